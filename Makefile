@@ -1,0 +1,61 @@
+# Two commands on a fresh machine: `make run` and `make test`. Both set up what they need.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check format lint types imports bench constraints clean
+
+help: ## What can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | sort | \
+	  awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## Create .venv with exact versions; leaves .venv/bin/dodona
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Dodona needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make setup PYTHON=python3.12"; exit 1; }
+	@echo "== setup: creating $(VENV) with $$($(PYTHON) -V)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "== setup: installing pinned packages (constraints.txt)"
+	@{ $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt pip && \
+	   $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt \
+	     --group dev --group bench --editable .; } > $(VENV)/install.log 2>&1 || \
+	  { cat $(VENV)/install.log; echo "setup: the installation failed, see above"; exit 1; }
+	@touch $@
+	@echo "== setup: done, the command is $(BIN)/dodona"
+
+run: setup ## Run the main job: the example agent, as a behaviour tree
+	@$(BIN)/python examples/oracle/run.py
+
+test: setup ## Run the tests
+	@echo "== tests"
+	@$(BIN)/python -m pytest -q
+
+check: format lint types imports test ## All that CI checks: format, lint, types, import map, tests
+
+format: setup
+	@echo "== format"
+	@$(BIN)/ruff format --check --quiet . || { echo "Run: $(BIN)/ruff format ."; exit 1; }
+
+lint: setup
+	@echo "== lint"
+	@$(BIN)/ruff check --quiet .
+
+types: setup
+	@echo "== types"
+	@$(BIN)/basedpyright --warnings
+
+imports: setup
+	@echo "== import map"
+	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+
+bench: setup ## Run the benchmarks, with peers in the same run
+	@$(BIN)/python bench/trees.py
+
+constraints: setup ## Write constraints.txt anew from what is installed
+	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude setuptools > constraints.txt
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""Dodona runs AI agents whose behaviour you can read."""

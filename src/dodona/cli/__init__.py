@@ -1,0 +1,1 @@
+"""The `dodona` command."""

@@ -1,0 +1,183 @@
+"""Every error Dodona raises on purpose. The branch says who must act.
+
+    DodonaError
+    ├── ConfigError        the operator: a setting is wrong
+    ├── StoreError         the operator: the database cannot be used
+    ├── TreeError          the tree author: a file does not read, load or run
+    │   ├── ReadError          the text is not a form
+    │   │   └── UnexpectedEnd      the text stops too early; more of it may help
+    │   ├── LoadError          forms that are not a tree
+    │   ├── ExpressionError    an expression met a value it cannot use
+    │   └── BlackboardError    a key or value the blackboard does not take
+    ├── ToolFailed         the model: the call had no result
+    ├── ToolRetry          the model: the call was wrong, a better one may work
+    ├── ProviderError      the runtime: retry or fall back
+    ├── BudgetExceeded     whoever set the ceiling
+    ├── AccessDenied       the caller: not allowed
+    └── BadRequest         the caller: the request makes no sense
+
+Anything else that is raised is a bug and stays outside this tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in a text; `excerpt` shows its line with a caret under it."""
+
+    file: str
+    line: int
+    column: int
+    excerpt: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class DodonaError(Exception):
+    """What happened, where, and what to do next."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, where: Where | None = None, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """One line: where, what, what to do."""
+        place = f"{self.where}: " if self.where else ""
+        hint = f" {self.hint}" if self.hint else ""
+        return f"{place}{self.message}{hint}"
+
+    def problems(self) -> Sequence[DodonaError]:
+        """The single mistakes this error reports: itself, unless it gathers several."""
+        return (self,)
+
+
+class ConfigError(DodonaError):
+    code = "config_invalid"
+    exit_code = 3
+
+
+class StoreError(DodonaError):
+    code = "store_unavailable"
+    exit_code = 4
+    http_status = 503
+
+
+class TreeError(DodonaError):
+    code = "tree_invalid"
+    http_status = 422
+
+
+class ReadError(TreeError):
+    code = "tree_unreadable"
+
+
+class UnexpectedEnd(ReadError):
+    code = "tree_incomplete"
+
+
+class LoadError(TreeError):
+    """One mistake, or several found in one pass."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: Where | None = None,
+        hint: str = "",
+        found: Sequence[DodonaError] = (),
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self._found = tuple(found)
+
+    @classmethod
+    def gather(cls, found: Sequence[DodonaError]) -> DodonaError:
+        """The one mistake found, or an error that holds them all."""
+        if len(found) == 1:
+            return found[0]
+        return cls(f"{len(found)} mistakes.", found=found)
+
+    def __str__(self) -> str:
+        if not self._found:
+            return super().__str__()
+        return "\n".join(str(problem) for problem in self._found)
+
+    def problems(self) -> Sequence[DodonaError]:
+        return self._found or (self,)
+
+
+class ExpressionError(TreeError):
+    code = "expression_failed"
+
+
+class BlackboardError(TreeError):
+    code = "blackboard_refused"
+
+
+class ToolFailed(DodonaError):
+    code = "tool_failed"
+    http_status = 502
+
+
+class ToolRetry(DodonaError):
+    code = "tool_call_invalid"
+    http_status = 422
+
+
+class ProviderError(DodonaError):
+    code = "provider_failed"
+    exit_code = 5
+    http_status = 502
+
+
+class BudgetExceeded(DodonaError):
+    code = "budget_exceeded"
+    exit_code = 6
+    http_status = 429
+
+
+class AccessDenied(DodonaError):
+    code = "access_denied"
+    exit_code = 7
+    http_status = 403
+
+
+class BadRequest(DodonaError):
+    code = "bad_request"
+    exit_code = 2
+    http_status = 400
+
+
+def as_text(error: DodonaError) -> str:
+    """What a person reads: each mistake on its line, its place in the file under it."""
+    blocks: list[str] = []
+    for problem in error.problems():
+        excerpt = problem.where.excerpt if problem.where else ""
+        blocks.append(f"{problem}\n{excerpt}" if excerpt else str(problem))
+    return "\n".join(blocks)
+
+
+def as_json(error: DodonaError) -> dict[str, Any]:
+    """What a program reads; `where` is there when the mistake has a place."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if error.where:
+        body["where"] = {
+            "file": error.where.file,
+            "line": error.where.line,
+            "column": error.where.column,
+        }
+    problems = error.problems()
+    if len(problems) > 1:
+        body["problems"] = [as_json(problem)["error"] for problem in problems]
+    return {"error": body}

@@ -1,0 +1,37 @@
+"""What happened, told to whoever listens. Types are one dotted set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from time import time
+from typing import Any
+
+
+class Severity(Enum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+TREE_RELOADED = "tree.reload.done"
+TREE_RELOAD_FAILED = "tree.reload.failed"
+TREE_STUCK = "tree.stuck"
+TREE_ESCALATED = "tree.stuck.escalated"
+TREE_UNRESPONSIVE = "tree.unresponsive"
+TREE_CONFLICT = "tree.conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    type: str
+    source: str
+    severity: Severity = Severity.INFO
+    payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    timestamp: float = field(default_factory=time)
+
+
+Emit = Callable[[Event], None]

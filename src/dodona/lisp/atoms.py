@@ -1,0 +1,93 @@
+"""Tokens without delimiters of their own: symbols, keywords, numbers, true, false, nil."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from dodona.core.errors import ReadError
+from dodona.lisp.characters import abbreviated, instead_of, name_of
+from dodona.lisp.forms import Form, Keyword, Literal, Symbol
+from dodona.lisp.spans import Source, Span
+
+MAX_DIGITS = 4_000
+
+Maker: TypeAlias = Callable[[Span], Form]
+
+_PUNCTUATION = "-+*/<>=!?."
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_\-+*/<>=!?.]++")
+# In any script: １２ and ١٢ are a slip of the keyboard, not symbols.
+_LIKE_A_NUMBER = re.compile(r"[+-]?\.?\d")
+_INTEGER = re.compile(r"[+-]?[0-9]++")
+_FLOAT = re.compile(r"[+-]?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)")
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "nil": None}
+_NAME_HINT = f"Names are made of letters, digits, _ and {' '.join(_PUNCTUATION)}"
+_WITHOUT_PUNCTUATION = {ord(c): None for c in _PUNCTUATION}
+
+
+def is_symbol(name: str) -> bool:
+    """Whether the reader takes this name for a symbol."""
+    return _is_name(name) and name not in _CONSTANTS and not _LIKE_A_NUMBER.match(name)
+
+
+def is_keyword(name: str) -> bool:
+    """Whether the reader takes this name, after a colon, for a keyword."""
+    return _is_name(name)
+
+
+def atom(token: str, source: Source, start: int) -> Maker:
+    """What makes this token's form, given a span; `start` is where errors point."""
+    if token in _CONSTANTS:
+        return partial(Literal, _CONSTANTS[token])
+    if _LIKE_A_NUMBER.match(token):
+        return partial(Literal, _number(token, Span(source, start, start + len(token))))
+    kind, name = (Keyword, token[1:]) if token[0] == ":" else (Symbol, token)
+    if not _is_name(name):
+        raise _not_a_name(name, Span(source, start + len(token) - len(name), start + len(token)))
+    return partial(kind, name)
+
+
+def _is_name(name: str) -> bool:
+    if _PLAIN_NAME.fullmatch(name):
+        return True
+    return bool(name) and f"_{name.translate(_WITHOUT_PUNCTUATION)}".isidentifier()
+
+
+def _not_a_name(name: str, span: Span) -> ReadError:
+    if not name:
+        colon = Span(span.source, span.start - 1, span.end)
+        hint = "Write the name right after it, as in :timeout."
+        return ReadError("this ':' has no name.", where=colon.where(), hint=hint)
+    bad = {character for character in set(name) if not _is_name(character)}
+    at = next(index for index, character in enumerate(name) if character in bad)
+    where = Span(span.source, span.start + at, span.end).where()
+    message = f"{name_of(name[at])} cannot be part of a name."
+    return ReadError(message, where=where, hint=instead_of(name[at]) or _NAME_HINT)
+
+
+def _number(token: str, span: Span) -> int | float:
+    if len(token) > MAX_DIGITS and token.lstrip("+-")[:1].isdigit():
+        raise ReadError(
+            f"this number is {len(token):,} characters long.",
+            where=span.where(),
+            hint=f"The longest allowed is {MAX_DIGITS:,}.",
+        )
+    if _INTEGER.fullmatch(token):
+        return int(token)
+    if not _FLOAT.fullmatch(token):
+        raise ReadError(
+            f"'{abbreviated(token)}' is not a number.",
+            where=span.where(),
+            hint="Numbers look like 42, -7, 0.5 or 1e-3; a name cannot start with a digit.",
+        )
+    value = float(token)
+    if math.isinf(value):
+        raise ReadError(
+            f"the number {abbreviated(token)} is too large for a float.",
+            where=span.where(),
+            hint="The largest is about 1.8e308.",
+        )
+    return value

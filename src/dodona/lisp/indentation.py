@@ -1,0 +1,58 @@
+"""Where a delimiter is likely missing or too many, judged by how the lines are indented."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from dodona.lisp.forms import Form, children
+from dodona.lisp.spans import Source
+
+_BLANKS = re.compile(r"^[ \t]*+", re.MULTILINE)
+
+# A form that is not closed yet: where it starts, and the forms read inside it.
+Unclosed: TypeAlias = tuple[int, Sequence[Form]]
+
+
+def misplaced(source: Source, nested: Sequence[Unclosed]) -> tuple[int, int] | None:
+    """The offsets of the first form that seems misplaced and of the one that holds it.
+
+    Misplaced is what starts a line and is not indented deeper than the line on which the
+    form around it starts. A text without any indentation tells nothing.
+    """
+    indents = _indents(source)
+    if max(indents) == 0:
+        return None
+    for start, around in _in_order(nested):
+        line, column = source.position(start)
+        if column - 1 == indents[line - 1] <= indents[source.position(around)[0] - 1]:
+            return start, around
+    return None
+
+
+def indented_at_top(source: Source, forms: Sequence[Form]) -> int | None:
+    """The line of the first outermost form that is indented as if it were inside another."""
+    indents = _indents(source)
+    for form in forms[1:]:
+        line, column = source.position(form.span.start)
+        if column - 1 == indents[line - 1] > 0:
+            return line
+    return None
+
+
+def _indents(source: Source) -> list[int]:
+    """How many blanks each line starts with."""
+    return [len(blanks[0]) for blanks in _BLANKS.finditer(source.text)]
+
+
+def _in_order(nested: Sequence[Unclosed]) -> Iterator[tuple[int, int]]:
+    """Where each form within starts, and the one that holds it, in the order of the text."""
+    for index, (outer, items) in enumerate(nested):
+        if index:
+            yield outer, nested[index - 1][0]
+        work = [(item, outer) for item in reversed(items)]
+        while work:
+            form, around = work.pop()
+            yield form.span.start, around
+            work.extend((inner, form.span.start) for inner in reversed(children(form)))

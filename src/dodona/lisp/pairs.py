@@ -1,0 +1,50 @@
+"""The forms between the braces of a map, two by two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dodona.core.errors import ReadError
+from dodona.lisp.characters import abbreviated
+from dodona.lisp.forms import Form, Keyword, Literal
+from dodona.lisp.strings import write_string
+
+
+def pairs(items: Sequence[Form]) -> tuple[tuple[Form, Form], ...]:
+    """Each key with its value, once it is sure that there are as many and no key comes twice."""
+    if len(items) % 2:
+        raise ReadError(
+            "this last key of the map has no value.",
+            where=items[-1].span.where(),
+            hint="A map is pairs of a key and a value.",
+        )
+    seen: dict[str, Form] = {}
+    for key in items[::2]:
+        text = _text(key)
+        first = seen.setdefault(text, key)
+        if first is not key:
+            raise ReadError(
+                f"the key {abbreviated(text)} is already in the map, at {first.span}.",
+                where=key.span.where(),
+                hint="Remove one of them.",
+            )
+    return tuple(zip(items[::2], items[1::2], strict=True))
+
+
+def _text(key: Form) -> str:
+    """What tells this key from others.
+
+    Text, not the value: whoever writes the map could choose integers whose hashes are equal,
+    and make looking them up quadratic. Hashes of strings cannot be foreseen.
+    """
+    if isinstance(key, Keyword):
+        return f":{key.name}"
+    if isinstance(key, Literal) and isinstance(key.value, str):
+        return write_string(key.value)
+    if isinstance(key, Literal) and type(key.value) is int:
+        return str(key.value)
+    raise ReadError(
+        "this cannot be a key of a map.",
+        where=key.span.where(),
+        hint="Keys are keywords, strings or whole numbers.",
+    )

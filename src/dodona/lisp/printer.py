@@ -1,0 +1,197 @@
+"""Forms to text that reads back as the same forms. Nothing here recurses."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from itertools import accumulate, takewhile
+from typing import TypeAlias
+
+from dodona.lisp.atoms import is_keyword, is_symbol
+from dodona.lisp.forms import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector, children
+from dodona.lisp.strings import write_string
+
+_Compound: TypeAlias = List | Vector | Map | Quote
+# What is still to be written: text as it is, or a form, the column it starts at and
+# how many closing delimiters must follow it on its last line.
+_Work: TypeAlias = str | tuple[Form, int, int]
+# Forms that share a line as long as they can: one, or a key and its value.
+_Row: TypeAlias = tuple[Form, ...]
+
+
+def to_text(form: Form) -> str:
+    """The form on one line. A form that no text reads as is a ValueError."""
+    written: list[str] = []
+    work: list[str | Form] = [form]
+    while work:
+        part = work.pop()
+        if isinstance(part, str):
+            written.append(part)
+        elif isinstance(part, Symbol | Keyword | Literal):
+            written.append(_atom(part))
+        else:
+            opener, closer = _delimiters(part)
+            written.append(opener)
+            work.append(closer)
+            for inner in reversed(children(part)):
+                work += (inner, " ")
+            if children(part):
+                work.pop()
+    return "".join(written)
+
+
+def pretty(form: Form, width: int = 80) -> str:
+    """The form on one line if it fits, else broken the way people write Lisp."""
+    layout = _Layout(form, width)
+    written: list[str] = []
+    work: list[_Work] = [(form, 0, 0)]
+    while work:
+        part = work.pop()
+        if isinstance(part, str):
+            written.append(part)
+            continue
+        inner, column, after = part
+        if isinstance(inner, Symbol | Keyword | Literal) or layout.fits(inner, column, after):
+            written.append(to_text(inner))
+        else:
+            work.extend(reversed(layout.broken(inner, column, after)))
+    return "".join(written)
+
+
+class _Layout:
+    """Where lines break in one form."""
+
+    def __init__(self, form: Form, width: int) -> None:
+        self._width = width
+        self._lengths = _lengths(form)
+
+    def fits(self, form: Form, column: int, after: int) -> bool:
+        """Whether the form can be on one line, or must because it has no parts."""
+        return not children(form) or column + self._length(form) + after <= self._width
+
+    def broken(self, form: _Compound, column: int, after: int) -> list[_Work]:
+        """The form over several lines; `after` closing delimiters come behind it."""
+        if isinstance(form, Quote):
+            return ["'", (form.form, column + 1, after)]
+        opener, closer = _delimiters(form)
+        work: list[_Work] = [opener]
+        rows, indent = _rows(form), column + 1
+        if isinstance(form, List) and isinstance(rows[0][0], Symbol):
+            beside = self._beside_head(rows, column)
+            work.append(" ".join(to_text(item) for row in rows[:beside] for item in row))
+            rows, indent = rows[beside:], column + 2
+        for index, row in enumerate(rows):
+            if index or len(work) > 1:
+                work.append(_line(indent))
+            work += self._row(row, indent, after + 1 if index == len(rows) - 1 else 0)
+        return [*work, closer]
+
+    def _beside_head(self, rows: list[_Row], column: int) -> int:
+        """How many rows stay on the line of the symbol that starts a list.
+
+        The names and literals that follow it; and the keywords that follow those, if all
+        of them fit and nothing but parts without a keyword is left for the lines below.
+        """
+        flat = list(takewhile(_is_flat, rows))
+        bare = 1 + sum(1 for _ in takewhile(_has_no_keyword, flat[1:]))
+        columns = list(accumulate((self._row_length(row) + 1 for row in flat), initial=column))
+        if len(flat) < len(rows) and all(map(_has_no_keyword, rows[len(flat) :])):
+            bare = len(flat) if columns[-1] <= self._width else bare
+        return max(1, bisect_right(columns, self._width, hi=bare + 1) - 1)
+
+    def _row_length(self, row: _Row) -> int:
+        return sum(map(self._length, row)) + len(row) - 1
+
+    def _row(self, row: _Row, column: int, after: int) -> list[_Work]:
+        if len(row) == 1:
+            return [(row[0], column, after)]
+        key, value = row
+        beside = column + self._length(key) + 1
+        if self.fits(value, beside, after) or not isinstance(value, List):
+            return [to_text(key), " ", (value, beside, after)]
+        return [to_text(key), _line(column + 2), (value, column + 2, after)]
+
+    def _length(self, form: Form) -> int:
+        return self._lengths[id(form)]
+
+
+def _line(indent: int) -> str:
+    return "\n" + " " * indent
+
+
+def _rows(form: List | Vector | Map) -> list[_Row]:
+    """A map's pairs; a list's items, each keyword with the value after it; a vector's items."""
+    if isinstance(form, Map):
+        return list(form.pairs)
+    if isinstance(form, Vector):
+        return [(item,) for item in form.items]
+    rows: list[_Row] = []
+    position = 0
+    while position < len(form.items):
+        size = 2 if _takes_value(form.items[position : position + 3]) else 1
+        rows.append(form.items[position : position + size])
+        position += size
+    return rows
+
+
+def _takes_value(items: tuple[Form, ...]) -> bool:
+    """Whether the first of these is a keyword and the second its value, as far as one can see.
+
+    In `:a :b 1` the value of `:b` is 1, so `:a` must be a flag.
+    """
+    if len(items) < 2 or not isinstance(items[0], Keyword):
+        return False
+    return not isinstance(items[1], Keyword) or isinstance(items[-1], Keyword | List)
+
+
+def _is_flat(row: _Row) -> bool:
+    return not any(children(form) for form in row)
+
+
+def _has_no_keyword(row: _Row) -> bool:
+    return not isinstance(row[0], Keyword)
+
+
+def _lengths(root: Form) -> dict[int, int]:
+    """How long each form within is on one line, by the form's id."""
+    order: list[Form] = [root]
+    for form in order:
+        order.extend(children(form))
+    lengths: dict[int, int] = {}
+    for form in reversed(order):
+        if isinstance(form, Symbol | Keyword | Literal):
+            lengths[id(form)] = len(_atom(form))
+        else:
+            inner = children(form)
+            spaces = max(len(inner) - 1, 0)
+            own = sum(map(len, _delimiters(form)))
+            lengths[id(form)] = own + spaces + sum(lengths[id(child)] for child in inner)
+    return lengths
+
+
+def _delimiters(form: _Compound) -> tuple[str, str]:
+    if isinstance(form, List):
+        return "(", ")"
+    if isinstance(form, Vector):
+        return "[", "]"
+    return ("{", "}") if isinstance(form, Map) else ("'", "")
+
+
+def _atom(form: Symbol | Keyword | Literal) -> str:
+    if isinstance(form, Literal):
+        return _literal(form)
+    known = is_symbol(form.name) if isinstance(form, Symbol) else is_keyword(form.name)
+    if not known:
+        raise ValueError(f"no text reads as {form!r}")
+    return form.name if isinstance(form, Symbol) else f":{form.name}"
+
+
+def _literal(form: Literal) -> str:
+    value = form.value
+    if isinstance(value, str):
+        return write_string(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"no text reads as {form!r}")
+    if value is None or isinstance(value, bool):
+        return {None: "nil", True: "true", False: "false"}[value]
+    return repr(value)

@@ -1,0 +1,223 @@
+"""Text to forms, in one pass and without recursion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dodona.core.errors import ReadError, UnexpectedEnd, Where
+from dodona.core.near import did_you_mean
+from dodona.lisp.atoms import Maker, atom
+from dodona.lisp.characters import instead_of, name_of
+from dodona.lisp.forms import Form, List, Literal, Map, Quote, Vector
+from dodona.lisp.indentation import indented_at_top, misplaced
+from dodona.lisp.pairs import pairs
+from dodona.lisp.spans import Source, Span
+from dodona.lisp.strings import PLAIN, read_string
+
+MAX_DEPTH = 1_000
+
+_TOKEN = re.compile(
+    rf"""(?:[ \t\r\n]++|;[^\n]*+)*+(?:
+      (?P<open>[(\[{{])
+    | (?P<close>[)\]}}])
+    | (?P<atom>[^\x00-\x20()\[\]{{}}"'`,;#|\x7f-\xa0\ufeff\ud800-\udfff]++)
+    | (?P<plain>"{PLAIN}*+")
+    | (?P<string>")
+    | (?P<quote>')
+    | (?P<block>\#\|)
+    | (?P<bad>.)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_BLOCK_EDGE = re.compile(r"#\||\|#")
+_CLOSERS = {"(": ")", "[": "]", "{": "}"}
+_NO_QUOTED = "this ' has nothing to quote."
+_QUOTE_HINT = "Put a form right after it, or remove it."
+_HINTS = {
+    ",": "Separate forms with spaces.",
+    "`": "Quote with a plain '.",
+    "#": "A comment is ; to the end of the line, or #| … |#",
+    "|": "A comment is ; to the end of the line, or #| … |#",
+}
+
+
+def read(text: str | bytes, file: str = "<text>") -> tuple[Form, ...]:
+    """All forms of a text. A byte order mark at its start is not part of it."""
+    decoded = text if isinstance(text, str) else _decode(text, file)
+    return _Reader(Source(file, decoded.removeprefix("\ufeff"))).forms()
+
+
+def read_file(path: Path) -> tuple[Form, ...]:
+    """All forms of a regular file."""
+    try:
+        # Opening a pipe or a device could wait for ever, or never end.
+        if path.exists() and not path.is_file():
+            kind = "is a directory" if path.is_dir() else "is not a regular file"
+            raise ReadError(f"{path}: {kind}.", hint="Name a .lisp file.")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        hint = did_you_mean(path.name, _neighbours(path)) or "Check the path."
+        raise ReadError(f"{path}: there is no such file.", hint=hint) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        message = f"{path}: cannot be read ({reason})."
+        raise ReadError(message, hint="Check the path and its permissions.") from error
+    return read(data, str(path))
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A form whose end has not come yet; the outermost stands for the whole text."""
+
+    opener: str
+    start: int
+    items: list[Form]
+
+
+class _Reader:
+    """One reading of one text; `_open` holds the forms around the current position."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._text = source.text
+        self._position = 0
+        self._open = [_Frame("", 0, [])]
+        self._atoms: dict[str, Maker] = {}
+
+    def forms(self) -> tuple[Form, ...]:
+        steps: dict[str | None, Callable[[int, int], None]] = {
+            "open": self._enter,
+            "quote": self._enter,
+            "close": self._leave,
+            "atom": self._atom,
+            "plain": self._plain_string,
+            "string": self._string,
+            "block": self._block_comment,
+            "bad": self._bad,
+        }
+        while token := _TOKEN.match(self._text, self._position):
+            kind = token.lastgroup
+            start, self._position = token.span(kind or 0)
+            steps[kind](start, self._position)
+        if len(self._open) > 1:
+            raise self._unclosed()
+        return tuple(self._open[0].items)
+
+    def _add(self, form: Form) -> None:
+        """Put a finished form, and the quotes right before it, where it belongs."""
+        frame = self._open[-1]
+        while frame.opener == "'":
+            form = Quote(form, Span(self._source, frame.start, form.span.end))
+            self._open.pop()
+            frame = self._open[-1]
+        frame.items.append(form)
+
+    def _enter(self, start: int, end: int) -> None:
+        if len(self._open) > MAX_DEPTH:
+            message = f"forms are nested more than {MAX_DEPTH:,} deep here."
+            hint = "Give the inner ones a name and a place of their own."
+            raise ReadError(message, where=self._where(start), hint=hint)
+        self._open.append(_Frame(self._text[start:end], start, []))
+
+    def _leave(self, start: int, end: int) -> None:
+        closer = self._text[start]
+        frame = self._open[-1]
+        if _CLOSERS.get(frame.opener) != closer:
+            raise self._mismatch(frame, start)
+        self._open.pop()
+        span = Span(self._source, frame.start, end)
+        if closer == ")":
+            self._add(List(tuple(frame.items), span))
+        elif closer == "]":
+            self._add(Vector(tuple(frame.items), span))
+        else:
+            self._add(Map(pairs(frame.items), span))
+
+    def _atom(self, start: int, end: int) -> None:
+        token = self._text[start:end]
+        make = self._atoms.get(token)
+        if make is None:
+            make = self._atoms[token] = atom(token, self._source, start)
+        self._add(make(Span(self._source, start, end)))
+
+    def _plain_string(self, start: int, end: int) -> None:
+        self._add(Literal(self._text[start + 1 : end - 1], Span(self._source, start, end)))
+
+    def _string(self, start: int, _end: int) -> None:
+        value, self._position = read_string(self._source, start)
+        self._add(Literal(value, Span(self._source, start, self._position)))
+
+    def _block_comment(self, start: int, end: int) -> None:
+        depth = 1
+        for edge in _BLOCK_EDGE.finditer(self._text, end):
+            depth += 1 if edge[0] == "#|" else -1
+            if depth == 0:
+                self._position = edge.end()
+                return
+        hint = "Add '|#' to it." if depth == 1 else f"Comments nest: add '|#' {depth:,} times."
+        raise UnexpectedEnd("this comment is never closed.", where=self._where(start), hint=hint)
+
+    def _bad(self, start: int, _end: int) -> None:
+        character = self._text[start]
+        message = f"{name_of(character)} has no meaning here."
+        if self._text.startswith("|#", start):
+            message = "this '|#' closes no comment."
+        hint = _HINTS.get(character) or instead_of(character) or "Remove it."
+        raise ReadError(message, where=self._where(start), hint=hint)
+
+    def _where(self, offset: int) -> Where:
+        return Span(self._source, offset, offset + 1).where()
+
+    def _mismatch(self, frame: _Frame, start: int) -> ReadError:
+        """Why the delimiter at `start` cannot close the frame."""
+        found, where = self._text[start], self._where(start)
+        if frame.opener == "":
+            line = indented_at_top(self._source, frame.items)
+            hint = f"Or there is one too many before line {line}." if line else ""
+            message = f"this '{found}' closes nothing: nothing is open here."
+            return ReadError(message, where=where, hint=f"Remove it. {hint}".rstrip())
+        if frame.opener == "'":
+            return ReadError(_NO_QUOTED, where=self._where(frame.start), hint=_QUOTE_HINT)
+        opener = Span(self._source, frame.start, frame.start + 1)
+        message = f"this '{found}' cannot close the '{frame.opener}' at {opener}."
+        hint = f"Close that with '{_CLOSERS[frame.opener]}' first."
+        return ReadError(message, where=where, hint=hint)
+
+    def _unclosed(self) -> UnexpectedEnd:
+        """Why the text cannot end here; it names the innermost form that is open."""
+        frame = self._open[-1]
+        where = self._where(frame.start)
+        if frame.opener == "'":
+            return UnexpectedEnd(_NO_QUOTED, where=where, hint=_QUOTE_HINT)
+        hint = f"Add '{_CLOSERS[frame.opener]}' at the end of the form."
+        nested = [(frame.start, frame.items) for frame in self._open[1:]]
+        if found := misplaced(self._source, nested):
+            before, after = (self._source.position(offset)[0] for offset in found)
+            closer = _CLOSERS.get(self._text[found[1]], ")")
+            hint = (
+                f"Probably '{closer}' is missing before line {before}: by its indentation that "
+                f"is not inside the form on line {after}."
+            )
+        return UnexpectedEnd(f"this '{frame.opener}' is never closed.", where=where, hint=hint)
+
+
+def _decode(data: bytes, file: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        good = data[: error.start].decode().removeprefix("\ufeff")
+        source = Source(file, good + data[error.start :].decode(errors="replace"))
+        hint = "Save the text as UTF-8."
+        message = f"the byte 0x{data[error.start]:02X} at offset {error.start:,} is not UTF-8."
+        where = Span(source, len(good), len(good) + 1).where()
+        raise ReadError(message, where=where, hint=hint) from None
+
+
+def _neighbours(path: Path) -> list[str]:
+    try:
+        return [entry.name for entry in path.parent.iterdir()]
+    except OSError:
+        return []

@@ -1,0 +1,108 @@
+"""Places in a text: two offsets, from which line and column are worked out when asked for."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from array import array
+from bisect import bisect_right
+from functools import cached_property
+from typing import NamedTuple
+
+from dodona.core.errors import Where
+
+_NEWLINE = re.compile("\n")
+# Columns of a line that an excerpt shows on each side of its caret.
+_BEFORE = 60
+_AFTER = 40
+
+
+class Source:
+    """One text and the name it goes by. Lines end at a newline, and nowhere else."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+
+    @cached_property
+    def _starts(self) -> array[int]:
+        starts = array("Q", (0,))
+        starts.extend(match.end() for match in _NEWLINE.finditer(self.text))
+        return starts
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both from 1; a column is a code point."""
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def excerpt(self, offset: int) -> str:
+        """The offset's line, with a caret under the offset."""
+        line, column = self.position(offset)
+        before = self.text[max(offset - column + 1, offset - _BEFORE - 1) : offset]
+        after = self.text[offset : offset + _AFTER + 1].partition("\n")[0].rstrip()
+        if len(before) > _BEFORE:
+            before = f"…{before[-_BEFORE:]}"
+        if len(after) > _AFTER:
+            after = f"{after[:_AFTER]}…"
+        before, after = _visible(before), _visible(after)
+        shown = f"{before}{after}".rstrip()
+        gutter = " " * len(str(line))
+        return f"  {line} | {shown}\n  {gutter} | {_padding(before)}^"
+
+
+class Span(NamedTuple):
+    """A stretch of a text, from the code point at `start` to just before `end`.
+
+    A tuple, because the reader makes one for every form: it costs half of a frozen dataclass.
+    """
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def file(self) -> str:
+        return self.source.name
+
+    @property
+    def line(self) -> int:
+        return self.source.position(self.start)[0]
+
+    @property
+    def column(self) -> int:
+        return self.source.position(self.start)[1]
+
+    @property
+    def end_line(self) -> int:
+        return self.source.position(self.end)[0]
+
+    @property
+    def end_column(self) -> int:
+        return self.source.position(self.end)[1]
+
+    def where(self) -> Where:
+        """The place of the first code point, as an error shows it."""
+        line, column = self.source.position(self.start)
+        return Where(self.file, line, column, self.source.excerpt(self.start))
+
+    def __str__(self) -> str:
+        line, column = self.source.position(self.start)
+        return f"{self.file}:{line}:{column}"
+
+
+def _visible(text: str) -> str:
+    """The text with what a terminal would obey, not show, replaced."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def _padding(text: str) -> str:
+    """Blanks that take up as many columns as the text does; tabs stay tabs."""
+    return "".join("\t" if c == "\t" else " " * _columns(c) for c in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.category(character) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

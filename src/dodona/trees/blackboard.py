@@ -1,0 +1,182 @@
+"""What the nodes of a run know. Scopes nest: reads look outwards, writes stay where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from reprlib import Repr
+from typing import Any, NoReturn
+
+from dodona.core.errors import BlackboardError
+from dodona.core.near import did_you_mean
+from dodona.trees.schema import TYPES, Key, Schema
+
+MAX_KEYS = 10_000
+MAX_LENGTH = 64 * 1024 * 1024
+
+_MISSING = object()
+# Types with no length: a value of one of these needs no size check.
+_SMALL = frozenset({int, float, bool, type(None)})
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
+_SHORT.maxlevel = 3
+
+
+class Blackboard(MutableMapping[str, Any]):
+    """One scope. Writes stay in it: this is the tree's scope, or that of a parallel's child."""
+
+    __slots__ = ("_keys", "_parent", "_quick", "_values")
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        values: Mapping[str, Any] | None = None,
+        *,
+        parent: Blackboard | None = None,
+    ) -> None:
+        self._parent = parent
+        if schema is None:
+            self._keys: Mapping[str, Key] = parent._keys if parent else {}
+            self._quick: Mapping[str, frozenset[type]] = parent._quick if parent else {}
+            self._values: dict[str, Any] = {}
+        else:
+            self._keys = schema.keys if parent is None else {**parent._keys, **schema.keys}
+            self._quick = {name: _quick_types(key) for name, key in self._keys.items()}
+            self._values = schema.defaults()
+        if values:
+            self.update(values)
+
+    def __getitem__(self, key: str) -> Any:
+        try:
+            return self._values[key]
+        except KeyError:
+            return self._outer(key)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        # A declared key and a small value of its type: the common case, in two lookups.
+        if type(value) not in self._quick.get(key, ()):
+            self.accept(key, value)
+        self._values[key] = value
+
+    def __delitem__(self, key: str) -> NoReturn:
+        raise BlackboardError(
+            f"key ':{key}' cannot be deleted.", hint="Set it to nil (None) instead."
+        )
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values or (self._parent is not None and key in self._parent)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._values
+        if self._parent is not None:
+            yield from (key for key in self._parent if key not in self._values)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"Blackboard({dict(self)!r})"
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or `default` when no scope has the key."""
+        board: Blackboard | None = self
+        while board is not None:
+            value = board._values.get(key, _MISSING)
+            if value is not _MISSING:
+                return value
+            board = board._parent
+        return default
+
+    def accept(self, key: str, value: Any) -> None:
+        """Refuse what may not be written: reserved keys, wrong types, values without bounds."""
+        if type(key) is not str or not key:
+            raise BlackboardError(f"a key is a non-empty string (got {key!r}).")
+        if key[0] == "_":
+            raise BlackboardError(
+                f"key ':{key}' is reserved for the runtime.", hint="Use a name without '_' in front."
+            )
+        declared = self._keys.get(key)
+        if declared is not None:
+            declared.check(value)
+        elif key not in self._values and len(self._values) >= MAX_KEYS:
+            raise BlackboardError(f"key ':{key}' is one too many: a scope holds {MAX_KEYS} keys.")
+        if type(value) not in _SMALL and hasattr(value, "__len__") and len(value) > MAX_LENGTH:
+            raise BlackboardError(
+                f"the value of ':{key}' is too large: {len(value)} of at most {MAX_LENGTH}.",
+                hint="Keep it in a file or the store, and its name here.",
+            )
+
+    def reserve(self, key: str, value: Any) -> None:
+        """Write one of the runtime's own `_` keys."""
+        self._values[key] = value
+
+    def own(self) -> Mapping[str, Any]:
+        """What was written in this very scope."""
+        return self._values
+
+    def take(self) -> dict[str, Any]:
+        """What was written in this very scope; it is empty afterwards."""
+        taken, self._values = self._values, {}
+        return taken
+
+    def snapshot(self) -> dict[str, Any]:
+        """Every visible key, with long values cut: for people, events and traces."""
+        return {key: brief(self[key]) for key in self}
+
+    def _outer(self, key: str) -> Any:
+        if self._parent is not None:
+            return self._parent[key]
+        raise BlackboardError(
+            f"no key ':{key}' on the blackboard.",
+            hint=did_you_mean(key, self._values) or "Declare it in :blackboard-schema, or set it.",
+        )
+
+
+class LocalScope(Blackboard):
+    """A scope with some keys of its own; every other write goes outwards."""
+
+    __slots__ = ("_local", "_outside")
+
+    def __init__(
+        self, parent: Blackboard, local: Schema | None = None, *, reserved: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(local, parent=parent)
+        self._outside = parent
+        self._local = frozenset((*(local.keys if local else ()), *reserved))
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key in self._local:
+            super().__setitem__(key, value)
+        else:
+            self._outside[key] = value
+
+    def reserve(self, key: str, value: Any) -> None:
+        (super() if key in self._local else self._outside).reserve(key, value)
+
+
+class StepBoard(Blackboard):
+    """What a journalled step sees: the scope it runs in, and a note of all it writes there."""
+
+    __slots__ = ("_target", "writes")
+
+    def __init__(self, target: Blackboard) -> None:
+        super().__init__(parent=target)
+        self._target = target
+        self.writes: dict[str, Any] = {}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._target[key] = value
+        self.writes[key] = value
+
+
+def brief(value: Any, limit: int = 200) -> Any:
+    """The value itself when it is small, otherwise a short text of it. Never costs more than that."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= limit else f"{value[:limit]}… ({len(value)} characters)"
+    return _SHORT.repr(value)
+
+
+def _quick_types(key: Key) -> frozenset[type]:
+    kinds = TYPES[key.type]
+    return _SMALL & kinds if kinds else _SMALL

@@ -1,0 +1,120 @@
+"""Stops a run in front of a node, lets people look, and goes on: to the end, or one node further.
+
+A node that is held says RUNNING without being entered, and so does everything after it in that
+tick; so a pause is just a tick that has not come far, and no thread is blocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from dodona.trees.frame import Frame
+from dodona.trees.program import Compiled, Place
+from dodona.trees.status import RUNNING, Status
+from dodona.trees.trace import traced
+
+if TYPE_CHECKING:
+    from dodona.trees.run import Run
+
+Visit = tuple[Frame, int]
+
+
+class Debugger:
+    """Breakpoints are node names, paths or leaf names; `step` begins at the very first node."""
+
+    def __init__(self, breakpoints: Iterable[str] = (), *, step: bool = False) -> None:
+        self.breakpoints = set(breakpoints)
+        self.held: Place | None = None
+        self._stepping = step
+        self._at: Visit | None = None
+        self._passing: Visit | None = None
+        self._inside: set[Visit] = set()
+        self._stopped = asyncio.Event()
+        self._run: Run | None = None
+
+    def attach(self, run: Run) -> None:
+        self._run = run
+
+    @property
+    def paused(self) -> bool:
+        return self.held is not None
+
+    async def wait_paused(self) -> Place:
+        """Where the run stops next."""
+        await self._stopped.wait()
+        assert self.held is not None
+        return self.held
+
+    def resume(self) -> None:
+        """Go on to the next breakpoint."""
+        self._release()
+
+    def step(self) -> None:
+        """Go on to the next node."""
+        self._stepping = True
+        self._release()
+
+    def _release(self) -> None:
+        self._passing, self._at, self.held = self._at, None, None
+        self._stopped.clear()
+        if self._run is not None:
+            self._run.wake()
+
+    def stops(self, place: Place, visit: Visit) -> bool:
+        """Must this visit wait? True also for all that comes after the held one in its tick."""
+        if self.held is not None:
+            return True
+        if visit in self._inside:
+            return False
+        if visit == self._passing:
+            self._passing = None
+            return False
+        if not self._stepping and not self._matches(place):
+            return False
+        self._stepping = False
+        self.held, self._at = place, visit
+        self._stopped.set()
+        return True
+
+    def left(self, visit: Visit, status: Status) -> None:
+        """A node that runs has been entered; it is not stopped at again until it ends."""
+        if status is RUNNING:
+            self._inside.add(visit)
+        else:
+            self._inside.discard(visit)
+
+    def halted(self, visit: Visit) -> None:
+        self._inside.discard(visit)
+
+    def _matches(self, place: Place) -> bool:
+        names = {place.node.label, place.path}
+        if place.node.leaf is not None:
+            names.add(place.node.leaf.name)
+        return not self.breakpoints.isdisjoint(names)
+
+
+def debugged(place: Place, compiled: Compiled) -> Compiled:
+    """Ask the run's debugger before every visit."""
+    index = place.index
+    inner, stop = traced(place, compiled)
+
+    def tick(frame: Frame) -> Status:
+        debugger = frame.run.options.debugger
+        assert debugger is not None
+        visit = (frame, index)
+        if debugger.stops(place, visit):
+            return RUNNING
+        status = inner(frame)
+        debugger.left(visit, status)
+        return status
+
+    def halt(frame: Frame) -> bool:
+        quiet = stop(frame)
+        debugger = frame.run.options.debugger
+        if quiet and debugger is not None:
+            debugger.halted((frame, index))
+        return quiet
+
+    return Compiled(tick, halt)

@@ -1,0 +1,19 @@
+"""(action NAME :fn "dotted.name" :argument VALUE …): call a leaf. Its table is in leaf.py.
+
+Without `:fn`, NAME is the leaf's name. Every other keyword is an argument of the function:
+`:max-tokens 100` is `max_tokens=100`.
+"""
+
+from __future__ import annotations
+
+from dodona.trees.node import NodeKind, Option
+from dodona.trees.nodes.leaf import compile_leaf
+
+KIND = NodeKind(
+    "action",
+    "Calls a leaf.",
+    compile_leaf,
+    options={"fn": Option("text")},
+    open_options=True,
+    binds="leaf",
+)

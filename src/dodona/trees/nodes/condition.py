@@ -1,0 +1,41 @@
+"""(condition EXPRESSION), (condition NAME :fn "dotted.name"): is it so?
+
+| the expression, or the leaf | condition |
+|-----------------------------|-----------|
+| true, or anything not empty | SUCCESS   |
+| false, nil, 0, empty        | FAILURE   |
+| raises                      | FAILURE   |
+
+A leaf is read as leaf.py says.
+"""
+
+from __future__ import annotations
+
+from dodona.trees.frame import Frame
+from dodona.trees.node import Arity, Node, NodeKind, Option
+from dodona.trees.nodes.leaf import compile_leaf, quiet
+from dodona.trees.program import Build, Compiled
+from dodona.trees.status import FAILURE, SUCCESS, Status
+
+
+def compile_condition(node: Node, build: Build) -> Compiled:
+    if node.test is None:
+        return compile_leaf(node, build)
+    evaluate = node.test.evaluate
+
+    def tick(frame: Frame) -> Status:
+        return SUCCESS if evaluate(frame.board) else FAILURE
+
+    return Compiled(tick, quiet)
+
+
+KIND = NodeKind(
+    "condition",
+    "Succeeds when an expression or a leaf says yes.",
+    compile_condition,
+    options={"fn": Option("text")},
+    test=Arity(0, 1),
+    open_options=True,
+    raises=True,
+    binds="leaf",
+)

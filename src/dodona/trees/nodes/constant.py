@@ -1,0 +1,22 @@
+"""(succeed), (fail): SUCCESS and FAILURE, at once."""
+
+from __future__ import annotations
+
+from dodona.trees.node import Node, NodeKind
+from dodona.trees.nodes.leaf import quiet
+from dodona.trees.program import Build, Compiled
+from dodona.trees.status import FAILURE, SUCCESS
+
+
+def compile_succeed(node: Node, build: Build) -> Compiled:
+    del node, build
+    return Compiled(lambda frame: SUCCESS, quiet)
+
+
+def compile_fail(node: Node, build: Build) -> Compiled:
+    del node, build
+    return Compiled(lambda frame: FAILURE, quiet)
+
+
+SUCCEED_KIND = NodeKind("succeed", "Succeeds at once.", compile_succeed)
+FAIL_KIND = NodeKind("fail", "Fails at once.", compile_fail)

@@ -1,0 +1,99 @@
+"""(for-each LIST CHILD): the child once for each item, which it finds in `_item` and `_index`.
+
+| child   | for-each                                             |
+|---------|------------------------------------------------------|
+| SUCCESS | goes on to the next item; SUCCESS after the last     |
+| FAILURE | FAILURE, the rest is not started                     |
+| RUNNING | RUNNING                                              |
+
+The list is looked at once, when the node starts; an empty one or nil is SUCCESS. Directly under a
+parallel, each item becomes a child of the parallel instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dodona.core.errors import ExpressionError
+from dodona.trees.blackboard import LocalScope
+from dodona.trees.frame import Frame
+from dodona.trees.node import ONE, Node, NodeKind
+from dodona.trees.nodes.repeater import YIELD_AFTER
+from dodona.trees.program import Build, Compiled
+from dodona.trees.schema import describe
+from dodona.trees.status import RUNNING, SUCCESS, Status
+
+ITEM_KEYS = ("_item", "_index")
+
+
+def snapshot(node: Node, frame: Frame) -> tuple[Any, ...]:
+    """The items as they are now."""
+    assert node.test is not None
+    value = node.test.evaluate(frame.board)
+    if value is None:
+        return ()
+    if isinstance(value, list | tuple):
+        return tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    raise ExpressionError(
+        f"for-each takes a list (got {describe(value)}).", where=node.test.form.span.where()
+    )
+
+
+class _Walk:
+    __slots__ = ("frame", "items")
+
+    def __init__(self, items: tuple[Any, ...], frame: Frame) -> None:
+        self.items = items
+        self.frame = frame
+
+    def enter(self, index: int) -> bool:
+        """Show the item to the child; False when there is none left."""
+        if index == len(self.items):
+            return False
+        self.frame.index = index
+        self.frame.board.reserve("_item", self.items[index])
+        self.frame.board.reserve("_index", index)
+        return True
+
+
+def compile_for_each(node: Node, build: Build) -> Compiled:
+    slot = build.slot()
+    branch = build.branch(node.children[0])
+
+    def tick(frame: Frame) -> Status:
+        walk = frame.slots[slot]
+        if walk is None:
+            items = snapshot(node, frame)
+            scope = LocalScope(frame.board, reserved=ITEM_KEYS)
+            walk = _Walk(items, Frame(frame.run, branch.region, scope, frame))
+            if not walk.enter(0):
+                return SUCCESS
+            frame.slots[slot] = walk
+        for _ in range(YIELD_AFTER):
+            status = branch.tick(walk.frame)
+            if status is RUNNING:
+                return RUNNING
+            if status is not SUCCESS or not walk.enter(walk.frame.index + 1):
+                frame.slots[slot] = None
+                return status
+        frame.run.wake()
+        return RUNNING
+
+    def halt(frame: Frame) -> bool:
+        walk = frame.slots[slot]
+        if walk is not None and not branch.halt(walk.frame):
+            return False
+        frame.slots[slot] = None
+        return True
+
+    return Compiled(tick, halt)
+
+
+KIND = NodeKind(
+    "for-each",
+    "The child once for each item of a list.",
+    compile_for_each,
+    arity=ONE,
+    test=ONE,
+    raises=True,
+)

@@ -1,0 +1,22 @@
+"""(inverter CHILD): the opposite.
+
+| child   | inverter |
+|---------|----------|
+| SUCCESS | FAILURE  |
+| FAILURE | SUCCESS  |
+| RUNNING | RUNNING  |
+"""
+
+from __future__ import annotations
+
+from dodona.trees.node import ONE, Node, NodeKind
+from dodona.trees.program import Build, Compiled
+from dodona.trees.nodes.mapped import compile_mapped
+from dodona.trees.status import FAILURE, SUCCESS
+
+
+def compile_inverter(node: Node, build: Build) -> Compiled:
+    return compile_mapped(node, build, success=FAILURE, failure=SUCCESS)
+
+
+KIND = NodeKind("inverter", "Turns success into failure and back.", compile_inverter, arity=ONE)

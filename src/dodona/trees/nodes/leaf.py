@@ -1,0 +1,147 @@
+"""Leaves: functions that a tree calls, under `action`, `condition`, or their own name.
+
+| the function                      | status                                        |
+|-----------------------------------|-----------------------------------------------|
+| returns nothing, true or SUCCESS  | SUCCESS                                       |
+| returns false or FAILURE          | FAILURE                                       |
+| returns RUNNING (sync only)       | RUNNING, called again at the next tick        |
+| raises                            | FAILURE; the error is in `_error` and the trace |
+| is async, or has a thread         | RUNNING until it has ended, then as above     |
+| is cancelled from outside         | FAILURE                                       |
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dodona.trees.blackboard import Blackboard
+from dodona.trees.expressions import Expression
+from dodona.trees.frame import Frame, Tick
+from dodona.trees.node import Node
+from dodona.trees.program import Build, Compiled, Place
+from dodona.trees.registry import Leaf
+from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
+from dodona.trees.step import Step, ThreadWork, Work, judged
+
+
+def quiet(frame: Frame) -> bool:
+    """Halt what never runs on."""
+    del frame
+    return True
+
+
+def compile_leaf(node: Node, build: Build) -> Compiled:
+    leaf = node.leaf
+    assert leaf is not None
+    arguments = _arguments(node)
+    if leaf.runs:
+        return _work(leaf, build, arguments)
+    if leaf.step or leaf.wants_step:
+        return Compiled(_sync_step(leaf, build.place, arguments), quiet)
+    if arguments is None:
+        return Compiled(_bare(leaf, build.place), quiet)
+    return Compiled(_pure(leaf, build.place, arguments), quiet)
+
+
+Arguments = Callable[[Blackboard], Mapping[str, Any]]
+
+
+def _arguments(node: Node) -> Arguments | None:
+    """The leaf's keyword arguments as a function of the blackboard."""
+    values: list[tuple[str, Callable[[Blackboard], Any]]] = [
+        (option.replace("-", "_"), value.evaluate)
+        for option, value in node.options.items()
+        if isinstance(value, Expression)
+    ]
+    if not values:
+        return None
+    return lambda board: {name: evaluate(board) for name, evaluate in values}
+
+
+def _bare(leaf: Leaf, place: Place) -> Tick:
+    """A pure leaf without arguments: the shortest way there is."""
+    function = leaf.function
+
+    def tick(frame: Frame) -> Status:
+        try:
+            result = function(frame.board)
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
+            return frame.run.failed(place, frame, error)
+        if result is None or result is True or result is SUCCESS:
+            return SUCCESS
+        return _status(result, leaf, place, frame)
+
+    return tick
+
+
+def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
+    function = leaf.function
+
+    def tick(frame: Frame) -> Status:
+        try:
+            result = function(frame.board, **arguments(frame.board))
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
+            return frame.run.failed(place, frame, error)
+        return _status(result, leaf, place, frame)
+
+    return tick
+
+
+def _sync_step(leaf: Leaf, place: Place, arguments: Arguments | None) -> Tick:
+    def tick(frame: Frame) -> Status:
+        step = Step(leaf, place, frame)
+        known = step.recorded()
+        if known is not None:
+            return known
+        try:
+            result = step.call(arguments(frame.board) if arguments else {})
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
+            return step.ended(FAILURE, error)
+        status, wrong = judged(result, leaf.name)
+        return status if status is RUNNING else step.ended(status, wrong)
+
+    return tick
+
+
+def _work(leaf: Leaf, build: Build, arguments: Arguments | None) -> Compiled:
+    slot = build.slot()
+    place = build.place
+    make = ThreadWork if leaf.thread else Work
+
+    def tick(frame: Frame) -> Status:
+        work = frame.slots[slot]
+        if work is None:
+            return start(frame)
+        if work.status is None:
+            return RUNNING
+        frame.slots[slot] = None
+        return work.status
+
+    def start(frame: Frame) -> Status:
+        work = make(leaf, place, frame)
+        known = work.recorded()
+        if known is not None:
+            return known
+        try:
+            given = arguments(frame.board) if arguments else {}
+        except Exception as error:  # noqa: BLE001 - the boundary of a node tick
+            return work.ended(FAILURE, error)
+        work.start(given)
+        frame.slots[slot] = work
+        return RUNNING
+
+    def halt(frame: Frame) -> bool:
+        work = frame.slots[slot]
+        if work is not None and not work.stop():
+            return False
+        frame.slots[slot] = None
+        return True
+
+    return Compiled(tick, halt)
+
+
+def _status(result: Any, leaf: Leaf, place: Place, frame: Frame) -> Status:
+    status, error = judged(result, leaf.name)
+    return status if error is None else frame.run.failed(place, frame, error)

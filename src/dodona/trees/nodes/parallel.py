@@ -1,0 +1,306 @@
+"""(parallel :policy :require-all CHILD …): all at once.
+
+| policy                 | SUCCESS when        | FAILURE when                           |
+|------------------------|---------------------|----------------------------------------|
+| `:require-all`         | all succeeded       | one failed                             |
+| `:require-one`         | one succeeded       | all failed                             |
+| `:require-n :n 2`      | n succeeded         | n can no longer be reached             |
+| `:continue-on-failure` | all have ended      | never                                  |
+
+Once it is decided, the children that still run are halted, and the parallel is RUNNING until they
+have ended. `:on-child-fail :continue` lets them finish instead before FAILURE is reported.
+`:max-concurrent` bounds how many run at once; they start in order.
+
+Each child writes to a scope of its own. At the end the scopes of the children that ended by
+themselves are merged in child order: `:last-wins`, `:collect` (a key becomes the list of what
+the children wrote) or `:fail-on-conflict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from dodona.core.errors import BlackboardError, TreeError
+from dodona.core.events import TREE_CONFLICT, Severity
+from dodona.trees.blackboard import Blackboard
+from dodona.trees.frame import Frame, Halt, Tick
+from dodona.trees.node import SOME, Mistake, Node, NodeKind, Option
+from dodona.trees.nodes.for_each import snapshot
+from dodona.trees.program import Branch, Build, Compiled, Region
+from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
+
+NO_ITEM = object()
+NEVER = 1 << 60
+
+
+class Job(NamedTuple):
+    """A child to be run, and its item when it comes from a for-each."""
+
+    tick: Tick
+    halt: Halt
+    region: Region
+    item: Any
+
+
+class Join:
+    """The children of a parallel under way."""
+
+    __slots__ = ("failed", "jobs", "limit", "needed", "outcome", "running", "started", "succeeded", "writes")
+
+    def __init__(self, jobs: tuple[Job, ...], needed: int, limit: int) -> None:
+        self.jobs = jobs
+        self.needed = needed
+        self.limit = limit
+        self.started = 0
+        self.succeeded = 0
+        self.failed = 0
+        self.running: list[tuple[Job, Frame]] = []
+        self.writes: dict[int, Mapping[str, Any]] = {}
+        self.outcome: Status | None = None
+
+    def halt(self) -> bool:
+        """Stop all that run; what they wrote is dropped."""
+        self.running = [(job, frame) for job, frame in self.running if not job.halt(frame)]
+        return not self.running
+
+
+def compile_parallel(node: Node, build: Build) -> Compiled:
+    slot = build.slot()
+    place = build.place
+    jobs = _jobs(node, build)
+    needed = _needed(node)
+    limit = node.number("max-concurrent") if "max-concurrent" in node.options else lambda _: NEVER
+    advance = _advance(node)
+    merge = _MERGES[node.options.get("merge", "last-wins")]
+
+    def tick(frame: Frame) -> Status:
+        join = frame.slots[slot]
+        if join is None:
+            join = _open(jobs(frame), needed, limit, frame.board)
+        if join.outcome is None:
+            join.outcome = advance(join, frame)
+        if join.outcome is None or (join.running and not join.halt()):
+            frame.slots[slot] = join
+            return RUNNING
+        frame.slots[slot] = None
+        if join.writes:
+            merge(join.writes, frame)
+        return join.outcome
+
+    def halt(frame: Frame) -> bool:
+        join = frame.slots[slot]
+        if join is None:
+            return True
+        if not join.halt():
+            return False
+        frame.slots[slot] = None
+        # What has ended has happened, and :finally may want to save it.
+        try:
+            merge(join.writes, frame)
+        except TreeError as error:
+            frame.run.failed(place, frame, error)
+        return True
+
+    return Compiled(tick, halt)
+
+
+def _open(
+    jobs: tuple[Job, ...],
+    needed: Callable[[Blackboard, int], int],
+    limit: Callable[[Blackboard], int],
+    board: Blackboard,
+) -> Join:
+    count = needed(board, len(jobs))
+    if count > len(jobs):
+        raise TreeError(f"{count} children must succeed, and there are {len(jobs)}.")
+    return Join(jobs, count, limit(board))
+
+
+def _jobs(node: Node, build: Build) -> Callable[[Frame], tuple[Job, ...]]:
+    """The children as a function of the frame: a for-each stands for one per item."""
+    if not any(child.kind.name == "for-each" for child in node.children):
+        fixed = tuple(Job(*build.branch(child), NO_ITEM) for child in node.children)
+        return lambda _: fixed
+    branches = [
+        (child, build.branch(child.children[0] if child.kind.name == "for-each" else child))
+        for child in node.children
+    ]
+
+    def expand(frame: Frame) -> tuple[Job, ...]:
+        found: list[Job] = []
+        for child, branch in branches:
+            found.extend(_expanded(child, branch, frame))
+        return tuple(found)
+
+    return expand
+
+
+def _expanded(child: Node, branch: Branch, frame: Frame) -> list[Job]:
+    if child.kind.name != "for-each":
+        return [Job(*branch, NO_ITEM)]
+    return [Job(*branch, item) for item in snapshot(child, frame)]
+
+
+def _needed(node: Node) -> Callable[[Blackboard, int], int]:
+    """How many must succeed."""
+    policy = node.options.get("policy", "require-all")
+    if policy == "require-n":
+        n = node.number("n")
+        return lambda board, total: n(board)
+    fixed = {"require-all": None, "require-one": 1, "continue-on-failure": 0}[policy]
+    return lambda board, total: total if fixed is None else fixed
+
+
+def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
+    """Tick what runs, start what may; the outcome once it is certain."""
+    policy = node.options.get("policy", "require-all")
+    stops_early = policy in ("require-one", "require-n")
+    patient = (
+        policy == "continue-on-failure" or node.options.get("on-child-fail") == "continue"
+    )
+
+    def decided(join: Join) -> Status | None:
+        if stops_early and join.succeeded >= join.needed:
+            return SUCCESS
+        if not patient and join.failed > len(join.jobs) - join.needed:
+            return FAILURE
+        if join.running or join.started < len(join.jobs):
+            return None
+        return SUCCESS if join.succeeded >= join.needed else FAILURE
+
+    def advance(join: Join, frame: Frame) -> Status | None:
+        if join.running:
+            _tick_running(join)
+        if join.started < len(join.jobs):
+            worst = NEVER if patient else len(join.jobs) - join.needed
+            _start(join, frame, join.needed if stops_early else NEVER, worst)
+        return decided(join)
+
+    return advance
+
+
+def _tick_running(join: Join) -> None:
+    still: list[tuple[Job, Frame]] = []
+    for job, frame in join.running:
+        status = job.tick(frame)
+        if status is RUNNING:
+            still.append((job, frame))
+            continue
+        if status is SUCCESS:
+            join.succeeded += 1
+        else:
+            join.failed += 1
+        if frame.board.own():
+            assert frame.index is not None
+            join.writes[frame.index] = frame.board.take()
+    join.running = still
+
+
+def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
+    """Start children in order until the limit, or until it is decided.
+
+    A child that ends within the tick leaves its frame to the next one: making one costs more
+    than most leaves do.
+    """
+    index, succeeded, failed = join.started, join.succeeded, join.failed
+    child: Frame | None = None
+    for job in join.jobs[index:] if index else join.jobs:
+        if len(join.running) >= join.limit or succeeded >= enough or failed > worst:
+            break
+        region = job.region
+        if child is None:
+            child = Frame(frame.run, region, Blackboard(parent=frame.board), frame, index)
+        else:
+            child.index = index
+            child.region = region
+            if region.initial:
+                child.slots = region.initial.copy()
+        if job.item is not NO_ITEM:
+            child.board.reserve("_item", job.item)
+            child.board.reserve("_index", index)
+        status = job.tick(child)
+        if status is SUCCESS:
+            succeeded += 1
+        elif status is RUNNING:
+            join.running.append((job, child))
+            child = None
+        else:
+            failed += 1
+        if child is not None and child.board.own():
+            join.writes[index] = child.board.take()
+        index += 1
+    join.started, join.succeeded, join.failed = index, succeeded, failed
+
+
+Writes = Mapping[int, Mapping[str, Any]]
+
+
+def _in_order(writes: Writes, frame: Frame) -> list[tuple[str, Any]]:
+    """All writes in child order; the runtime's own keys stay behind, but for the last error."""
+    found: list[tuple[str, Any]] = []
+    for index in sorted(writes):
+        for key, value in writes[index].items():
+            if key == "_error":
+                frame.board.reserve(key, value)
+            elif key[0] != "_":
+                found.append((key, value))
+    return found
+
+
+def _last_wins(writes: Writes, frame: Frame) -> None:
+    for key, value in _in_order(writes, frame):
+        frame.board[key] = value
+
+
+def _collect(writes: Writes, frame: Frame) -> None:
+    lists: dict[str, list[Any]] = {}
+    for key, value in _in_order(writes, frame):
+        lists.setdefault(key, []).append(value)
+    frame.board.update(lists)
+
+
+def _fail_on_conflict(writes: Writes, frame: Frame) -> None:
+    merged: dict[str, Any] = {}
+    for key, value in _in_order(writes, frame):
+        if key in merged and merged[key] != value:
+            frame.run.emit(TREE_CONFLICT, Severity.WARNING, key=key)
+            raise BlackboardError(
+                f"two children of a parallel wrote different values to ':{key}'.",
+                hint="Use :merge :collect or :last-wins, or let them write different keys.",
+            )
+        merged[key] = value
+    frame.board.update(merged)
+
+
+_MERGES: Mapping[str, Callable[[Writes, Frame], None]] = {
+    "last-wins": _last_wins,
+    "collect": _collect,
+    "fail-on-conflict": _fail_on_conflict,
+}
+
+def _check(node: Node) -> Iterator[Mistake]:
+    by_number = node.options.get("policy") == "require-n"
+    if by_number and "n" not in node.options:
+        yield Mistake("':policy :require-n' needs ':n'.", "Write for example :n 2.")
+    if "n" in node.options and not by_number:
+        yield Mistake("':n' goes with ':policy :require-n' only.", "Add it, or remove :n.")
+
+
+KIND = NodeKind(
+    "parallel",
+    "All children at once.",
+    compile_parallel,
+    arity=SOME,
+    options={
+        "policy": Option(
+            "choice", ("require-all", "require-one", "require-n", "continue-on-failure")
+        ),
+        "n": Option("integer", least=1),
+        "on-child-fail": Option("choice", ("cancel-siblings", "continue")),
+        "max-concurrent": Option("integer", least=1),
+        "merge": Option("choice", tuple(_MERGES)),
+    },
+    check=_check,
+    raises=True,
+)

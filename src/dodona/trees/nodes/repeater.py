@@ -1,0 +1,109 @@
+"""(repeater :max-iterations 15 :until EXPRESSION CHILD): again and again, never for ever.
+
+| option           | child SUCCESS               | child FAILURE | iterations used up      |
+|------------------|-----------------------------|---------------|-------------------------|
+| (none)           | again                       | FAILURE       | SUCCESS                 |
+| `:until E`       | SUCCESS if E, else again    | FAILURE       | FAILURE, `_exhausted`   |
+| `:until-success` | SUCCESS                     | again         | FAILURE, `_exhausted`   |
+| `:until-failure` | again                       | SUCCESS       | FAILURE, `_exhausted`   |
+
+RUNNING keeps our place. A child that never runs on gives way to others every 100 iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dodona.trees.blackboard import Blackboard
+from dodona.trees.frame import Frame
+from dodona.trees.node import ONE, Mistake, Node, NodeKind, Option
+from dodona.trees.program import Build, Compiled
+from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
+
+YIELD_AFTER = 100
+UNTIL = ("until", "until-success", "until-failure")
+
+# What a child's end means: a status ends the repeater, None goes on.
+Verdict = Callable[[Status, Blackboard], Status | None]
+
+
+def compile_repeater(node: Node, build: Build) -> Compiled:
+    most = node.number("max-iterations")
+    verdict = _verdict(node)
+    endless = any(option in node.options for option in UNTIL)
+    count = build.slot(0)
+    inside = build.slot(False)
+    child = build.counted(count).compile(node.children[0])
+
+    def tick(frame: Frame) -> Status:
+        if not frame.slots[inside] and endless:
+            frame.board.reserve("_exhausted", False)
+        for _ in range(YIELD_AFTER):
+            frame.slots[inside] = True
+            status = child.tick(frame)
+            if status is RUNNING:
+                return RUNNING
+            result = after(frame, status)
+            if result is not None:
+                return result
+        frame.run.wake()
+        return RUNNING
+
+    def after(frame: Frame, status: Status) -> Status | None:
+        """The child has ended: do we?"""
+        done = frame.slots[count] + 1
+        # As new before anything can raise.
+        frame.slots[count], frame.slots[inside] = 0, False
+        result = verdict(status, frame.board)
+        if result is None and done >= most(frame.board):
+            if not endless:
+                return SUCCESS
+            frame.board.reserve("_exhausted", True)
+            return FAILURE
+        if result is None:
+            frame.slots[count], frame.slots[inside] = done, True
+        return result
+
+    def halt(frame: Frame) -> bool:
+        if not child.halt(frame):
+            return False
+        frame.slots[count], frame.slots[inside] = 0, False
+        return True
+
+    return Compiled(tick, halt)
+
+
+def _verdict(node: Node) -> Verdict:
+    until = node.options.get("until")
+    if until is not None:
+        evaluate = until.evaluate
+        return lambda status, board: (
+            FAILURE if status is FAILURE else (SUCCESS if evaluate(board) else None)
+        )
+    if node.options.get("until-success"):
+        return lambda status, _: SUCCESS if status is SUCCESS else None
+    if node.options.get("until-failure"):
+        return lambda status, _: SUCCESS if status is FAILURE else None
+    return lambda status, _: FAILURE if status is FAILURE else None
+
+
+def _check(node: Node) -> Iterator[Mistake]:
+    given = [option for option in UNTIL if node.options.get(option)]
+    if len(given) > 1:
+        yield Mistake(f"':{given[0]}' and ':{given[1]}' exclude each other.", "Keep one of them.")
+
+
+KIND = NodeKind(
+    "repeater",
+    "Runs the child again and again, up to a limit.",
+    compile_repeater,
+    arity=ONE,
+    options={
+        "max-iterations": Option("integer", least=1, required=True),
+        "until": Option("value"),
+        "until-success": Option("flag"),
+        "until-failure": Option("flag"),
+    },
+    check=_check,
+    raises=True,
+)

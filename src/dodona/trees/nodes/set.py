@@ -1,0 +1,38 @@
+"""(set :key EXPRESSION …): write to the blackboard. SUCCESS; FAILURE when a value is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dodona.trees.frame import Frame
+from dodona.trees.node import Mistake, Node, NodeKind
+from dodona.trees.nodes.leaf import quiet
+from dodona.trees.program import Build, Compiled
+from dodona.trees.status import SUCCESS, Status
+
+
+def compile_set(node: Node, build: Build) -> Compiled:
+    del build
+    entries = tuple((key, value.evaluate) for key, value in node.options.items())
+
+    def tick(frame: Frame) -> Status:
+        # All values first: they see the blackboard as it was.
+        values = [(key, evaluate(frame.board)) for key, evaluate in entries]
+        for key, value in values:
+            frame.board[key] = value
+        return SUCCESS
+
+    return Compiled(tick, quiet)
+
+
+def _check(node: Node) -> Iterator[Mistake]:
+    if not node.options:
+        yield Mistake("'set' writes nothing.", "Write (set :key VALUE).")
+    for key in node.options:
+        if key.startswith("_"):
+            yield Mistake(f"key ':{key}' is reserved for the runtime.", "Use another name.")
+
+
+KIND = NodeKind(
+    "set", "Writes keys to the blackboard.", compile_set, open_options=True, raises=True, check=_check
+)

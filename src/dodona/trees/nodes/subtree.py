@@ -1,0 +1,84 @@
+"""(subtree NAME CHILD), (subtree "name"): a part with a name; a tree used inside another.
+
+Ends as its child does. Keys of scope `:subtree` are fresh each time it starts and gone when it
+ends. The `:finally` of a tree that is used by name runs when that tree ends, however it ends;
+until then the subtree is RUNNING.
+"""
+
+from __future__ import annotations
+
+from dodona.trees.blackboard import LocalScope
+from dodona.trees.frame import Frame
+from dodona.trees.node import Arity, Node, NodeKind, Option
+from dodona.trees.program import Branch, Build, Compiled
+from dodona.trees.schema import Schema, Scope
+from dodona.trees.status import FAILURE, RUNNING, Status
+
+
+class _Visit:
+    """One time through the subtree."""
+
+    __slots__ = ("body", "ending", "outcome")
+
+    def __init__(self, outer: Frame, local: Schema, body: Branch, final: Branch | None) -> None:
+        board = LocalScope(outer.board, local, reserved=("_status",))
+        self.body = Frame(outer.run, body.region, board, outer)
+        self.ending = final and Frame(outer.run, final.region, board, outer, phase="finally")
+        self.outcome: Status | None = None
+
+    def end(self, outcome: Status, said: str) -> None:
+        self.outcome = outcome
+        self.body.board.reserve("_status", said)
+
+
+def compile_subtree(node: Node, build: Build) -> Compiled:
+    root = node.tree.root if node.tree else node.children[0]
+    last = node.tree.final if node.tree else None
+    schema = node.tree.schema if node.tree else node.schema
+    local = schema.of(Scope.SUBTREE)
+    if last is None and not local.keys:
+        return build.compile(root)
+    return _scoped(build, local, build.branch(root), build.branch(last) if last else None)
+
+
+def _scoped(build: Build, local: Schema, body: Branch, final: Branch | None) -> Compiled:
+    slot = build.slot()
+
+    def tick(frame: Frame) -> Status:
+        visit = frame.slots[slot]
+        if visit is None:
+            visit = frame.slots[slot] = _Visit(frame, local, body, final)
+        if visit.outcome is None:
+            status = body.tick(visit.body)
+            if status is RUNNING:
+                return RUNNING
+            visit.end(status, status.value)
+        return close(frame, visit)
+
+    def close(frame: Frame, visit: _Visit) -> Status:
+        if final is not None and final.tick(visit.ending) is RUNNING:
+            return RUNNING
+        frame.slots[slot] = None
+        return visit.outcome or FAILURE
+
+    def halt(frame: Frame) -> bool:
+        visit = frame.slots[slot]
+        if visit is None:
+            return True
+        if visit.outcome is None:
+            if not body.halt(visit.body):
+                return False
+            visit.end(FAILURE, "cancelled")
+        return close(frame, visit) is not RUNNING
+
+    return Compiled(tick, halt)
+
+
+KIND = NodeKind(
+    "subtree",
+    "A part with a name, or another tree.",
+    compile_subtree,
+    arity=Arity(0, 1),
+    options={"blackboard-schema": Option("schema")},
+    binds="tree",
+)

@@ -1,0 +1,65 @@
+"""(timeout :seconds 30 CHILD): a deadline.
+
+| child                    | timeout                                             |
+|--------------------------|-----------------------------------------------------|
+| SUCCESS, FAILURE in time | as the child                                        |
+| RUNNING at the deadline  | the child is halted; FAILURE once it has ended      |
+"""
+
+from __future__ import annotations
+
+from dodona.core.errors import TreeError
+from dodona.trees.frame import Frame
+from dodona.trees.node import ONE, Node, NodeKind, Option
+from dodona.trees.program import Build, Compiled
+from dodona.trees.status import RUNNING, Status
+
+
+def compile_timeout(node: Node, build: Build) -> Compiled:
+    seconds = node.number("seconds")
+    slot = build.slot()
+    place = build.place
+    child = build.compile(node.children[0])
+
+    def tick(frame: Frame) -> Status:
+        timer = frame.slots[slot]
+        if timer is not None and timer.fired:
+            return expire(frame)
+        limit = seconds(frame.board) if timer is None else 0
+        status = child.tick(frame)
+        if status is RUNNING:
+            # Only a child that goes on needs a timer.
+            if timer is None:
+                frame.slots[slot] = frame.run.timer(limit)
+            return RUNNING
+        if timer is not None:
+            timer.cancel()
+            frame.slots[slot] = None
+        return status
+
+    def expire(frame: Frame) -> Status:
+        if not child.halt(frame):
+            return RUNNING
+        frame.slots[slot] = None
+        return frame.run.failed(place, frame, TreeError("the time was up."))
+
+    def halt(frame: Frame) -> bool:
+        timer = frame.slots[slot]
+        if timer is not None:
+            timer.cancel()
+        if not child.halt(frame):
+            return False
+        frame.slots[slot] = None
+        return True
+
+    return Compiled(tick, halt)
+
+
+KIND = NodeKind(
+    "timeout",
+    "Halts the child at a deadline and fails.",
+    compile_timeout,
+    arity=ONE,
+    options={"seconds": Option("number", least=0, required=True)},
+    raises=True,
+)

@@ -1,0 +1,41 @@
+"""(wait :seconds 1): RUNNING for so long, then SUCCESS. Nothing polls: a timer wakes the tree."""
+
+from __future__ import annotations
+
+from dodona.trees.frame import Frame
+from dodona.trees.node import Node, NodeKind, Option
+from dodona.trees.program import Build, Compiled
+from dodona.trees.status import RUNNING, SUCCESS, Status
+
+
+def compile_wait(node: Node, build: Build) -> Compiled:
+    seconds = node.number("seconds")
+    slot = build.slot()
+
+    def tick(frame: Frame) -> Status:
+        timer = frame.slots[slot]
+        if timer is None:
+            frame.slots[slot] = frame.run.timer(seconds(frame.board))
+            return RUNNING
+        if not timer.fired:
+            return RUNNING
+        frame.slots[slot] = None
+        return SUCCESS
+
+    def halt(frame: Frame) -> bool:
+        timer = frame.slots[slot]
+        if timer is not None:
+            timer.cancel()
+            frame.slots[slot] = None
+        return True
+
+    return Compiled(tick, halt)
+
+
+KIND = NodeKind(
+    "wait",
+    "Lets time pass.",
+    compile_wait,
+    options={"seconds": Option("number", least=0, required=True)},
+    raises=True,
+)

@@ -1,0 +1,421 @@
+"""From forms to nodes: every name, keyword, literal and child is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dodona.core.errors import BlackboardError, LoadError
+from dodona.core.near import did_you_mean
+from dodona.lisp import Form, Keyword, List, Literal, Map, Span, Symbol
+from dodona.trees.expressions import Expression, compile_expression, is_operation, plain
+from dodona.trees.node import Node, NodeKind, Option
+from dodona.trees.nodes.leaf import compile_leaf
+from dodona.trees.registry import Leaf, Parameter, Registry
+from dodona.trees.schema import TYPES, Key, Schema, Scope, describe, type_of
+from dodona.trees.tree import Tree
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The parts of a node's form, as far as they have been sorted."""
+
+    kind: NodeKind
+    head: Symbol
+    name: Symbol | None = None
+    reference: Literal | None = None
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    rest: list[Form] = field(default_factory=list[Form])
+
+
+class Parser:
+    """Reads nodes; mistakes are noted, not raised, so that one pass finds them all."""
+
+    def __init__(self, registry: Registry, resolve: Callable[[Literal], Tree | None]) -> None:
+        self.registry = registry
+        self.problems: list[LoadError] = []
+        self._resolve = resolve
+
+    def wrong(self, span: Span, message: str, hint: str = "") -> None:
+        self.problems.append(LoadError(message, where=span.where(), hint=hint))
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def node(self, form: Form) -> Node | None:
+        """The node, or nothing when there is a mistake in it (which has been noted)."""
+        before = len(self.problems)
+        head = self._head(form)
+        kind = self._kind(head) if head else None
+        if head is None or kind is None:
+            # Still look below: the mistakes there are worth knowing.
+            self._look_below(form)
+            return None
+        assert isinstance(form, List)
+        reading = self._sort(_Reading(kind, head), form.items[1:])
+        node = self._assemble(reading, form)
+        if kind.check is not None and len(self.problems) == before:
+            for mistake in kind.check(node):
+                self.wrong(head.span, mistake.message, mistake.hint)
+        return node if len(self.problems) == before else None
+
+    def _head(self, form: Form) -> Symbol | None:
+        if not isinstance(form, List):
+            self.wrong(form.span, f"expected a node (got {_form(form)}).", "Write (sequence …).")
+            return None
+        if not form.items or not isinstance(form.items[0], Symbol):
+            self.wrong(form.span, "a node starts with its kind.", "Write (sequence …).")
+            return None
+        return form.items[0]
+
+    def _kind(self, head: Symbol) -> NodeKind | None:
+        kind = self.registry.kinds.get(head.name)
+        if kind is not None:
+            return kind
+        leaf = self.registry.leaves.get(head.name)
+        if leaf is not None:
+            return _leaf_kind(leaf)
+        known = [*self.registry.kinds, *(n for n in self.registry.leaves if "." not in n)]
+        self.wrong(
+            head.span,
+            f"unknown node '{head.name}'.",
+            did_you_mean(head.name, known) or f"There are: {' '.join(sorted(known))}.",
+        )
+        return None
+
+    def _look_below(self, form: Form) -> None:
+        for item in form.items[1:] if isinstance(form, List) else ():
+            if isinstance(item, List) and not is_operation(item):
+                self.node(item)
+
+    def _sort(self, reading: _Reading, items: tuple[Form, ...]) -> _Reading:
+        """Tell name, options and the rest apart."""
+        at = 0
+        if items and isinstance(items[0], Symbol):
+            reading.name, at = items[0], 1
+        elif items and reading.kind.binds == "tree" and _is_string(items[0]):
+            assert isinstance(items[0], Literal)
+            reading.reference, at = items[0], 1
+        while at < len(items):
+            item = items[at]
+            at += 1
+            if not isinstance(item, Keyword):
+                reading.rest.append(item)
+                continue
+            following = items[at] if at < len(items) else None
+            at += self._option(reading, item, following)
+        return reading
+
+    def _assemble(self, reading: _Reading, form: Form) -> Node:
+        kind = reading.kind
+        leaf = self.registry.leaves.get(kind.name) if kind.compile is compile_leaf else None
+        for option, declared in kind.options.items():
+            if declared.required and option not in reading.spans:
+                self.wrong(
+                    reading.head.span,
+                    f"'{kind.name}' needs ':{option}'.",
+                    f"It takes {declared}.",
+                )
+        test = self._test(reading)
+        node = Node(
+            kind=kind,
+            name=reading.name.name if reading.name else None,
+            span=form.span,
+            form=form,
+            options=reading.options,
+            test=test,
+            children=self._children(reading),
+            leaf=leaf,
+            schema=reading.options.pop("blackboard-schema", None) or Schema(),
+        )
+        if leaf is not None:
+            self._check_arguments(reading, leaf)
+        return self._bind(node, reading)
+
+    def _test(self, reading: _Reading) -> Expression | None:
+        """The expression in front of the children."""
+        least, most = reading.kind.test
+        if most == 0 or not reading.rest:
+            if least:
+                self.wrong(reading.head.span, f"'{reading.kind.name}' needs an expression.")
+            return None
+        return self.expression(reading.rest.pop(0))
+
+    def _children(self, reading: _Reading) -> tuple[Node, ...]:
+        arity = reading.kind.arity
+        if reading.kind.binds == "tree":
+            arity = arity._replace(least=1) if reading.reference is None else arity._replace(most=0)
+        count = len(reading.rest)
+        if count < arity.least or (arity.most is not None and count > arity.most):
+            extra = arity.most is not None and count > arity.most
+            self.wrong(
+                reading.rest[arity.most or 0].span if extra else reading.head.span,
+                f"'{reading.kind.name}' takes {arity} (got {count}).",
+                "Is a parenthesis in the wrong place?" if extra else "",
+            )
+        found: list[Node] = []
+        for index, form in enumerate(reading.rest):
+            asked = reading.kind.asks and index == 0 and _is_question(form)
+            node = self._question(form) if asked else self.node(form)
+            if node is not None:
+                found.append(node)
+        return tuple(found)
+
+    def _question(self, form: Form) -> Node | None:
+        """An expression where a condition is expected."""
+        test = self.expression(form)
+        kind = self.registry.kinds["condition"]
+        return Node(kind, None, form.span, form, test=test) if test else None
+
+    # -- options -----------------------------------------------------------------------------
+
+    def _option(self, reading: _Reading, keyword: Keyword, following: Form | None) -> int:
+        """Read one option; how many forms its value took."""
+        kind, name = reading.kind, keyword.name
+        declared = kind.options.get(name) or (Option("value") if kind.open_options else None)
+        if declared is None:
+            known = [f":{option}" for option in kind.options]
+            self.wrong(
+                keyword.span,
+                f"'{kind.name}' has no keyword ':{name}'.",
+                did_you_mean(f":{name}", known)
+                or (f"It takes {' '.join(known)}." if known else "It takes none."),
+            )
+            return 0 if following is None or isinstance(following, List | Keyword) else 1
+        if name in reading.spans:
+            self.wrong(keyword.span, f"':{name}' is given twice.", "Remove one of them.")
+        reading.spans[name] = keyword.span
+        if declared.takes == "flag":
+            return self._flag(reading, name, following)
+        if following is None:
+            self.wrong(keyword.span, f"':{name}' has no value.", f"It takes {declared}.")
+            return 0
+        value = self._value(keyword, declared, following)
+        if value is not None:
+            reading.options[name] = value
+        return 1
+
+    def _flag(self, reading: _Reading, name: str, following: Form | None) -> int:
+        given = isinstance(following, Literal) and isinstance(following.value, bool)
+        reading.options[name] = following.value if given else True
+        if isinstance(following, Literal) and not given:
+            self.wrong(
+                following.span, f"':{name}' takes true or false (got {_form(following)})."
+            )
+            return 1
+        return 1 if given else 0
+
+    def _value(self, keyword: Keyword, declared: Option, form: Form) -> Any:
+        if declared.takes == "schema":
+            return self.schema(form, Scope.SUBTREE)
+        if declared.takes == "text":
+            if _is_string(form):
+                return form.value  # pyright: ignore[reportAttributeAccessIssue]
+        elif declared.takes == "choice":
+            if isinstance(form, Keyword) and form.name in declared.choices:
+                return form.name
+        else:
+            return self._computed(keyword, declared, form)
+        near = did_you_mean(form.name, declared.choices) if isinstance(form, Keyword) else ""
+        self.wrong(form.span, f"':{keyword.name}' takes {declared} (got {_form(form)}).", near)
+        return None
+
+    def _computed(self, keyword: Keyword, declared: Option, form: Form) -> Expression | None:
+        """A number or any value: a literal is checked now, an expression when it is evaluated."""
+        expression = self.expression(form)
+        if expression is None or declared.takes == "value" or not expression.constant:
+            return expression
+        if declared.admits(expression.value):
+            return expression
+        self.wrong(form.span, f"':{keyword.name}' takes {declared} (got {_form(form)}).")
+        return None
+
+    def expression(self, form: Form) -> Expression | None:
+        try:
+            return compile_expression(form)
+        except LoadError as error:
+            self.problems.append(error)
+            return None
+
+    # -- what names refer to -----------------------------------------------------------------
+
+    def _bind(self, node: Node, reading: _Reading) -> Node:
+        if reading.kind.binds == "leaf" and node.test is None:
+            return self._bind_leaf(node, reading)
+        if reading.kind.binds == "leaf":
+            for option, span in reading.spans.items():
+                self.wrong(span, f"a condition with an expression takes no ':{option}'.")
+        if reading.kind.binds == "decoration":
+            return self._bind_decoration(node, reading)
+        if reading.reference is not None:
+            return replace(node, name=reading.reference.value, tree=self._resolve(reading.reference))
+        return node
+
+    def _bind_leaf(self, node: Node, reading: _Reading) -> Node:
+        given = reading.options.pop("fn", None)
+        name = given or (reading.name.name if reading.name else None)
+        if "fn" in reading.spans and given is None:
+            return node  # its mistake is noted
+        if name is None:
+            what = "an expression, a name or" if reading.kind.name == "condition" else "a name or"
+            self.wrong(reading.head.span, f"'{reading.kind.name}' needs {what} ':fn'.")
+            return node
+        leaf = self.registry.leaves.get(name)
+        if leaf is None:
+            at = reading.spans.get("fn") or (reading.name or reading.head).span
+            self.wrong(
+                at,
+                f"no leaf is registered as '{name}'.",
+                did_you_mean(name, self.registry.leaves)
+                or f'Register it with @leaf("{name}"), in a file that --leaves names.',
+            )
+            return node
+        self._check_arguments(reading, leaf)
+        return replace(node, leaf=leaf)
+
+    def _bind_decoration(self, node: Node, reading: _Reading) -> Node:
+        if reading.name is None:
+            self.wrong(reading.head.span, "'decorator' needs a name.", "(decorator NAME CHILD)")
+            return node
+        name = reading.name.name
+        found = self.registry.decorations.get(name)
+        if found is None:
+            self.wrong(
+                reading.name.span,
+                f"no decorator is registered as '{name}'.",
+                did_you_mean(name, self.registry.decorations)
+                or f'Register it with @decorator("{name}"), in a file that --leaves names.',
+            )
+        return replace(node, decoration=found)
+
+    def _check_arguments(self, reading: _Reading, leaf: Leaf) -> None:
+        given = {option.replace("-", "_"): option for option in reading.options}
+        for name, option in given.items():
+            parameter = leaf.parameters.get(name)
+            if parameter is not None:
+                self._check_literal(reading, option, parameter)
+            elif not leaf.open_parameters:
+                self.wrong(
+                    reading.spans[option],
+                    f"leaf '{leaf.name}' has no argument ':{option}'.",
+                    did_you_mean(name, leaf.parameters) or _takes(leaf),
+                )
+        for name, parameter in leaf.parameters.items():
+            if parameter.required and name not in given:
+                self.wrong(reading.head.span, f"leaf '{leaf.name}' needs the argument ':{name}'.")
+
+    def _check_literal(self, reading: _Reading, option: str, parameter: Parameter) -> None:
+        expression: Expression = reading.options[option]
+        if not expression.constant or parameter.type is None or expression.value is None:
+            return
+        value, wanted = expression.value, parameter.type
+        if type(value) is wanted or (wanted is float and type(value) is int):
+            return
+        self.wrong(
+            expression.form.span,
+            f"':{option}' takes a value of type {wanted.__name__} (got {_form(expression.form)}).",
+        )
+
+    # -- schema ------------------------------------------------------------------------------
+
+    def schema(self, form: Form, scope: Scope) -> Schema:
+        """A map of keys to defaults, or to maps with :type, :default, :scope and :doc."""
+        if not isinstance(form, Map):
+            self.wrong(
+                form.span,
+                f"':blackboard-schema' takes a map (got {_form(form)}).",
+                "Write {:key default …}.",
+            )
+            return Schema()
+        keys = [self._key(name, value, scope) for name, value in form.pairs]
+        return Schema({key.name: key for key in keys if key is not None})
+
+    def _key(self, name: Form, value: Form, scope: Scope) -> Key | None:
+        if not isinstance(name, Keyword):
+            self.wrong(name.span, f"a blackboard key is a keyword (got {_form(name)}).")
+            return None
+        if name.name.startswith("_"):
+            self.wrong(name.span, f"key ':{name.name}' is reserved for the runtime.")
+            return None
+        if isinstance(value, Map) and value.pairs and _says_how(value):
+            return self._described_key(name, value, scope)
+        default = self._default(value)
+        return Key(name.name, type_of(default), default, scope)
+
+    def _described_key(self, name: Keyword, value: Map, scope: Scope) -> Key | None:
+        parts = {key.name: part for key, part in value.pairs if isinstance(key, Keyword)}
+        default = self._default(parts["default"]) if "default" in parts else None
+        kind = self._word(parts.get("type"), TYPES) or type_of(default)
+        where = self._word(parts.get("scope"), [s.value for s in Scope])
+        key = Key(name.name, kind, default, Scope(where) if where else scope)
+        try:
+            key.check(default)
+        except BlackboardError as error:
+            self.wrong(value.span, error.message, error.hint)
+        return key
+
+    def _word(self, form: Form | None, known: Iterable[str]) -> str | None:
+        if form is None:
+            return None
+        known = list(known)
+        if isinstance(form, Keyword) and form.name in known:
+            return form.name
+        near = did_you_mean(form.name, known) if isinstance(form, Keyword) else ""
+        self.wrong(
+            form.span,
+            f"expected one of {' '.join(':' + word for word in known)} (got {_form(form)}).",
+            near,
+        )
+        return None
+
+    def _default(self, form: Form) -> Any:
+        expression = self.expression(form)
+        if expression is None:
+            return None
+        if expression.constant:
+            return expression.value
+        self.wrong(form.span, "a default is a literal, not an expression.")
+        return None
+
+
+_SCHEMA_WORDS = frozenset({"type", "default", "scope", "doc"})
+
+
+def _says_how(value: Map) -> bool:
+    """Is this map a description of a key, not its default?"""
+    return all(isinstance(key, Keyword) and key.name in _SCHEMA_WORDS for key, _ in value.pairs)
+
+
+def _leaf_kind(leaf: Leaf) -> NodeKind:
+    """A leaf used as a node, `(llm-call …)`: its name is the head."""
+    return NodeKind(leaf.name, "", compile_leaf, open_options=True)
+
+
+def _is_string(form: Form) -> bool:
+    return isinstance(form, Literal) and isinstance(form.value, str)
+
+
+def _is_question(form: Form) -> bool:
+    return not isinstance(form, List) or is_operation(form)
+
+
+def _takes(leaf: Leaf) -> str:
+    names: Mapping[str, Parameter] = leaf.parameters
+    if not names:
+        return "It takes none."
+    return f"It takes {' '.join(':' + name.replace('_', '-') for name in names)}."
+
+
+def _form(form: Form) -> str:
+    """A form as errors name it."""
+    if isinstance(form, Literal):
+        return describe(form.value)
+    if isinstance(form, Keyword | Symbol):
+        sort = "keyword :" if isinstance(form, Keyword) else "symbol "
+        return f"the {sort}{form.name[:40]}"
+    if isinstance(form, List) and form.items:
+        return f"the form ({plain(form.items[0])!s:.40} …)"
+    return {"List": "an empty list", "Vector": "a vector", "Map": "a map"}.get(
+        type(form).__name__, "a quoted form"
+    )

@@ -1,0 +1,203 @@
+"""A tree compiled to closures: one `tick` and one `halt` for each place a node stands in.
+
+A `Place` is a node in a compiled tree: a subtree that is used twice has two places. Its path
+names it for people; its key, with iterations and indexes, names one execution of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dodona.core.errors import LoadError
+from dodona.trees.frame import Frame, Halt, Tick
+from dodona.trees.node import Node
+from dodona.trees.status import Status
+
+MAX_PLACES = 50_000
+MAX_DEPTH = 100
+
+
+class Compiled(NamedTuple):
+    tick: Tick
+    halt: Halt
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    """The slots of a part of the tree that has a frame of its own."""
+
+    owner: Place | None = None
+    initial: list[Any] = field(default_factory=list[Any])
+
+
+class Branch(NamedTuple):
+    """A compiled part with a frame of its own."""
+
+    tick: Tick
+    halt: Halt
+    region: Region
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    index: int
+    node: Node
+    path: str
+    depth: int
+    parent: int | None
+    region: Region
+    # Named ancestors within the region, each with the slot that counts its iterations.
+    steps: tuple[tuple[str, int | None], ...]
+    serial: str = ""
+
+    def key(self, frame: Frame) -> str:
+        """This execution of the node: `loop[2]/tools[1]/execute`."""
+        parts = [prefix] if (prefix := _prefix(frame)) else []
+        slots = frame.slots
+        for name, slot in self.steps:
+            parts.append(name if slot is None else f"{name}[{int(slots[slot])}]")
+        return "/".join(parts) + self.serial
+
+
+def _prefix(frame: Frame) -> str:
+    owner = frame.region.owner
+    if owner is None or frame.parent is None:
+        return frame.phase
+    outer = owner.key(frame.parent)
+    if frame.phase:
+        return f"{outer}/{frame.phase}"
+    return outer if frame.index is None else f"{outer}[{frame.index}]"
+
+
+# Wraps a node when a run is traced or debugged; plain runs have none and pay nothing.
+Instrument = Callable[[Place, Compiled], Compiled]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    places: tuple[Place, ...]
+    body: Branch
+    final: Branch | None
+
+
+class Build:
+    """Compiles the nodes of one region; nodes ask it for slots and for their children."""
+
+    def __init__(
+        self,
+        region: Region,
+        places: list[Place],
+        instrument: Instrument | None,
+        *,
+        at: Place | None = None,
+        steps: tuple[tuple[str, int | None], ...] = (),
+    ) -> None:
+        self.region = region
+        self.places = places
+        self.instrument = instrument
+        self._at = at
+        self._steps = steps
+
+    @property
+    def place(self) -> Place:
+        """Where the node being compiled stands."""
+        assert self._at is not None
+        return self._at
+
+    def slot(self, initial: Any = None) -> int:
+        self.region.initial.append(initial)
+        return len(self.region.initial) - 1
+
+    def counted(self, slot: int) -> Build:
+        """For children that run again and again: their keys carry the number in the slot."""
+        node = self.place.node
+        steps = (*self.place.steps[:-1], (node.name or node.kind.name, slot))
+        return Build(self.region, self.places, self.instrument, at=self._at, steps=steps)
+
+    def children(self, node: Node) -> tuple[Compiled, ...]:
+        return tuple(self.compile(child) for child in node.children)
+
+    def compile(self, node: Node) -> Compiled:
+        """The node as closures over this region."""
+        place = self._enter(node)
+        inner = Build(
+            self.region, self.places, self.instrument, at=place, steps=self._inner_steps(node)
+        )
+        compiled = node.kind.compile(node, inner)
+        if node.kind.raises:
+            compiled = compiled._replace(tick=_bounded(place, compiled.tick))
+        return self.instrument(place, compiled) if self.instrument is not None else compiled
+
+    def branch(self, node: Node) -> Branch:
+        """The node as a region of its own."""
+        region = Region(owner=self._at)
+        build = Build(region, self.places, self.instrument, at=self._at)
+        tick, halt = build.compile(node)
+        return Branch(tick, halt, region)
+
+    def _inner_steps(self, node: Node) -> tuple[tuple[str, int | None], ...]:
+        return (*self._steps, (node.name, None)) if node.name else self._steps
+
+    def _enter(self, node: Node) -> Place:
+        depth = self._at.depth + 1 if self._at else 0
+        self._check_size(node, depth)
+        outer = self._at.path if self._at else ""
+        place = Place(
+            index=len(self.places),
+            node=node,
+            path=f"{outer}/{node.label}" if outer else node.label,
+            depth=depth,
+            parent=self._at.index if self._at else None,
+            region=self.region,
+            steps=(*self._steps, (node.label, None)),
+        )
+        self.places.append(place)
+        return place
+
+    def _check_size(self, node: Node, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            raise LoadError(
+                f"nodes are nested more than {MAX_DEPTH} deep, subtrees included.",
+                where=node.span.where(),
+            )
+        if len(self.places) >= MAX_PLACES:
+            raise LoadError(
+                f"the tree has more than {MAX_PLACES} nodes, subtrees included.",
+                where=node.span.where(),
+                hint="A subtree that is used twice counts twice.",
+            )
+
+
+def compile_tree(root: Node, final: Node | None, instrument: Instrument | None) -> Program:
+    """Closures for a tree's body and its :finally."""
+    places: list[Place] = []
+    top = Build(Region(), places, instrument)
+    body = top.branch(root)
+    ending = top.branch(final) if final is not None else None
+    _number_twins(places)
+    return Program(tuple(places), body, ending)
+
+
+def _number_twins(places: list[Place]) -> None:
+    """Places of one name on one path get a serial, so that every key is one place's."""
+    seen: Counter[tuple[int, tuple[str, ...]]] = Counter()
+    for place in places:
+        twin = (id(place.region), tuple(name for name, _ in place.steps))
+        seen[twin] += 1
+        if seen[twin] > 1:
+            place.serial = f"~{seen[twin]}"
+
+
+def _bounded(place: Place, tick: Tick) -> Tick:
+    """A node that raises has failed. Nodes raise only when nothing of theirs runs."""
+
+    def bounded(frame: Frame) -> Status:
+        try:
+            return tick(frame)
+        except Exception as error:  # noqa: BLE001 - the boundary of a node tick
+            return frame.run.failed(place, frame, error)
+
+    return bounded

@@ -1,0 +1,390 @@
+"""One execution of a tree: ticks when something wakes it, and ends when all of it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dodona.core.errors import DodonaError, TreeError
+from dodona.core.events import TREE_ESCALATED, TREE_STUCK, TREE_UNRESPONSIVE, Emit, Event, Severity
+from dodona.core.ports import Journal, KeyValue
+from dodona.trees.blackboard import Blackboard
+from dodona.trees.debugger import Debugger, debugged
+from dodona.trees.frame import Frame
+from dodona.trees.program import Branch, Instrument, Place
+from dodona.trees.registry import Effect
+from dodona.trees.schema import Scope, fresh
+from dodona.trees.status import FAILURE, RUNNING, Status
+from dodona.trees.step import Work
+from dodona.trees.timer import Timer
+from dodona.trees.trace import Trace, traced
+from dodona.trees.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from dodona.trees.tree import Tree
+
+log = logging.getLogger("dodona.trees")
+T = TypeVar("T")
+
+GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a host may plug into a run."""
+
+    journal: Journal | None = None
+    globals: KeyValue | None = None
+    emit: Emit | None = None
+    output: Callable[[Any], None] | None = None
+    watchdog: Watchdog | None = None
+    trace: Trace | None = None
+    debugger: Debugger | None = None
+    grace_seconds: float = GRACE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended: success, failure, cancelled or stuck; and what it knew then."""
+
+    status: Status
+    ended: str
+    blackboard: Blackboard
+    error: Mapping[str, Any] | None
+    ticks: int
+    recovered: bool = False
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status is Status.SUCCESS
+
+
+class Run:
+    """Ticks are synchronous; tasks, timers and hosts wake it; nothing polls."""
+
+    __slots__ = (
+        "_crash", "_dirty", "_effects", "_frame", "_globals", "_halting", "_interrupted", "_loop",
+        "_stop", "_stoppable", "_thread", "_touched", "_waiter", "_watch", "board", "journal",
+        "options", "program", "running", "ticks", "timers", "tree", "visit",
+    )  # fmt: skip
+
+    def __init__(
+        self, tree: Tree, values: Mapping[str, Any] | None = None, options: Options | None = None
+    ) -> None:
+        self.tree = tree
+        self.options = options or Options()
+        self.journal = self.options.journal
+        self.board = Blackboard(tree.keys, values)
+        self.visit = self.options.trace.visit if self.options.trace is not None else _unseen
+        self.program = tree.program(self._instrument())
+        self.running: dict[Work, None] = {}
+        self.timers = 0
+        self.ticks = 0
+        self._frame = Frame(self, self.program.body.region, self.board)
+        self._dirty = False
+        self._stop: str | None = None
+        self._stoppable = True
+        self._halting = False
+        self._globals: dict[str, Any] = {}
+        self._interrupted = False
+        self._effects = False
+        self._crash: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._touched = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        if self.options.trace is not None:
+            self.options.trace.attach(self.program.places)
+        if self.options.debugger is not None:
+            self.options.debugger.attach(self)
+
+    def _instrument(self) -> Instrument | None:
+        if self.options.debugger is not None:
+            return debugged
+        return traced if self.options.trace is not None else None
+
+    # -- for hosts ---------------------------------------------------------------------------
+
+    def tick(self) -> Status:
+        """One tick of the body. A run that is driven ticks itself; this is for other loops."""
+        return self._tick(self.program.body, self._frame)
+
+    def _tick(self, branch: Branch, frame: Frame) -> Status:
+        self.ticks += 1
+        if self.options.trace is not None:
+            self.options.trace.begin(self.ticks)
+        return branch.tick(frame)
+
+    def wake(self) -> None:
+        """Something changed: tick soon."""
+        self._dirty = True
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def cancel(self, reason: str = "cancelled") -> None:
+        """Stop the body, run :finally, end. The first reason given is the one that counts."""
+        self._stop = self._stop or reason
+        self._halting = self._halting or self._stoppable
+        self.wake()
+
+    @property
+    def has_effects(self) -> bool:
+        """Has a step started that must not be repeated?"""
+        return self._effects
+
+    async def drive(self) -> Outcome:
+        """Run to the end. When the awaiting task is cancelled, stop first, then say so."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        await self._load_globals()
+        self._arm()
+        recovered = False
+        try:
+            status = await self._phase(self.program.body, self._frame, stoppable=True)
+            ended = self._stop or status.value
+            if ended == "stuck" and (recovery := self._recovery()) is not None:
+                status = await self._extra(recovery, "recovery")
+                recovered = True
+            if self.program.final is not None:
+                self.board.reserve("_status", ended)
+                await self._extra(self.program.final, "finally")
+            await self._save_globals()
+        finally:
+            await self._sweep()
+        if self._interrupted:
+            raise asyncio.CancelledError
+        error = None if status is Status.SUCCESS else self.board.get("_error")
+        return Outcome(status, ended, self.board, error, self.ticks, recovered)
+
+    # -- phases ------------------------------------------------------------------------------
+
+    async def _extra(self, branch: Branch, phase: str) -> Status:
+        frame = Frame(self, branch.region, self.board, phase=phase)
+        return await self._phase(branch, frame, stoppable=False)
+
+    async def _phase(self, branch: Branch, frame: Frame, *, stoppable: bool) -> Status:
+        """Tick a branch until it has ended, or, once it is to stop, until it is quiet."""
+        self._stoppable = stoppable
+        self._halting = stoppable and self._stop is not None
+        while True:
+            self._dirty = False
+            await self._unpaused()
+            if self._halting:
+                status = FAILURE if branch.halt(frame) else RUNNING
+            else:
+                status = self._tick(branch, frame)
+            if self._crash is not None:
+                raise self._crash
+            if status is not RUNNING:
+                return status
+            await self._woken()
+
+    async def _woken(self) -> None:
+        """Wait for a wake; let others run even when there was one already."""
+        assert self._loop is not None
+        try:
+            if self._dirty:
+                await asyncio.sleep(0)
+            else:
+                self._waiter = self._loop.create_future()
+                await self._waiter
+        except asyncio.CancelledError:
+            self._interrupted = True
+            self.cancel()
+        finally:
+            self._waiter = None
+
+    async def _unpaused(self) -> None:
+        debugger = self.options.debugger
+        while debugger is not None and debugger.paused and not self._halting:
+            await self._woken()
+
+    async def _sweep(self) -> None:
+        """Nothing outlives the run: stop what still runs, and wait until it has ended."""
+        if self._watch is not None:
+            self._watch.cancel()
+        while self.running:
+            for work in tuple(self.running):
+                work.stop()
+            await self._woken()
+
+    async def _finish(self, awaitable: Awaitable[T]) -> T:
+        """Await this even when cancelled meanwhile; the cancellation is told at the end."""
+        task = asyncio.ensure_future(awaitable)
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                self._interrupted = True
+                self.cancel()
+        return task.result()
+
+    async def _load_globals(self) -> None:
+        keys = tuple(self.tree.keys.of(Scope.GLOBAL).keys)
+        if keys and self.options.globals is not None:
+            self.board.update(await self.options.globals.get(keys))
+            self._globals = {key: fresh(self.board[key]) for key in keys}
+
+    async def _save_globals(self) -> None:
+        changes = {k: self.board[k] for k, old in self._globals.items() if self.board[k] != old}
+        if changes and self.options.globals is not None:
+            await self._finish(self.options.globals.put(changes))
+
+    # -- for nodes and steps -----------------------------------------------------------------
+
+    @property
+    def held(self) -> Place | None:
+        """Where a debugger holds this tick, if one does."""
+        return self.options.debugger.held if self.options.debugger is not None else None
+
+    def failed(self, place: Place, frame: Frame, error: BaseException) -> Status:
+        """A node raised: it has failed, and the reason is where people and trees can see it."""
+        if not isinstance(error, DodonaError):
+            log.warning("node %s raised", place.path, exc_info=error)
+        said = {"node": place.path, "type": type(error).__name__, "message": str(error)}
+        frame.board.reserve("_error", said)
+        if self.options.trace is not None:
+            self.options.trace.raised(place, said)
+        return FAILURE
+
+    def crash(self, error: BaseException) -> None:
+        """A bug in the runtime itself: end the run with it, loudly."""
+        self._crash = self._crash or error
+
+    def now(self) -> float:
+        return self._loop.time() if self._loop is not None else 0.0
+
+    def touch(self) -> None:
+        """There is progress."""
+        self._touched = self.now()
+
+    def deliver(self, chunk: Any) -> None:
+        """Hand a piece of output to the host, in the loop's thread."""
+        self.touch()
+        output = self.options.output
+        if output is None:
+            return
+        if self._loop is not None and threading.get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(output, chunk)
+        else:
+            output(chunk)
+
+    def emit(self, kind: str, severity: Severity, **payload: Any) -> None:
+        if self.options.emit is not None:
+            self.options.emit(Event(kind, f"tree:{self.tree.name}", severity, payload))
+
+    def note_effect(self, effect: Effect) -> None:
+        if effect is not Effect.NONE:
+            self._effects = True
+
+    def timer(self, seconds: float) -> Timer:
+        """Wake the tree after so many seconds."""
+        return Timer(self, seconds)
+
+    def began(self, work: Work) -> None:
+        self.running[work] = None
+        self.touch()
+
+    def ended(self, work: Work) -> None:
+        self.running.pop(work, None)
+        if work.grace is not None:
+            work.grace.cancel()
+        self.touch()
+        self.wake()
+
+    def expect_end(self, work: Work) -> None:
+        """A step was asked to stop: look after the grace period whether it has."""
+        assert self._loop is not None
+        work.grace = self._loop.call_later(self.options.grace_seconds, self._insist, work)
+
+    def _insist(self, work: Work) -> None:
+        if work not in self.running:
+            return
+        detached = work.insist()
+        self.emit(
+            TREE_UNRESPONSIVE,
+            Severity.ERROR,
+            node=work.place.path,
+            leaf=work.leaf.name,
+            detached=detached,
+            grace_seconds=self.options.grace_seconds,
+        )
+        log.error(
+            "leaf %s does not stop %s s after it was told to%s",
+            work.leaf.name,
+            self.options.grace_seconds,
+            ": its thread is left behind and can write nothing" if detached else "",
+        )
+        if not detached:
+            self.expect_end(work)
+
+    # -- watchdog ----------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        self.touch()
+        if self.options.watchdog is not None and self._loop is not None:
+            self._watch = self._loop.call_later(self.options.watchdog.seconds, self._look)
+
+    def _look(self) -> None:
+        """Once per timeout at most: has anything moved since? Streaming re-arms nothing."""
+        dog = self.options.watchdog
+        assert dog is not None
+        assert self._loop is not None
+        quiet_for = self.now() - self._touched
+        waiting = self.timers > 0 and not self.running
+        paused = self.options.debugger is not None and self.options.debugger.paused
+        if waiting or paused:
+            quiet_for = 0.0
+        if quiet_for >= dog.seconds:
+            self._stuck(dog, quiet_for)
+            quiet_for = 0.0
+            self.touch()
+        self._watch = self._loop.call_later(dog.seconds - quiet_for, self._look)
+
+    def _stuck(self, dog: Watchdog, seconds: float) -> None:
+        nodes = [work.place.path for work in self.running] or [self.tree.name]
+        count, escalate = dog.strike(self.tree.name, self.now())
+        report = {
+            "nodes": nodes,
+            "seconds": round(seconds, 3),
+            "count": count,
+            "blackboard": self.board.snapshot(),
+        }
+        self.board.reserve("_stuck", {k: v for k, v in report.items() if k != "blackboard"})
+        self.emit(TREE_STUCK, Severity.ERROR, **report)
+        error = TreeError(f"no progress for {seconds:g} s.", hint="The watchdog ended it.")
+        for work in tuple(self.running):
+            if not work.stopping:
+                work.fail(error)
+        if escalate:
+            self.emit(TREE_ESCALATED, Severity.CRITICAL, **report)
+        if escalate or not self.running:
+            said = {"node": nodes[0], "type": "TreeError", "message": str(error)}
+            self.board.reserve("_error", said)
+            self._halting = True  # also in :finally, which nobody else may stop
+            self.cancel("stuck")
+
+    def _recovery(self) -> Branch | None:
+        dog = self.options.watchdog
+        if dog is None or dog.recovery is None:
+            return None
+        return dog.recovery.program(None).body
+
+
+def _unseen(visit: object) -> None:
+    """A run that is not traced has nobody to tell."""
+
+
+async def run(
+    tree: Tree,
+    values: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> Outcome:
+    """Run a tree to its end, with these values on its blackboard."""
+    return await Run(tree, values, options).drive()

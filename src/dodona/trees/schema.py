@@ -1,0 +1,115 @@
+"""What a tree's blackboard holds: each key's type, default and scope.
+
+    :turn 0                                    a number, 0 at first, in the tree's scope
+    :query nil                                 anything
+    :seen {:type :list :scope :global}         kept from run to run
+    :draft {:default "" :scope :subtree}       fresh each time the subtree starts
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from dodona.core.errors import BlackboardError
+
+TYPES: Mapping[str, frozenset[type]] = {
+    "any": frozenset(),
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    "list": frozenset({list, tuple}),
+    "map": frozenset({dict}),
+}
+
+# Reserved keys are written by the runtime only.
+RESERVED: Mapping[str, str] = {
+    "_item": "the item a for-each is at",
+    "_index": "its index, from 0",
+    "_error": "the last error: node, type, message",
+    "_exhausted": "true when a repeater used up its iterations",
+    "_status": "in :finally, how the tree ended: success, failure, cancelled or stuck",
+    "_stuck": "in a recovery tree, what the watchdog saw: nodes, seconds, count",
+}
+
+
+class Scope(Enum):
+    TREE = "tree"
+    SUBTREE = "subtree"
+    GLOBAL = "global"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    name: str
+    type: str = "any"
+    default: Any = None
+    scope: Scope = Scope.TREE
+
+    def check(self, value: Any) -> None:
+        """Refuse a value of another type. nil is taken everywhere: it means "not set"."""
+        kinds = TYPES[self.type]
+        # bool is an int to isinstance, and a flag in a counter is a mistake.
+        if value is None or not kinds or type(value) in kinds:
+            return
+        if type(value) is not bool and isinstance(value, tuple(kinds)):
+            return
+        raise BlackboardError(
+            f"key ':{self.name}' takes a {self.type} (got {describe(value)}).",
+            hint="Change the value, or the key's type in :blackboard-schema.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
+
+    def of(self, *scopes: Scope) -> Schema:
+        """The keys of these scopes only."""
+        return Schema({name: key for name, key in self.keys.items() if key.scope in scopes})
+
+    def joined(self, other: Schema) -> Schema:
+        """Ours and theirs; where both declare a key, ours."""
+        return Schema({**other.keys, **self.keys})
+
+    def defaults(self) -> dict[str, Any]:
+        """The values of a fresh scope; containers are copies, so that runs share nothing."""
+        return {name: fresh(key.default) for name, key in self.keys.items()}
+
+
+def fresh(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, list | dict) else value
+
+
+def type_of(value: Any) -> str:
+    """The schema type a default stands for."""
+    if value is None:
+        return "any"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int | float):
+        return "number"
+    return {str: "string", list: "list", dict: "map"}[type(value)]
+
+
+def describe(value: Any) -> str:
+    """A value as errors name it: its kind and, when short, itself."""
+    if value is None:
+        return "nil"
+    name = {str: "string", int: "integer", float: "float", bool: "boolean"}.get(type(value))
+    if name is None:
+        return f"a {type(value).__name__}"
+    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+    return f"the {name} {text if len(text) <= 40 else text[:37] + '…'}"
+
+
+def tree_keys(schemas: Iterable[Schema]) -> Schema:
+    """Keys that several trees share in one run: all but their subtree-scoped ones."""
+    shared = Schema()
+    for schema in schemas:
+        shared = shared.joined(schema.of(Scope.TREE, Scope.GLOBAL))
+    return shared

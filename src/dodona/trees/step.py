@@ -1,0 +1,247 @@
+"""One execution of a step leaf: started, journalled, stopped in two phases, fenced off if need be."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dodona.core.errors import DodonaError, TreeError
+from dodona.core.ports import StepRecord
+from dodona.trees.blackboard import Blackboard, StepBoard
+from dodona.trees.status import FAILURE, SUCCESS, Status
+
+if TYPE_CHECKING:
+    from dodona.trees.frame import Frame
+    from dodona.trees.program import Place
+    from dodona.trees.registry import Leaf
+
+
+class Step:
+    """What a leaf that asks for a `step` gets beside the blackboard."""
+
+    __slots__ = ("_board", "_chunks", "_fenced", "frame", "leaf", "place", "stopping")
+
+    def __init__(self, leaf: Leaf, place: Place, frame: Frame) -> None:
+        self.leaf = leaf
+        self.place = place
+        self.frame = frame
+        self.stopping = False  # a leaf in a thread looks at this to end early
+        self._fenced = False
+        self._chunks: list[Any] = []
+        self._board: Blackboard = StepBoard(frame.board) if frame.run.journal else frame.board
+
+    @property
+    def key(self) -> str:
+        """The idempotency key: the same for the same execution, also after a crash."""
+        return self.place.key(self.frame)
+
+    def progress(self) -> None:
+        """Tell the watchdog that this step is alive. Nothing is ticked."""
+        if not self._fenced:
+            self.frame.run.touch()
+
+    def emit(self, chunk: Any) -> None:
+        """Send a piece of output on its way, at once."""
+        if self._fenced:
+            return
+        self._chunks.append(chunk)
+        self.frame.run.deliver(chunk)
+
+    def recorded(self) -> Status | None:
+        """The status of this step when the journal has it: it is applied, not run again."""
+        run = self.frame.run
+        run.note_effect(self.leaf.effect)
+        if run.journal is None:
+            return None
+        record = run.journal.begin(self.key, self.leaf.name)
+        if record is None or record.leaf != self.leaf.name:
+            return None
+        for key, value in record.writes.items():
+            self.frame.board[key] = value
+        for chunk in record.chunks:
+            run.deliver(chunk)
+        if record.error is not None:
+            self.frame.board.reserve("_error", dict(record.error))
+        return SUCCESS if record.succeeded else FAILURE
+
+    def call(self, arguments: Mapping[str, Any]) -> Any:
+        """Call the leaf: its result, or the coroutine of it."""
+        if self.leaf.wants_step:
+            return self.leaf.function(self._board, step=self, **arguments)
+        return self.leaf.function(self._board, **arguments)
+
+    def ended(self, status: Status, error: BaseException | None = None) -> Status:
+        """Note how the step ended."""
+        run = self.frame.run
+        if error is not None:
+            run.failed(self.place, self.frame, error)
+        if run.journal is not None:
+            try:
+                run.journal.finish(self.key, self._record(status, failed=error is not None))
+            except DodonaError as broken:
+                run.crash(broken)
+        return status
+
+    def _record(self, status: Status, *, failed: bool) -> StepRecord:
+        board = self._board
+        return StepRecord(
+            leaf=self.leaf.name,
+            succeeded=status is SUCCESS,
+            writes=board.writes if isinstance(board, StepBoard) else dict(board.own()),
+            chunks=tuple(self._chunks),
+            error=self.frame.board.get("_error") if failed else None,
+        )
+
+
+class Work(Step):
+    """A step that goes on after the tick that started it: an async leaf, in a task."""
+
+    __slots__ = ("_error", "_task", "grace", "since", "status")
+
+    def __init__(self, leaf: Leaf, place: Place, frame: Frame) -> None:
+        super().__init__(leaf, place, frame)
+        self.status: Status | None = None
+        self.since = frame.run.now()
+        self.grace: asyncio.TimerHandle | None = None
+        self._error: Exception | None = None  # why the watchdog ended it
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, arguments: Mapping[str, Any]) -> None:
+        self.frame.run.began(self)
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(arguments), name=self.place.path
+        )
+        # Also when the task is cancelled before its first line.
+        self._task.add_done_callback(self._close)
+
+    def stop(self) -> bool:
+        """Ask it to end; True once it has."""
+        if self.status is not None:
+            return True
+        if not self.stopping:
+            self.stopping = True
+            self._interrupt()
+            self.frame.run.expect_end(self)
+        return False
+
+    def fail(self, error: Exception) -> None:
+        """End it as failed, whatever it would say."""
+        self._error = error
+        self.stop()
+
+    def insist(self) -> bool:
+        """It did not end in time: ask again. True when it had to be left behind."""
+        self._interrupt()
+        return False
+
+    def _interrupt(self) -> None:
+        assert self._task is not None
+        self._task.cancel()
+
+    async def _run(self, arguments: Mapping[str, Any]) -> None:
+        try:
+            result = await self.call(arguments)
+        except asyncio.CancelledError:
+            if self.stopping:
+                raise
+            # Not by us: something the leaf waited for was cancelled under it.
+            self._conclude(FAILURE, TreeError("the leaf was cancelled from outside the tree."))
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary of a node tick
+            self._conclude(FAILURE, error)
+        else:
+            self._conclude(*judged(result, self.leaf.name, may_run=False))
+
+    def _conclude(self, status: Status, error: BaseException | None) -> None:
+        """Settle the outcome, unless the tree stopped waiting for one."""
+        if self._error is not None:
+            status, error = FAILURE, self._error
+        elif self.stopping:
+            return
+        self.status = self.ended(status, error)
+
+    def _close(self, task: asyncio.Task[None]) -> None:
+        if self.status is None:
+            self._finish_stopped()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.frame.run.crash(error)
+        self.frame.run.ended(self)
+
+    def _finish_stopped(self) -> None:
+        if self._error is not None:
+            self._conclude(FAILURE, None)
+        else:
+            # A stopped step leaves no record: after a resume it is as if it had never begun.
+            self.status = FAILURE
+
+
+class ThreadWork(Work):
+    """A leaf that blocks, in a thread of its own. Its writes count when it has ended, or never."""
+
+    __slots__ = ()
+
+    def start(self, arguments: Mapping[str, Any]) -> None:
+        self._board = Blackboard(parent=self.frame.board)
+        self.frame.run.began(self)
+        loop = asyncio.get_running_loop()
+
+        def work() -> None:
+            try:
+                outcome = judged(self.call(arguments), self.leaf.name, may_run=False)
+            except BaseException as error:  # noqa: BLE001 - the boundary of a node tick
+                outcome = (FAILURE, error)
+            if not self._fenced:
+                try:
+                    loop.call_soon_threadsafe(self._returned, *outcome)
+                except RuntimeError:
+                    return  # the loop is closed: nobody waits for this any more
+
+        # A daemon thread of its own, not a pool's: one that never returns blocks nobody.
+        threading.Thread(target=work, name=self.place.path, daemon=True).start()
+
+    def insist(self) -> bool:
+        """A thread cannot be cancelled: leave it behind, unable to write."""
+        self._fenced = True
+        self._finish_stopped()
+        self.frame.run.ended(self)
+        return True
+
+    def _interrupt(self) -> None:
+        """There is no interrupting a thread; `stopping` is all it can be told."""
+
+    def _returned(self, status: Status, error: BaseException | None) -> None:
+        if self._fenced:
+            return
+        if not self.stopping:
+            status, error = self._merge(status, error)
+        self._conclude(status, error)
+        if self.status is None:
+            self._finish_stopped()
+        self.frame.run.ended(self)
+
+    def _merge(
+        self, status: Status, error: BaseException | None
+    ) -> tuple[Status, BaseException | None]:
+        try:
+            self.frame.board.update(self._board.own())
+        except TreeError as refused:
+            return FAILURE, refused
+        return status, error
+
+
+def judged(
+    result: Any, leaf: str, *, may_run: bool = True
+) -> tuple[Status, BaseException | None]:
+    """The status that a leaf's result stands for, and the error when it stands for none."""
+    if result is None or result is True:
+        return SUCCESS, None
+    if result is False:
+        return FAILURE, None
+    if isinstance(result, Status) and (may_run or result is not Status.RUNNING):
+        return result, None
+    what = "RUNNING after it had ended" if isinstance(result, Status) else type(result).__name__
+    return FAILURE, TreeError(
+        f"leaf '{leaf}' returned {what}.", hint="Return a Status, a bool, or nothing."
+    )

@@ -1,0 +1,142 @@
+"""What the last ticks did: which nodes were visited, what they said, how long they took."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any
+
+from dodona.trees.frame import Frame
+from dodona.trees.program import Compiled, Place
+from dodona.trees.status import RUNNING, Status
+
+VISITS = 20_000
+
+# One entry: a node's index, what it said, and when. Two indexes are no node's.
+_TICK, _ERROR = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    place: Place
+    status: Status
+    seconds: float
+    error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    number: int
+    at: float
+    visits: tuple[Visit, ...]
+
+
+@dataclass(slots=True)
+class Timing:
+    """A node over the traced ticks; `elapsed` counts from its start to its end, waits included."""
+
+    place: Place
+    visits: int = 0
+    busy: float = 0.0
+    elapsed: float = 0.0
+    last: Status | None = None
+
+
+class Trace:
+    """The last visits, newest last; older ones fall out."""
+
+    def __init__(self, visits: int = VISITS) -> None:
+        self._entries: deque[tuple[int, Any, int]] = deque(maxlen=visits)
+        self._places: Sequence[Place] = ()
+        self._origin = perf_counter_ns()
+        self.visit = self._entries.append
+
+    def attach(self, places: Sequence[Place]) -> None:
+        """A run begins: its nodes are these."""
+        self._places = places
+        self._entries.clear()
+        self._origin = perf_counter_ns()
+
+    def begin(self, number: int) -> None:
+        self._entries.append((_TICK, number, perf_counter_ns()))
+
+    def raised(self, place: Place, said: Mapping[str, Any]) -> None:
+        self._entries.append((_ERROR, (place.index, said), perf_counter_ns()))
+
+    @property
+    def places(self) -> Sequence[Place]:
+        return self._places
+
+    def ticks(self) -> list[Tick]:
+        """The traced ticks, oldest first."""
+        found: list[Tick] = []
+        number, at, visits = 0, 0.0, list[Visit]()
+        for entry in self._read():
+            if isinstance(entry, Visit):
+                visits.append(entry)
+                continue
+            if visits:
+                found.append(Tick(number, at, tuple(visits)))
+            (number, at), visits = entry, []
+        if visits:
+            found.append(Tick(number, at, tuple(visits)))
+        return found
+
+    def timings(self) -> list[Timing]:
+        """Every node that was visited, in the order of the file."""
+        found: dict[int, Timing] = {}
+        started: dict[int, float] = {}
+        for tick in self.ticks():
+            for visit in tick.visits:
+                index = visit.place.index
+                timing = found.setdefault(index, Timing(visit.place))
+                timing.visits += 1
+                timing.busy += visit.seconds
+                timing.last = visit.status
+                begun = started.setdefault(index, tick.at)
+                if visit.status is not RUNNING:
+                    timing.elapsed += max(tick.at - begun, 0.0) + visit.seconds
+                    del started[index]
+        return [found[index] for index in sorted(found)]
+
+    def statuses(self) -> dict[int, Status]:
+        """What each visited node said last, by index."""
+        return {entry[0]: entry[1] for entry in self._entries if entry[0] >= 0}
+
+    def _read(self) -> Iterator[Visit | tuple[int, float]]:
+        """Visits with their durations, and tick marks.
+
+        A node is entered after the node before it was left, and before those below it: so its
+        time runs from the start of the first visit below it, or from the last entry.
+        """
+        below: list[tuple[int, int]] = []  # depth and start of visits not yet under a parent
+        errors: dict[int, Mapping[str, Any]] = {}
+        last = self._origin
+        for index, said, at in tuple(self._entries):
+            if index == _TICK:
+                below.clear()
+                yield said, (at - self._origin) / 1e9
+            elif index == _ERROR:
+                errors[said[0]] = said[1]
+                continue
+            else:
+                place, start = self._places[index], last
+                while below and below[-1][0] > place.depth:
+                    start = below.pop()[1]
+                below.append((place.depth, start))
+                yield Visit(place, said, (at - start) / 1e9, errors.pop(index, None))
+            last = at
+
+
+def traced(place: Place, compiled: Compiled) -> Compiled:
+    """Note every visit of the node: one clock reading, one append."""
+    index, tick, now = place.index, compiled.tick, perf_counter_ns
+
+    def visited(frame: Frame) -> Status:
+        status = tick(frame)
+        frame.visit((index, status, now()))
+        return status
+
+    return Compiled(visited, compiled.halt)
