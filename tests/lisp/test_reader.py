@@ -76,9 +76,7 @@ READS: dict[str, tuple[Form, ...]] = {
     "(a (b) [c])": (lst(s("a"), lst(s("b")), vec(s("c"))),),
     "(a)(b)": (lst(s("a")), lst(s("b"))),
     "{:a 1 :b [2]}": (mapping((k("a"), lit(1)), (k("b"), vec(lit(2)))),),
-    '{"a" 1 2 b :a c}': (
-        mapping((lit("a"), lit(1)), (lit(2), s("b")), (k("a"), s("c"))),
-    ),
+    '{"a" 1 2 b :a c}': (mapping((lit("a"), lit(1)), (lit(2), s("b")), (k("a"), s("c"))),),
     ":fn :user_id :_item :stream-to :2nd :a.b": (
         k("fn"),
         k("user_id"),

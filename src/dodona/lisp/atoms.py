@@ -69,7 +69,7 @@ def _not_a_name(name: str, span: Span) -> ReadError:
 
 
 def _number(token: str, span: Span) -> int | float:
-    if len(token) > MAX_DIGITS and token.lstrip("+-")[:1].isdigit():
+    if len(token) > MAX_DIGITS:
         raise ReadError(
             f"this number is {len(token):,} characters long.",
             where=span.where(),

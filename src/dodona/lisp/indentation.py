@@ -33,7 +33,7 @@ def misplaced(source: Source, nested: Sequence[Unclosed]) -> tuple[int, int] | N
 
 def indented_at_top(source: Source, forms: Sequence[Form]) -> int | None:
     """The line of the first outermost form that is indented as if it were inside another."""
-    indents = _indents(source)
+    indents = _indents(source) if len(forms) > 1 else []
     for form in forms[1:]:
         line, column = source.position(form.span.start)
         if column - 1 == indents[line - 1] > 0:

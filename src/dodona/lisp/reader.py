@@ -85,23 +85,29 @@ class _Reader:
         self._text = source.text
         self._position = 0
         self._open = [_Frame("", 0, [])]
-        self._atoms: dict[str, Maker] = {}
+        self._makers: dict[str, Maker] = {}
 
     def forms(self) -> tuple[Form, ...]:
         steps: dict[str | None, Callable[[int, int], None]] = {
             "open": self._enter,
             "quote": self._enter,
             "close": self._leave,
-            "atom": self._atom,
             "plain": self._plain_string,
             "string": self._string,
             "block": self._block_comment,
             "bad": self._bad,
         }
-        while token := _TOKEN.match(self._text, self._position):
+        text, source, makers, add = self._text, self._source, self._makers, self._add
+        while token := _TOKEN.match(text, self._position):
             kind = token.lastgroup
-            start, self._position = token.span(kind or 0)
-            steps[kind](start, self._position)
+            start, end = token.span(kind or 0)
+            self._position = end
+            # Most tokens are atoms: a call less for each is worth a special case.
+            if kind == "atom":
+                word = text[start:end]
+                add((makers.get(word) or self._maker(word, start))(Span(source, start, end)))
+            else:
+                steps[kind](start, end)
         if len(self._open) > 1:
             raise self._unclosed()
         return tuple(self._open[0].items)
@@ -136,12 +142,10 @@ class _Reader:
         else:
             self._add(Map(pairs(frame.items), span))
 
-    def _atom(self, start: int, end: int) -> None:
-        token = self._text[start:end]
-        make = self._atoms.get(token)
-        if make is None:
-            make = self._atoms[token] = atom(token, self._source, start)
-        self._add(make(Span(self._source, start, end)))
+    def _maker(self, word: str, start: int) -> Maker:
+        """What makes the forms of a word met for the first time."""
+        made = self._makers[word] = atom(word, self._source, start)
+        return made
 
     def _plain_string(self, start: int, end: int) -> None:
         self._add(Literal(self._text[start + 1 : end - 1], Span(self._source, start, end)))

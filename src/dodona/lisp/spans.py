@@ -39,15 +39,15 @@ class Source:
         """The offset's line, with a caret under the offset."""
         line, column = self.position(offset)
         before = self.text[max(offset - column + 1, offset - _BEFORE - 1) : offset]
-        after = self.text[offset : offset + _AFTER + 1].partition("\n")[0].rstrip()
+        after = self.text[offset : offset + _AFTER + 1].partition("\n")[0].rstrip("\r")
         if len(before) > _BEFORE:
             before = f"…{before[-_BEFORE:]}"
         if len(after) > _AFTER:
             after = f"{after[:_AFTER]}…"
         before, after = _visible(before), _visible(after)
-        shown = f"{before}{after}".rstrip()
+        shown = f"  {line} | {before}{after}".rstrip()
         gutter = " " * len(str(line))
-        return f"  {line} | {shown}\n  {gutter} | {_padding(before)}^"
+        return f"{shown}\n  {gutter} | {_padding(before)}^"
 
 
 class Span(NamedTuple):

@@ -1,6 +1,6 @@
 """Behaviour trees in a small text language: load, leaf, run.
 
-    from dodona.trees import leaf, load, run
+from dodona.trees import leaf, load, run
 """
 
 from __future__ import annotations

@@ -8,14 +8,12 @@ from typing import Any, NoReturn
 
 from dodona.core.errors import BlackboardError
 from dodona.core.near import did_you_mean
-from dodona.trees.schema import TYPES, Key, Schema
+from dodona.trees.schema import NO_KEYS, SMALL, Schema
 
 MAX_KEYS = 10_000
 MAX_LENGTH = 64 * 1024 * 1024
 
 _MISSING = object()
-# Types with no length: a value of one of these needs no size check.
-_SMALL = frozenset({int, float, bool, type(None)})
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 100
 _SHORT.maxlevel = 3
@@ -24,7 +22,7 @@ _SHORT.maxlevel = 3
 class Blackboard(MutableMapping[str, Any]):
     """One scope. Writes stay in it: this is the tree's scope, or that of a parallel's child."""
 
-    __slots__ = ("_keys", "_parent", "_quick", "_values")
+    __slots__ = ("_parent", "_quick", "_values", "schema")
 
     def __init__(
         self,
@@ -34,14 +32,13 @@ class Blackboard(MutableMapping[str, Any]):
         parent: Blackboard | None = None,
     ) -> None:
         self._parent = parent
-        if schema is None:
-            self._keys: Mapping[str, Key] = parent._keys if parent else {}
-            self._quick: Mapping[str, frozenset[type]] = parent._quick if parent else {}
-            self._values: dict[str, Any] = {}
-        else:
-            self._keys = schema.keys if parent is None else {**parent._keys, **schema.keys}
-            self._quick = {name: _quick_types(key) for name, key in self._keys.items()}
+        self._values: dict[str, Any] = {}
+        if schema is not None:
             self._values = schema.defaults()
+        elif parent is not None:
+            schema = parent.schema
+        self.schema: Schema = schema if schema is not None else NO_KEYS
+        self._quick: Mapping[str, frozenset[type]] = self.schema.quick
         if values:
             self.update(values)
 
@@ -78,13 +75,10 @@ class Blackboard(MutableMapping[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or `default` when no scope has the key."""
-        board: Blackboard | None = self
-        while board is not None:
-            value = board._values.get(key, _MISSING)
-            if value is not _MISSING:
-                return value
-            board = board._parent
-        return default
+        value = self._values.get(key, _MISSING)
+        if value is not _MISSING:
+            return value
+        return default if self._parent is None else self._parent.get(key, default)
 
     def accept(self, key: str, value: Any) -> None:
         """Refuse what may not be written: reserved keys, wrong types, values without bounds."""
@@ -92,14 +86,15 @@ class Blackboard(MutableMapping[str, Any]):
             raise BlackboardError(f"a key is a non-empty string (got {key!r}).")
         if key[0] == "_":
             raise BlackboardError(
-                f"key ':{key}' is reserved for the runtime.", hint="Use a name without '_' in front."
+                f"key ':{key}' is reserved for the runtime.",
+                hint="Use a name without '_' in front.",
             )
-        declared = self._keys.get(key)
+        declared = self.schema.keys.get(key)
         if declared is not None:
             declared.check(value)
         elif key not in self._values and len(self._values) >= MAX_KEYS:
             raise BlackboardError(f"key ':{key}' is one too many: a scope holds {MAX_KEYS} keys.")
-        if type(value) not in _SMALL and hasattr(value, "__len__") and len(value) > MAX_LENGTH:
+        if type(value) not in SMALL and hasattr(value, "__len__") and len(value) > MAX_LENGTH:
             raise BlackboardError(
                 f"the value of ':{key}' is too large: {len(value)} of at most {MAX_LENGTH}.",
                 hint="Keep it in a file or the store, and its name here.",
@@ -139,9 +134,13 @@ class LocalScope(Blackboard):
     def __init__(
         self, parent: Blackboard, local: Schema | None = None, *, reserved: tuple[str, ...] = ()
     ) -> None:
-        super().__init__(local, parent=parent)
+        super().__init__(parent=parent)
         self._outside = parent
         self._local = frozenset((*(local.keys if local else ()), *reserved))
+        if local is not None:
+            self._values = local.defaults()
+            self.schema = local.joined(parent.schema)
+            self._quick = self.schema.quick
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in self._local:
@@ -169,14 +168,9 @@ class StepBoard(Blackboard):
 
 
 def brief(value: Any, limit: int = 200) -> Any:
-    """The value itself when it is small, otherwise a short text of it. Never costs more than that."""
+    """The value itself when it is small, otherwise a short text of it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
         return value if len(value) <= limit else f"{value[:limit]}… ({len(value)} characters)"
     return _SHORT.repr(value)
-
-
-def _quick_types(key: Key) -> frozenset[type]:
-    kinds = TYPES[key.type]
-    return _SMALL & kinds if kinds else _SMALL

@@ -105,6 +105,7 @@ def debugged(place: Place, compiled: Compiled) -> Compiled:
         assert debugger is not None
         visit = (frame, index)
         if debugger.stops(place, visit):
+            frame.poll()
             return RUNNING
         status = inner(frame)
         debugger.left(visit, status)

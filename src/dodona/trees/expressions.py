@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from operator import add, ge, gt, le, lt, mod, mul, sub, truediv
+from itertools import pairwise
+from operator import add, ge, gt, le, lt, mod, mul, sub
 from typing import Any
 
 from dodona.core.errors import ExpressionError, LoadError
@@ -200,7 +201,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Maker:
 
         def chain(board: Blackboard) -> bool:
             values = [call(board) for call in calls]
-            return all(holds(a, b) for a, b in zip(values, values[1:], strict=False))
+            return all(holds(a, b) for a, b in pairwise(values))
 
         return chain
 
@@ -337,7 +338,7 @@ OPERATORS: Mapping[str, tuple[int, int | None, Maker]] = {
     "+": (1, None, _arithmetic(add)),
     "-": (1, None, _arithmetic(sub)),
     "*": (2, None, _arithmetic(mul)),
-    "/": (2, None, _arithmetic(truediv)),
+    "/": (2, None, _arithmetic(lambda a, b: a / b)),
     "mod": (2, 2, _arithmetic(mod)),
     "min": (2, None, _arithmetic(min)),
     "max": (2, None, _arithmetic(max)),

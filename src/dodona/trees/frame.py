@@ -8,7 +8,7 @@ frame: a list with a slot for each node that must remember something, and the sc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.status import Status
@@ -22,10 +22,22 @@ Tick = Callable[["Frame"], Status]
 Halt = Callable[["Frame"], bool]
 
 
-class Frame:
-    """`index` counts the children of a parallel; `phase` names a root that is not the body."""
+class Sleepers(Protocol):
+    """Who lets the frame sleep until something in it happens: a parallel, of its children."""
 
-    __slots__ = ("board", "index", "parent", "phase", "region", "run", "slots", "visit")
+    def rouse(self, frame: Frame) -> None: ...
+
+
+class Frame:
+    """`index` counts the children of a parallel; `phase` names a root that is not the body.
+
+    A frame is `polled` when it must see every tick: a guard or a reactive node in it watches the
+    blackboard, or a leaf that is no task said RUNNING. Any other may sleep until it is woken.
+    """
+
+    __slots__ = (
+        "board", "index", "parent", "phase", "polled", "region", "run", "sleepers", "slots", "visit"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,4 +55,29 @@ class Frame:
         self.index = index
         self.phase = phase
         self.slots: list[Any] = region.initial.copy()
+        self.polled = region.polled
+        self.sleepers: Sleepers | None = None
         self.visit = run.visit
+
+    def enter(self, region: Region, index: int) -> None:
+        """Serve the next child of a parallel, whose sibling has left nothing behind."""
+        self.region = region
+        self.index = index
+        self.polled = region.polled
+        self.slots = region.initial.copy()
+
+    def wake(self) -> None:
+        """Something here has happened: tick soon, all the way down to this frame."""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.sleepers is not None:
+                frame.sleepers.rouse(frame)
+            frame = frame.parent
+        self.run.wake()
+
+    def poll(self) -> None:
+        """Something here is to see every tick from now on."""
+        frame: Frame | None = self
+        while frame is not None:
+            frame.polled = True
+            frame = frame.parent

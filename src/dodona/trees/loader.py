@@ -13,7 +13,7 @@ from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector
 from dodona.trees.node import Node
 from dodona.trees.parser import Parser
 from dodona.trees.registry import Registry
-from dodona.trees.schema import Schema, Scope
+from dodona.trees.schema import NO_KEYS, Scope
 from dodona.trees.tree import Tree
 
 MAX_FORM_DEPTH = 100
@@ -53,10 +53,8 @@ def load(
     `library` holds trees that subtrees may name; `host_keys` are put on the blackboard by the
     host and are so known.
     """
-    if isinstance(source, str) and "(" in source:
-        forms = read(source)
-    else:
-        forms = read_file(Path(source))
+    is_text = isinstance(source, str) and "(" in source
+    forms = read(str(source)) if is_text else read_file(Path(source))
     return Loader(registry, library, host_keys).load(forms).main()
 
 
@@ -139,9 +137,7 @@ class Loader:
             self._wrong(name or form, "a tree needs a name.", 'Write (tree "name" …).')
         elif name.value in self._drafts:
             first = self._drafts[name.value].span
-            self._wrong(
-                name, f'tree "{name.value}" exists already.', f"The first is at {first}."
-            )
+            self._wrong(name, f'tree "{name.value}" exists already.', f"The first is at {first}.")
         else:
             self._drafts[name.value] = form
 
@@ -191,10 +187,7 @@ class Loader:
 
     def _build(self, form: List) -> Tree | None:
         parts = self._parts(form)
-        description = parts.options.get("description")
-        if description is not None and not _is_text(description):
-            self._wrong(description, "':description' takes a string.")
-        schema = Schema()
+        schema = NO_KEYS
         if "blackboard-schema" in parts.options:
             schema = self._parser.schema(parts.options["blackboard-schema"], Scope.TREE)
         final = parts.options.get("finally")
@@ -206,10 +199,19 @@ class Loader:
             name=str(parts.name.value),
             form=form,
             root=root,
-            description=description.value if _is_text(description) else "",  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+            description=self._description(parts),
             schema=schema,
             final=ending,
         )
+
+    def _description(self, parts: _Parts) -> str:
+        form = parts.options.get("description")
+        if form is None:
+            return ""
+        if isinstance(form, Literal) and isinstance(form.value, str):
+            return form.value
+        self._wrong(form, "':description' takes a string.")
+        return ""
 
     def _parts(self, form: List) -> _Parts:
         name = form.items[1]
@@ -245,7 +247,8 @@ class Loader:
                 f'tree "{parts.name.value}" takes one node (got {len(parts.rest)}).',
                 "Put them into a (sequence …). Or is a parenthesis in the wrong place?",
             )
-        return [self._parser.node(item) for item in parts.rest][0]
+        nodes = [self._parser.node(item) for item in parts.rest]
+        return nodes[0]
 
     def _unknown_keys(self, tree: Tree) -> Iterable[LoadError]:
         """Keys that nobody declares: perhaps misspelt, so a warning."""
@@ -277,10 +280,6 @@ def _mentioned(node: Node) -> Iterable[tuple[str, Any]]:
 def _position(problem: LoadError) -> tuple[str, int, int]:
     where = problem.where
     return (where.file, where.line, where.column) if where else ("", 0, 0)
-
-
-def _is_text(form: Form | None) -> bool:
-    return isinstance(form, Literal) and isinstance(form.value, str)
 
 
 def _too_deep(form: Form) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from dodona.core.errors import ExpressionError
 from dodona.lisp import Form, Span
 from dodona.trees.expressions import Expression
-from dodona.trees.schema import Schema, describe
+from dodona.trees.schema import NO_KEYS, Schema, describe
 
 if TYPE_CHECKING:
     from dodona.trees.program import Build, Compiled
@@ -111,7 +111,7 @@ class Node:
     children: tuple[Node, ...] = ()
     leaf: Leaf | None = None
     decoration: Decoration | None = None
-    schema: Schema = Schema()
+    schema: Schema = NO_KEYS
     tree: Tree | None = None
 
     @property
@@ -133,12 +133,12 @@ class Node:
             yield self.test
         yield from (value for value in self.options.values() if isinstance(value, Expression))
 
-    def number(self, option: str) -> Callable[[Any], Any]:
+    def number(self, option: str, default: float = 0) -> Callable[[Any], Any]:
         """The option as a function of the blackboard; a wrong value is an ExpressionError."""
-        expression: Expression = self.options[option]
-        if expression.constant:
-            value = expression.value
-            return lambda _: value
+        expression: Expression | None = self.options.get(option)
+        if expression is None or expression.constant:
+            constant = default if expression is None else expression.value
+            return lambda _: constant
         declared = self.kind.options[option]
 
         def evaluate(board: Any) -> Any:

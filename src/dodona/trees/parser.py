@@ -73,7 +73,7 @@ class Parser:
         kind = self.registry.kinds.get(head.name)
         if kind is not None:
             return kind
-        leaf = self.registry.leaves.get(head.name)
+        leaf = self.registry.find_node(head.name)
         if leaf is not None:
             return _leaf_kind(leaf)
         known = [*self.registry.kinds, *(n for n in self.registry.leaves if "." not in n)]
@@ -94,7 +94,7 @@ class Parser:
         at = 0
         if items and isinstance(items[0], Symbol):
             reading.name, at = items[0], 1
-        elif items and reading.kind.binds == "tree" and _is_string(items[0]):
+        elif items and reading.kind.binds == "tree" and _text(items[0]) is not None:
             assert isinstance(items[0], Literal)
             reading.reference, at = items[0], 1
         while at < len(items):
@@ -109,7 +109,8 @@ class Parser:
 
     def _assemble(self, reading: _Reading, form: Form) -> Node:
         kind = reading.kind
-        leaf = self.registry.leaves.get(kind.name) if kind.compile is compile_leaf else None
+        own = kind.compile is compile_leaf and kind.binds is None
+        leaf = self.registry.find_node(kind.name) if own else None
         for option, declared in kind.options.items():
             if declared.required and option not in reading.spans:
                 self.wrong(
@@ -197,21 +198,21 @@ class Parser:
         return 1
 
     def _flag(self, reading: _Reading, name: str, following: Form | None) -> int:
-        given = isinstance(following, Literal) and isinstance(following.value, bool)
-        reading.options[name] = following.value if given else True
-        if isinstance(following, Literal) and not given:
-            self.wrong(
-                following.span, f"':{name}' takes true or false (got {_form(following)})."
-            )
-            return 1
-        return 1 if given else 0
+        reading.options[name] = True
+        if not isinstance(following, Literal):
+            return 0
+        if isinstance(following.value, bool):
+            reading.options[name] = following.value
+        else:
+            self.wrong(following.span, f"':{name}' takes true or false (got {_form(following)}).")
+        return 1
 
     def _value(self, keyword: Keyword, declared: Option, form: Form) -> Any:
         if declared.takes == "schema":
             return self.schema(form, Scope.SUBTREE)
         if declared.takes == "text":
-            if _is_string(form):
-                return form.value  # pyright: ignore[reportAttributeAccessIssue]
+            if (text := _text(form)) is not None:
+                return text
         elif declared.takes == "choice":
             if isinstance(form, Keyword) and form.name in declared.choices:
                 return form.name
@@ -249,7 +250,8 @@ class Parser:
         if reading.kind.binds == "decoration":
             return self._bind_decoration(node, reading)
         if reading.reference is not None:
-            return replace(node, name=reading.reference.value, tree=self._resolve(reading.reference))
+            name = _text(reading.reference)
+            return replace(node, name=name, tree=self._resolve(reading.reference))
         return node
 
     def _bind_leaf(self, node: Node, reading: _Reading) -> Node:
@@ -261,7 +263,7 @@ class Parser:
             what = "an expression, a name or" if reading.kind.name == "condition" else "a name or"
             self.wrong(reading.head.span, f"'{reading.kind.name}' needs {what} ':fn'.")
             return node
-        leaf = self.registry.leaves.get(name)
+        leaf = self.registry.find_leaf(name)
         if leaf is None:
             at = reading.spans.get("fn") or (reading.name or reading.head).span
             self.wrong(
@@ -279,7 +281,7 @@ class Parser:
             self.wrong(reading.head.span, "'decorator' needs a name.", "(decorator NAME CHILD)")
             return node
         name = reading.name.name
-        found = self.registry.decorations.get(name)
+        found = self.registry.find_decoration(name)
         if found is None:
             self.wrong(
                 reading.name.span,
@@ -392,8 +394,8 @@ def _leaf_kind(leaf: Leaf) -> NodeKind:
     return NodeKind(leaf.name, "", compile_leaf, open_options=True)
 
 
-def _is_string(form: Form) -> bool:
-    return isinstance(form, Literal) and isinstance(form.value, str)
+def _text(form: Form) -> str | None:
+    return form.value if isinstance(form, Literal) and isinstance(form.value, str) else None
 
 
 def _is_question(form: Form) -> bool:

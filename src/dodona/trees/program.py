@@ -31,6 +31,7 @@ class Region:
 
     owner: Place | None = None
     initial: list[Any] = field(default_factory=list[Any])
+    polled: bool = False
 
 
 class Branch(NamedTuple):
@@ -110,6 +111,13 @@ class Build:
     def slot(self, initial: Any = None) -> int:
         self.region.initial.append(initial)
         return len(self.region.initial) - 1
+
+    def poll(self) -> None:
+        """The node being compiled is to see every tick."""
+        region: Region | None = self.region
+        while region is not None:
+            region.polled = True
+            region = region.owner.region if region.owner else None
 
     def counted(self, slot: int) -> Build:
         """For children that run again and again: their keys carry the number in the slot."""

@@ -68,7 +68,7 @@ class Leaf:
 
 @dataclass(slots=True, eq=False)
 class Decoration:
-    """What `(decorator NAME CHILD)` does: `enter` may refuse the child, `leave` judge its status."""
+    """What `(decorator NAME CHILD)` does: `enter` may refuse the child, `leave` overrule it."""
 
     name: str
     enter: Callable[[Blackboard], Result]
@@ -144,7 +144,7 @@ class Registry:
         return register
 
     def decorator(self, name: str) -> Callable[[Callable[[Blackboard], Result]], Decoration]:
-        """Register the decorated function as what happens before `(decorator NAME CHILD)`'s child."""
+        """Register the function as what comes before the child of `(decorator NAME CHILD)`."""
 
         def register(function: Callable[[Blackboard], Result]) -> Decoration:
             decoration = Decoration(name, function)
@@ -153,13 +153,16 @@ class Registry:
 
         return register
 
-    def copy(self) -> Registry:
-        """Another set with the same names, to add to."""
-        other = Registry()
-        other.kinds.update(self.kinds)
-        other.leaves.update(self.leaves)
-        other.decorations.update(self.decorations)
-        return other
+    def find_leaf(self, name: str) -> Leaf | None:
+        """What `:fn` and the names of actions and conditions mean."""
+        return self.leaves.get(name)
+
+    def find_node(self, name: str) -> Leaf | None:
+        """The leaf that a head symbol means, when it is no node kind."""
+        return self.leaves.get(name)
+
+    def find_decoration(self, name: str) -> Decoration | None:
+        return self.decorations.get(name)
 
 
 def make_leaf(

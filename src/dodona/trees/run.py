@@ -20,7 +20,6 @@ from dodona.trees.registry import Effect
 from dodona.trees.schema import Scope, fresh
 from dodona.trees.status import FAILURE, RUNNING, Status
 from dodona.trees.step import Work
-from dodona.trees.timer import Timer
 from dodona.trees.trace import Trace, traced
 from dodona.trees.watchdog import Watchdog
 
@@ -283,10 +282,6 @@ class Run:
         if effect is not Effect.NONE:
             self._effects = True
 
-    def timer(self, seconds: float) -> Timer:
-        """Wake the tree after so many seconds."""
-        return Timer(self, seconds)
-
     def began(self, work: Work) -> None:
         self.running[work] = None
         self.touch()
@@ -296,7 +291,7 @@ class Run:
         if work.grace is not None:
             work.grace.cancel()
         self.touch()
-        self.wake()
+        work.frame.wake()
 
     def expect_end(self, work: Work) -> None:
         """A step was asked to stop: look after the grace period whether it has."""

@@ -1,9 +1,9 @@
 """What a tree's blackboard holds: each key's type, default and scope.
 
-    :turn 0                                    a number, 0 at first, in the tree's scope
-    :query nil                                 anything
-    :seen {:type :list :scope :global}         kept from run to run
-    :draft {:default "" :scope :subtree}       fresh each time the subtree starts
+:turn 0                                    a number, 0 at first, in the tree's scope
+:query nil                                 anything
+:seen {:type :list :scope :global}         kept from run to run
+:draft {:default "" :scope :subtree}       fresh each time the subtree starts
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from dodona.core.errors import BlackboardError
 
@@ -35,6 +35,10 @@ RESERVED: Mapping[str, str] = {
     "_status": "in :finally, how the tree ended: success, failure, cancelled or stuck",
     "_stuck": "in a recovery tree, what the watchdog saw: nodes, seconds, count",
 }
+
+
+# Types without a length: a value of one of these cannot be too large.
+SMALL: frozenset[type] = frozenset({int, float, bool, type(None)})
 
 
 class Scope(Enum):
@@ -66,7 +70,16 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
+    """Keys by name."""
+
+    """Keys by name; `quick` holds the types that each takes without a closer look."""
+
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
+    quick: Mapping[str, frozenset[type]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        quick = {name: SMALL & (TYPES[key.type] or SMALL) for name, key in self.keys.items()}
+        object.__setattr__(self, "quick", quick)
 
     def of(self, *scopes: Scope) -> Schema:
         """The keys of these scopes only."""
@@ -81,8 +94,11 @@ class Schema:
         return {name: fresh(key.default) for name, key in self.keys.items()}
 
 
+NO_KEYS = Schema()
+
+
 def fresh(value: Any) -> Any:
-    return copy.deepcopy(value) if isinstance(value, list | dict) else value
+    return value if type(value) is str or type(value) in SMALL else copy.deepcopy(value)
 
 
 def type_of(value: Any) -> str:
@@ -100,16 +116,17 @@ def describe(value: Any) -> str:
     """A value as errors name it: its kind and, when short, itself."""
     if value is None:
         return "nil"
-    name = {str: "string", int: "integer", float: "float", bool: "boolean"}.get(type(value))
+    kind = cast("type[Any]", type(value))
+    name = {str: "string", int: "integer", float: "float", bool: "boolean"}.get(kind)
     if name is None:
-        return f"a {type(value).__name__}"
+        return f"a {kind.__name__}"
     text = repr(value) if not isinstance(value, str) else f'"{value}"'
     return f"the {name} {text if len(text) <= 40 else text[:37] + '…'}"
 
 
 def tree_keys(schemas: Iterable[Schema]) -> Schema:
     """Keys that several trees share in one run: all but their subtree-scoped ones."""
-    shared = Schema()
+    shared = NO_KEYS
     for schema in schemas:
         shared = shared.joined(schema.of(Scope.TREE, Scope.GLOBAL))
     return shared

@@ -1,4 +1,4 @@
-"""One execution of a step leaf: started, journalled, stopped in two phases, fenced off if need be."""
+"""One execution of a step leaf: started, journalled, stopped in two phases, or fenced off."""
 
 from __future__ import annotations
 
@@ -231,9 +231,7 @@ class ThreadWork(Work):
         return status, error
 
 
-def judged(
-    result: Any, leaf: str, *, may_run: bool = True
-) -> tuple[Status, BaseException | None]:
+def judged(result: Any, leaf: str, *, may_run: bool = True) -> tuple[Status, BaseException | None]:
     """The status that a leaf's result stands for, and the error when it stands for none."""
     if result is None or result is True:
         return SUCCESS, None

@@ -6,18 +6,18 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dodona.trees.run import Run
+    from dodona.trees.frame import Frame
 
 
 class Timer:
-    __slots__ = ("_handle", "_live", "_run", "fired")
+    __slots__ = ("_frame", "_handle", "_live", "fired")
 
-    def __init__(self, run: Run, seconds: float) -> None:
+    def __init__(self, frame: Frame, seconds: float) -> None:
         self.fired = False
         self._live = True
-        self._run = run
+        self._frame = frame
         self._handle = asyncio.get_running_loop().call_later(seconds, self._fire)
-        run.timers += 1
+        frame.run.timers += 1
 
     def cancel(self) -> None:
         self._handle.cancel()
@@ -26,10 +26,10 @@ class Timer:
     def _fire(self) -> None:
         self.fired = True
         self._end()
-        self._run.touch()
-        self._run.wake()
+        self._frame.run.touch()
+        self._frame.wake()
 
     def _end(self) -> None:
         if self._live:
             self._live = False
-            self._run.timers -= 1
+            self._frame.run.timers -= 1

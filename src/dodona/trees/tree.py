@@ -11,7 +11,7 @@ from dodona.core.errors import LoadError
 from dodona.lisp import List, to_text
 from dodona.trees.node import Node
 from dodona.trees.program import Instrument, Program, compile_tree
-from dodona.trees.schema import Schema, Scope, tree_keys
+from dodona.trees.schema import NO_KEYS, Schema, Scope, tree_keys
 
 
 @dataclass(eq=False)
@@ -22,7 +22,7 @@ class Tree:
     form: List
     root: Node
     description: str = ""
-    schema: Schema = Schema()
+    schema: Schema = NO_KEYS
     final: Node | None = None
     warnings: tuple[LoadError, ...] = ()
     _programs: dict[Instrument | None, Program] = field(
@@ -60,7 +60,7 @@ class Tree:
     def uses(self) -> list[Tree]:
         """The trees named below this one, each once."""
         found: dict[str, Tree] = {}
-        pending = [self]
+        pending: list[Tree] = [self]
         while pending:
             for node in pending.pop().nodes():
                 if node.tree is not None and node.tree.name not in found:

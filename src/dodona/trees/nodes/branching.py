@@ -37,7 +37,8 @@ def compile_if(node: Node, build: Build) -> Compiled:
         return status
 
     def halt(frame: Frame) -> bool:
-        if not children[frame.slots[slot]].halt(frame):
+        at: int = frame.slots[slot]
+        if not children[at].halt(frame):
             return False
         frame.slots[slot] = TEST
         return True

@@ -40,18 +40,21 @@ def snapshot(node: Node, frame: Frame) -> tuple[Any, ...]:
 
 
 class _Walk:
-    __slots__ = ("frame", "items")
+    __slots__ = ("_items", "_next", "frame")
 
     def __init__(self, items: tuple[Any, ...], frame: Frame) -> None:
-        self.items = items
+        self._items = items
+        self._next = 0
         self.frame = frame
 
-    def enter(self, index: int) -> bool:
-        """Show the item to the child; False when there is none left."""
-        if index == len(self.items):
+    def advance(self) -> bool:
+        """Show the next item to the child; False when there is none left."""
+        index = self._next
+        if index == len(self._items):
             return False
+        self._next += 1
         self.frame.index = index
-        self.frame.board.reserve("_item", self.items[index])
+        self.frame.board.reserve("_item", self._items[index])
         self.frame.board.reserve("_index", index)
         return True
 
@@ -66,17 +69,17 @@ def compile_for_each(node: Node, build: Build) -> Compiled:
             items = snapshot(node, frame)
             scope = LocalScope(frame.board, reserved=ITEM_KEYS)
             walk = _Walk(items, Frame(frame.run, branch.region, scope, frame))
-            if not walk.enter(0):
+            if not walk.advance():
                 return SUCCESS
             frame.slots[slot] = walk
         for _ in range(YIELD_AFTER):
             status = branch.tick(walk.frame)
             if status is RUNNING:
                 return RUNNING
-            if status is not SUCCESS or not walk.enter(walk.frame.index + 1):
+            if status is not SUCCESS or not walk.advance():
                 frame.slots[slot] = None
                 return status
-        frame.run.wake()
+        frame.wake()
         return RUNNING
 
     def halt(frame: Frame) -> bool:

@@ -21,6 +21,7 @@ def compile_guard(node: Node, build: Build) -> Compiled:
     evaluate = node.test.evaluate
     place = build.place
     closing = build.slot(False)
+    build.poll()
     child = build.compile(node.children[0])
 
     def tick(frame: Frame) -> Status:
@@ -46,4 +47,6 @@ def compile_guard(node: Node, build: Build) -> Compiled:
     return Compiled(tick, halt)
 
 
-KIND = NodeKind("guard", "Runs the child while an expression holds.", compile_guard, arity=ONE, test=ONE)
+KIND = NodeKind(
+    "guard", "Runs the child while an expression holds.", compile_guard, arity=ONE, test=ONE
+)

@@ -10,8 +10,8 @@
 from __future__ import annotations
 
 from dodona.trees.node import ONE, Node, NodeKind
-from dodona.trees.program import Build, Compiled
 from dodona.trees.nodes.mapped import compile_mapped
+from dodona.trees.program import Build, Compiled
 from dodona.trees.status import FAILURE, SUCCESS
 
 

@@ -40,7 +40,7 @@ def compile_leaf(node: Node, build: Build) -> Compiled:
         return _work(leaf, build, arguments)
     if leaf.step or leaf.wants_step:
         return Compiled(_sync_step(leaf, build.place, arguments), quiet)
-    if arguments is None:
+    if not any(node.expressions()):
         return Compiled(_bare(leaf, build.place), quiet)
     return Compiled(_pure(leaf, build.place, arguments), quiet)
 
@@ -48,15 +48,13 @@ def compile_leaf(node: Node, build: Build) -> Compiled:
 Arguments = Callable[[Blackboard], Mapping[str, Any]]
 
 
-def _arguments(node: Node) -> Arguments | None:
+def _arguments(node: Node) -> Arguments:
     """The leaf's keyword arguments as a function of the blackboard."""
     values: list[tuple[str, Callable[[Blackboard], Any]]] = [
         (option.replace("-", "_"), value.evaluate)
         for option, value in node.options.items()
         if isinstance(value, Expression)
     ]
-    if not values:
-        return None
     return lambda board: {name: evaluate(board) for name, evaluate in values}
 
 
@@ -89,23 +87,26 @@ def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
     return tick
 
 
-def _sync_step(leaf: Leaf, place: Place, arguments: Arguments | None) -> Tick:
+def _sync_step(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
     def tick(frame: Frame) -> Status:
         step = Step(leaf, place, frame)
         known = step.recorded()
         if known is not None:
             return known
         try:
-            result = step.call(arguments(frame.board) if arguments else {})
+            result = step.call(arguments(frame.board))
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
             return step.ended(FAILURE, error)
         status, wrong = judged(result, leaf.name)
-        return status if status is RUNNING else step.ended(status, wrong)
+        if status is RUNNING:
+            frame.poll()
+            return status
+        return step.ended(status, wrong)
 
     return tick
 
 
-def _work(leaf: Leaf, build: Build, arguments: Arguments | None) -> Compiled:
+def _work(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
     slot = build.slot()
     place = build.place
     make = ThreadWork if leaf.thread else Work
@@ -125,7 +126,7 @@ def _work(leaf: Leaf, build: Build, arguments: Arguments | None) -> Compiled:
         if known is not None:
             return known
         try:
-            given = arguments(frame.board) if arguments else {}
+            given = arguments(frame.board)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
             return work.ended(FAILURE, error)
         work.start(given)
@@ -144,4 +145,6 @@ def _work(leaf: Leaf, build: Build, arguments: Arguments | None) -> Compiled:
 
 def _status(result: Any, leaf: Leaf, place: Place, frame: Frame) -> Status:
     status, error = judged(result, leaf.name)
+    if status is RUNNING:
+        frame.poll()
     return status if error is None else frame.run.failed(place, frame, error)

@@ -15,7 +15,9 @@ from dodona.trees.status import RUNNING, Status
 def compile_ordered(node: Node, build: Build, proceed: Status) -> Compiled:
     children = build.children(node)
     if node.options.get("reactive"):
-        return _reactive(children, build.slot(), proceed)
+        build.poll()
+        reactive = _Reactive(children, build.slot(), proceed)
+        return Compiled(reactive.tick, reactive.halt)
     return _with_memory(children, build.slot(0), proceed)
 
 
@@ -48,7 +50,7 @@ def _with_memory(children: tuple[Compiled, ...], slot: int, proceed: Status) -> 
     return Compiled(tick, halt)
 
 
-class _Reactive:
+class _State:
     """Which child runs, which were told to stop, and what to report once they have."""
 
     __slots__ = ("outcome", "running", "stopping")
@@ -59,61 +61,62 @@ class _Reactive:
         self.outcome: Status | None = None
 
 
-def _reactive(children: tuple[Compiled, ...], slot: int, proceed: Status) -> Compiled:
+class _Reactive:
     """Start at the first child on every wake; what ran further on is halted when it decides."""
 
-    def settle(frame: Frame, state: _Reactive) -> Status:
-        """Report only when everything that was halted has ended."""
-        state.stopping = {k for k in state.stopping if not children[k].halt(frame)}
-        if state.stopping:
-            return RUNNING
-        outcome = state.outcome
-        assert outcome is not None
-        frame.slots[slot] = None
-        return outcome
+    def __init__(self, children: tuple[Compiled, ...], slot: int, proceed: Status) -> None:
+        self._children = children
+        self._slot = slot
+        self._proceed = proceed
 
-    def tick(frame: Frame) -> Status:
-        state = frame.slots[slot]
+    def tick(self, frame: Frame) -> Status:
+        state = frame.slots[self._slot]
         if state is None:
-            state = frame.slots[slot] = _Reactive()
+            state = frame.slots[self._slot] = _State()
         if state.outcome is None:
-            state.outcome = decide(frame, state)
-        return RUNNING if state.outcome is None else settle(frame, state)
+            state.outcome = self._decide(frame, state)
+        # Report only when everything that was halted has ended.
+        if state.outcome is None or not self._stopped(frame, state):
+            return RUNNING
+        frame.slots[self._slot] = None
+        return state.outcome
 
-    def decide(frame: Frame, state: _Reactive) -> Status | None:
-        for k, child in enumerate(children):
-            if k in state.stopping:
-                if not child.halt(frame):
-                    return None
-                state.stopping.discard(k)
-            status = child.tick(frame)
-            if status is proceed:
-                if state.running == k:
-                    state.running = None
-                continue
-            if frame.run.held is None:
-                leave(frame, state, k, status)
-            return None if status is RUNNING else status
-        return proceed
-
-    def leave(frame: Frame, state: _Reactive, k: int, status: Status) -> None:
-        """Child k has decided: what ran before is halted, unless it is k itself."""
-        before = state.running
-        if before is not None and before != k and not children[before].halt(frame):
-            state.stopping.add(before)
-        state.running = k if status is RUNNING else None
-
-    def halt(frame: Frame) -> bool:
-        state = frame.slots[slot]
+    def halt(self, frame: Frame) -> bool:
+        state = frame.slots[self._slot]
         if state is None:
             return True
         if state.running is not None:
             state.stopping.add(state.running)
             state.running = None
-        state.stopping = {k for k in state.stopping if not children[k].halt(frame)}
-        if state.stopping:
+        if not self._stopped(frame, state):
             return False
-        frame.slots[slot] = None
+        frame.slots[self._slot] = None
         return True
 
-    return Compiled(tick, halt)
+    def _decide(self, frame: Frame, state: _State) -> Status | None:
+        for k, child in enumerate(self._children):
+            if k in state.stopping:
+                if not child.halt(frame):
+                    return None
+                state.stopping.discard(k)
+            status = child.tick(frame)
+            if status is self._proceed:
+                if state.running == k:
+                    state.running = None
+                continue
+            # A debugger that holds child k has not let it decide anything.
+            if frame.run.held is None:
+                self._leave(frame, state, k, status)
+            return None if status is RUNNING else status
+        return self._proceed
+
+    def _leave(self, frame: Frame, state: _State, k: int, status: Status) -> None:
+        """Child k has decided: what ran before is halted, unless it is k itself."""
+        before = state.running
+        if before is not None and before != k and not self._children[before].halt(frame):
+            state.stopping.add(before)
+        state.running = k if status is RUNNING else None
+
+    def _stopped(self, frame: Frame, state: _State) -> bool:
+        state.stopping = {k for k in state.stopping if not self._children[k].halt(frame)}
+        return not state.stopping

@@ -43,26 +43,58 @@ class Job(NamedTuple):
     item: Any
 
 
+class Jobs(NamedTuple):
+    """All children; their ticks as well when all are pure leaves."""
+
+    jobs: tuple[Job, ...]
+    ticks: tuple[Tick, ...] = ()
+
+
 class Join:
-    """The children of a parallel under way."""
+    """The children of a parallel under way. Those that wait for a task sleep until it has ended."""
 
-    __slots__ = ("failed", "jobs", "limit", "needed", "outcome", "running", "started", "succeeded", "writes")
+    __slots__ = (
+        "failed", "jobs", "limit", "needed", "outcome", "polls", "running", "started",
+        "succeeded", "ticks", "woken", "writes",
+    )  # fmt: skip
 
-    def __init__(self, jobs: tuple[Job, ...], needed: int, limit: int) -> None:
-        self.jobs = jobs
+    def __init__(self, jobs: Jobs, needed: int, limit: int) -> None:
+        self.jobs, self.ticks = jobs
         self.needed = needed
         self.limit = limit
         self.started = 0
         self.succeeded = 0
         self.failed = 0
-        self.running: list[tuple[Job, Frame]] = []
+        self.running: dict[Frame, Job] = {}
+        self.woken: set[Frame] = set()
+        self.polls = False
         self.writes: dict[int, Mapping[str, Any]] = {}
         self.outcome: Status | None = None
 
+    def rouse(self, frame: Frame) -> None:
+        self.woken.add(frame)
+
+    def awake(self) -> list[Frame]:
+        """The running children to be ticked, in child order."""
+        if self.polls:
+            return list(self.running)
+        return sorted(self.woken & self.running.keys(), key=_index)
+
+    def keep(self, frame: Frame, job: Job) -> None:
+        """The child is RUNNING."""
+        self.running[frame] = job
+        frame.sleepers = self
+        if frame.polled:
+            self.polls = True
+
     def halt(self) -> bool:
         """Stop all that run; what they wrote is dropped."""
-        self.running = [(job, frame) for job, frame in self.running if not job.halt(frame)]
+        self.running = {f: job for f, job in self.running.items() if not job.halt(f)}
         return not self.running
+
+
+def _index(frame: Frame) -> int:
+    return frame.index or 0
 
 
 def compile_parallel(node: Node, build: Build) -> Compiled:
@@ -70,7 +102,7 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
     place = build.place
     jobs = _jobs(node, build)
     needed = _needed(node)
-    limit = node.number("max-concurrent") if "max-concurrent" in node.options else lambda _: NEVER
+    limit = node.number("max-concurrent", NEVER)
     advance = _advance(node)
     merge = _MERGES[node.options.get("merge", "last-wins")]
 
@@ -106,32 +138,35 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
 
 
 def _open(
-    jobs: tuple[Job, ...],
+    jobs: Jobs,
     needed: Callable[[Blackboard, int], int],
     limit: Callable[[Blackboard], int],
     board: Blackboard,
 ) -> Join:
-    count = needed(board, len(jobs))
-    if count > len(jobs):
-        raise TreeError(f"{count} children must succeed, and there are {len(jobs)}.")
+    total = len(jobs.jobs)
+    count = needed(board, total)
+    if count > total:
+        raise TreeError(f"{count} children must succeed, and there are {total}.")
     return Join(jobs, count, limit(board))
 
 
-def _jobs(node: Node, build: Build) -> Callable[[Frame], tuple[Job, ...]]:
+def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
     """The children as a function of the frame: a for-each stands for one per item."""
     if not any(child.kind.name == "for-each" for child in node.children):
-        fixed = tuple(Job(*build.branch(child), NO_ITEM) for child in node.children)
+        jobs = tuple(Job(*build.branch(child), NO_ITEM) for child in node.children)
+        pure = all(child.leaf is not None and not child.leaf.step for child in node.children)
+        fixed = Jobs(jobs, tuple(job.tick for job in jobs) if pure else ())
         return lambda _: fixed
     branches = [
         (child, build.branch(child.children[0] if child.kind.name == "for-each" else child))
         for child in node.children
     ]
 
-    def expand(frame: Frame) -> tuple[Job, ...]:
+    def expand(frame: Frame) -> Jobs:
         found: list[Job] = []
         for child, branch in branches:
             found.extend(_expanded(child, branch, frame))
-        return tuple(found)
+        return Jobs(tuple(found))
 
     return expand
 
@@ -156,9 +191,7 @@ def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
     """Tick what runs, start what may; the outcome once it is certain."""
     policy = node.options.get("policy", "require-all")
     stops_early = policy in ("require-one", "require-n")
-    patient = (
-        policy == "continue-on-failure" or node.options.get("on-child-fail") == "continue"
-    )
+    patient = policy == "continue-on-failure" or node.options.get("on-child-fail") == "continue"
 
     def decided(join: Join) -> Status | None:
         if stops_early and join.succeeded >= join.needed:
@@ -170,31 +203,28 @@ def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
         return SUCCESS if join.succeeded >= join.needed else FAILURE
 
     def advance(join: Join, frame: Frame) -> Status | None:
-        if join.running:
+        if join.polls or join.woken:
             _tick_running(join)
+        enough = join.needed if stops_early else NEVER
+        if join.ticks and not join.started:
+            _sprint(join, frame, enough)
         if join.started < len(join.jobs):
-            worst = NEVER if patient else len(join.jobs) - join.needed
-            _start(join, frame, join.needed if stops_early else NEVER, worst)
+            _start(join, frame, enough, NEVER if patient else len(join.jobs) - join.needed)
         return decided(join)
 
     return advance
 
 
 def _tick_running(join: Join) -> None:
-    still: list[tuple[Job, Frame]] = []
-    for job, frame in join.running:
-        status = job.tick(frame)
-        if status is RUNNING:
-            still.append((job, frame))
-            continue
-        if status is SUCCESS:
-            join.succeeded += 1
-        else:
-            join.failed += 1
-        if frame.board.own():
-            assert frame.index is not None
-            join.writes[frame.index] = frame.board.take()
-    join.running = still
+    frames = join.awake()
+    join.woken.clear()
+    for frame in frames:
+        status = join.running[frame].tick(frame)
+        if status is not RUNNING:
+            del join.running[frame]
+            _settle(join, frame, status)
+        elif frame.polled:
+            join.polls = True
 
 
 def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
@@ -203,34 +233,53 @@ def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
     A child that ends within the tick leaves its frame to the next one: making one costs more
     than most leaves do.
     """
-    index, succeeded, failed = join.started, join.succeeded, join.failed
-    child: Frame | None = None
-    for job in join.jobs[index:] if index else join.jobs:
-        if len(join.running) >= join.limit or succeeded >= enough or failed > worst:
-            break
-        region = job.region
-        if child is None:
-            child = Frame(frame.run, region, Blackboard(parent=frame.board), frame, index)
-        else:
-            child.index = index
-            child.region = region
-            if region.initial:
-                child.slots = region.initial.copy()
-        if job.item is not NO_ITEM:
-            child.board.reserve("_item", job.item)
+    if len(join.running) >= join.limit or join.succeeded >= enough or join.failed > worst:
+        return
+    spare: Frame | None = None
+    for index in range(join.started, len(join.jobs)):
+        tick, _, region, item = join.jobs[index]
+        child = spare or Frame(frame.run, region, Blackboard(parent=frame.board), frame)
+        child.enter(region, index)
+        if item is not NO_ITEM:
+            child.board.reserve("_item", item)
             child.board.reserve("_index", index)
-        status = job.tick(child)
-        if status is SUCCESS:
-            succeeded += 1
-        elif status is RUNNING:
-            join.running.append((job, child))
-            child = None
-        else:
-            failed += 1
-        if child is not None and child.board.own():
-            join.writes[index] = child.board.take()
+        status = tick(child)
+        join.started = index + 1
+        spare = None if status is RUNNING else child
+        _settle(join, child, status)
+        if len(join.running) >= join.limit or join.succeeded >= enough or join.failed > worst:
+            return
+
+
+def _sprint(join: Join, frame: Frame, enough: int) -> None:
+    """Start pure leaves, as long as they just succeed: they need no frame of their own."""
+    child = Frame(frame.run, join.jobs[0].region, Blackboard(parent=frame.board), frame)
+    written = child.board.own()
+    index = 0
+    for tick in join.ticks if enough >= len(join.ticks) else join.ticks[:enough]:
+        status = tick(child)
+        if status is not SUCCESS or written:
+            join.started = index + 1
+            join.succeeded = index
+            child.index = index
+            _settle(join, child, status)
+            return
         index += 1
-    join.started, join.succeeded, join.failed = index, succeeded, failed
+    join.started = join.succeeded = index
+
+
+def _settle(join: Join, child: Frame, status: Status) -> None:
+    """Note what a child has said."""
+    index = child.index or 0
+    if status is RUNNING:
+        join.keep(child, join.jobs[index])
+        return
+    if status is SUCCESS:
+        join.succeeded += 1
+    else:
+        join.failed += 1
+    if child.board.own():
+        join.writes[index] = child.board.take()
 
 
 Writes = Mapping[int, Mapping[str, Any]]
@@ -278,6 +327,7 @@ _MERGES: Mapping[str, Callable[[Writes, Frame], None]] = {
     "collect": _collect,
     "fail-on-conflict": _fail_on_conflict,
 }
+
 
 def _check(node: Node) -> Iterator[Mistake]:
     by_number = node.options.get("policy") == "require-n"

@@ -46,7 +46,7 @@ def compile_repeater(node: Node, build: Build) -> Compiled:
             result = after(frame, status)
             if result is not None:
                 return result
-        frame.run.wake()
+        frame.wake()
         return RUNNING
 
     def after(frame: Frame, status: Status) -> Status | None:

@@ -16,59 +16,69 @@ from dodona.trees.node import ONE, Node, NodeKind, Option
 from dodona.trees.nodes.repeater import YIELD_AFTER
 from dodona.trees.program import Build, Compiled
 from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
+from dodona.trees.timer import Timer
 
 LONGEST_WAIT = 60.0
 
 
-def compile_retry(node: Node, build: Build) -> Compiled:
-    times = node.number("times")
-    backoff = node.number("backoff") if "backoff" in node.options else lambda _: 0
-    tries = build.slot(0)
-    pause = build.slot()
-    child = build.counted(tries).compile(node.children[0])
+class _Retry:
+    def __init__(self, node: Node, build: Build) -> None:
+        self._times = node.number("times")
+        self._backoff = node.number("backoff")
+        self._tries = build.slot(0)
+        self._pause = build.slot()
+        self._child = build.counted(self._tries).compile(node.children[0])
 
-    def tick(frame: Frame) -> Status:
-        timer = frame.slots[pause]
+    def tick(self, frame: Frame) -> Status:
+        timer = frame.slots[self._pause]
         if timer is not None:
             if not timer.fired:
                 return RUNNING
-            frame.slots[pause] = None
+            frame.slots[self._pause] = None
         for _ in range(YIELD_AFTER):
-            status = child.tick(frame)
-            if status is RUNNING:
-                return RUNNING
-            result = SUCCESS if status is SUCCESS else after_failure(frame)
-            if result is not None:
-                if result is not RUNNING:
-                    frame.slots[tries] = 0
-                return result
-        frame.run.wake()
+            status = self._child.tick(frame)
+            if status is FAILURE:
+                status = self._after_failure(frame)
+            elif status is SUCCESS:
+                frame.slots[self._tries] = 0
+            if status is not None:
+                return status
+        frame.wake()
         return RUNNING
 
-    def after_failure(frame: Frame) -> Status | None:
-        tried = frame.slots[tries] + 1
-        frame.slots[tries] = 0
-        if tried >= times(frame.board):
+    def _after_failure(self, frame: Frame) -> Status | None:
+        """FAILURE ends it, RUNNING waits, None tries again at once."""
+        tried = frame.slots[self._tries] + 1
+        # As new before anything can raise.
+        frame.slots[self._tries] = 0
+        if tried >= self._times(frame.board):
             return FAILURE
-        base = backoff(frame.board)
-        frame.slots[tries] = tried
-        if not base:
+        seconds = _pause(self._backoff(frame.board), tried)
+        frame.slots[self._tries] = tried
+        if not seconds:
             return None
-        seconds = base if base >= LONGEST_WAIT else min(base * 2.0 ** min(tried - 1, 60), LONGEST_WAIT)
-        frame.slots[pause] = frame.run.timer(seconds)
+        frame.slots[self._pause] = Timer(frame, seconds)
         return RUNNING
 
-    def halt(frame: Frame) -> bool:
-        timer = frame.slots[pause]
+    def halt(self, frame: Frame) -> bool:
+        timer = frame.slots[self._pause]
         if timer is not None:
             timer.cancel()
-            frame.slots[pause] = None
-        if not child.halt(frame):
+            frame.slots[self._pause] = None
+        if not self._child.halt(frame):
             return False
-        frame.slots[tries] = 0
+        frame.slots[self._tries] = 0
         return True
 
-    return Compiled(tick, halt)
+
+def compile_retry(node: Node, build: Build) -> Compiled:
+    retry = _Retry(node, build)
+    return Compiled(retry.tick, retry.halt)
+
+
+def _pause(backoff: float, tried: int) -> float:
+    """Seconds until the next try."""
+    return max(backoff, min(backoff * 2.0 ** min(tried - 1, 60), LONGEST_WAIT))
 
 
 KIND = NodeKind(

@@ -34,5 +34,10 @@ def _check(node: Node) -> Iterator[Mistake]:
 
 
 KIND = NodeKind(
-    "set", "Writes keys to the blackboard.", compile_set, open_options=True, raises=True, check=_check
+    "set",
+    "Writes keys to the blackboard.",
+    compile_set,
+    open_options=True,
+    raises=True,
+    check=_check,
 )

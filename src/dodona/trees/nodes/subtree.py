@@ -56,7 +56,8 @@ def _scoped(build: Build, local: Schema, body: Branch, final: Branch | None) -> 
         return close(frame, visit)
 
     def close(frame: Frame, visit: _Visit) -> Status:
-        if final is not None and final.tick(visit.ending) is RUNNING:
+        ending = visit.ending
+        if final is not None and ending is not None and final.tick(ending) is RUNNING:
             return RUNNING
         frame.slots[slot] = None
         return visit.outcome or FAILURE

@@ -13,6 +13,7 @@ from dodona.trees.frame import Frame
 from dodona.trees.node import ONE, Node, NodeKind, Option
 from dodona.trees.program import Build, Compiled
 from dodona.trees.status import RUNNING, Status
+from dodona.trees.timer import Timer
 
 
 def compile_timeout(node: Node, build: Build) -> Compiled:
@@ -30,7 +31,7 @@ def compile_timeout(node: Node, build: Build) -> Compiled:
         if status is RUNNING:
             # Only a child that goes on needs a timer.
             if timer is None:
-                frame.slots[slot] = frame.run.timer(limit)
+                frame.slots[slot] = Timer(frame, limit)
             return RUNNING
         if timer is not None:
             timer.cancel()

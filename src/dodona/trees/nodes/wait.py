@@ -6,6 +6,7 @@ from dodona.trees.frame import Frame
 from dodona.trees.node import Node, NodeKind, Option
 from dodona.trees.program import Build, Compiled
 from dodona.trees.status import RUNNING, SUCCESS, Status
+from dodona.trees.timer import Timer
 
 
 def compile_wait(node: Node, build: Build) -> Compiled:
@@ -15,7 +16,7 @@ def compile_wait(node: Node, build: Build) -> Compiled:
     def tick(frame: Frame) -> Status:
         timer = frame.slots[slot]
         if timer is None:
-            frame.slots[slot] = frame.run.timer(seconds(frame.board))
+            frame.slots[slot] = Timer(frame, seconds(frame.board))
             return RUNNING
         if not timer.fired:
             return RUNNING

@@ -1,0 +1,78 @@
+"""Arguments that tree commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from dodona.core.errors import BadRequest, TreeError
+from dodona.lisp import List, Symbol, read
+from dodona.trees.expressions import compile_expression
+
+Leaves = Annotated[
+    tuple[Path, ...],
+    Parameter(consume_multiple=True, help="Python files that register leaves."),
+]
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(name="--set", consume_multiple=True, help="key=value pairs for the blackboard."),
+]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON document.", negative="")]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Trees, leaves and settings, told apart: `--leaves a.py b.lisp` names one of each."""
+
+    trees: tuple[Path, ...]
+    leaves: tuple[Path, ...]
+    values: dict[str, Any]
+
+    def one(self) -> Path:
+        if len(self.trees) > 1:
+            raise BadRequest(f"one tree file at a time (got {len(self.trees)}).")
+        (only,) = self.trees
+        return only
+
+
+def sort_files(
+    trees: Sequence[Path], leaves: Sequence[Path] = (), settings: Sequence[str] = ()
+) -> Files:
+    found = list(trees)
+    found += [path for path in leaves if path.suffix != ".py"]
+    found += [Path(text) for text in settings if "=" not in text and text.endswith(".lisp")]
+    if not found:
+        raise BadRequest("no tree file is named.", hint="Name one, like: oracle.lisp")
+    pairs = [text for text in settings if "=" in text or not text.endswith(".lisp")]
+    return Files(
+        tuple(found),
+        tuple(path for path in leaves if path.suffix == ".py"),
+        dict(_setting(text) for text in pairs),
+    )
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
+    key = key.strip().removeprefix(":")
+    if not separator or not key:
+        raise BadRequest(f"--set takes key=value (got '{text}').", hint="Like: --set turn=3")
+    return key, _value(value)
+
+
+def _value(text: str) -> Any:
+    """A literal of the language (3, true, nil, [1 2], {:a 1}); anything else is a string."""
+    try:
+        forms = read(text)
+    except TreeError:
+        return text
+    if len(forms) != 1 or isinstance(forms[0], Symbol | List):
+        return text
+    try:
+        expression = compile_expression(forms[0])
+    except TreeError:
+        return text
+    return expression.value if expression.constant else text

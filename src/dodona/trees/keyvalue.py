@@ -1,0 +1,57 @@
+"""Global keys in a JSON file: for trees that run outside a store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dodona.core.errors import StoreError
+
+
+class FileKeyValue:
+    """A `KeyValue` in one file, written whole and atomically."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def get(self, keys: Iterable[str]) -> Mapping[str, Any]:
+        wanted = set(keys)
+        values = await asyncio.to_thread(self._read)
+        return {key: value for key, value in values.items() if key in wanted}
+
+    async def put(self, changes: Mapping[str, Any]) -> None:
+        await asyncio.to_thread(self._write, dict(changes))
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            values = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"cannot read the global keys in {self._path}: {error}.",
+                hint="Mend or remove the file.",
+            ) from error
+        if not isinstance(values, dict):
+            raise StoreError(f"{self._path} holds no map of keys.", hint="Mend or remove the file.")
+        return values  # pyright: ignore[reportUnknownVariableType]
+
+    def _write(self, changes: dict[str, Any]) -> None:
+        try:
+            text = json.dumps({**self._read(), **changes}, indent=2, sort_keys=True)
+            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, self._path)
+        except (OSError, TypeError) as error:
+            raise StoreError(
+                f"cannot write the global keys to {self._path}: {error}.",
+                hint="They stay as they were.",
+            ) from error

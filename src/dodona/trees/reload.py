@@ -1,0 +1,158 @@
+"""Trees that follow their files: a saved file takes effect, a bad one changes nothing.
+
+A run keeps the tree it began with. With CANCEL_AND_RESTART a run that has had no effect yet is
+stopped and begun again with the new tree; one that has is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import watchfiles
+
+from dodona.core.errors import DodonaError, LoadError, as_text
+from dodona.core.events import TREE_RELOAD_FAILED, TREE_RELOADED, Emit, Event, Severity
+from dodona.trees.diff import diff
+from dodona.trees.loader import load_files
+from dodona.trees.registry import Registry
+from dodona.trees.run import Options, Outcome, Run
+from dodona.trees.tree import Tree
+
+log = logging.getLogger("dodona.trees")
+
+SUPERSEDED = "superseded"
+# Editors save in several steps; this is how long a file must rest before it is read.
+SETTLE_MS = 50
+
+
+class Policy(Enum):
+    FINISH_THEN_SWAP = "finish-then-swap"
+    CANCEL_AND_RESTART = "cancel-and-restart"
+
+
+class Reloader:
+    """The trees of some files, as they are now; within `following()` they follow the files."""
+
+    def __init__(
+        self,
+        paths: Iterable[Path],
+        *,
+        registry: Registry,
+        policy: Policy = Policy.FINISH_THEN_SWAP,
+        emit: Emit | None = None,
+        host_keys: Iterable[str] = (),
+    ) -> None:
+        self._paths = tuple(Path(path).absolute() for path in paths)
+        self._registry = registry
+        self._policy = policy
+        self._emit = emit
+        self._host_keys = tuple(host_keys)
+        self._runs: set[Run] = set()
+        self._trees = self._load()
+
+    def tree(self, name: str | None = None) -> Tree:
+        """The tree of this name, or the first one."""
+        if name is None:
+            return next(iter(self._trees.values()))
+        try:
+            return self._trees[name]
+        except KeyError:
+            raise LoadError(f'there is no tree "{name}".') from None
+
+    async def run(
+        self,
+        name: str | None = None,
+        values: Mapping[str, Any] | None = None,
+        options: Options | None = None,
+    ) -> Outcome:
+        """Run the tree as it is now."""
+        while True:
+            run = Run(self.tree(name), values, options)
+            self._runs.add(run)
+            try:
+                outcome = await run.drive()
+            finally:
+                self._runs.discard(run)
+            if outcome.ended != SUPERSEDED:
+                return outcome
+
+    def reload(self) -> bool:
+        """Read the files again; False when they do not load and the old trees stay."""
+        try:
+            fresh = self._load()
+        except DodonaError as error:
+            self._tell(TREE_RELOAD_FAILED, Severity.ERROR, error=as_text(error))
+            log.warning("the trees stay as they were:\n%s", as_text(error))
+            return False
+        old, self._trees = self._trees, fresh
+        changed = {name for name in {*old, *fresh} if _digest(old, name) != _digest(fresh, name)}
+        for name in sorted(changed):
+            self._report(name, old.get(name), fresh.get(name))
+        if self._policy is Policy.CANCEL_AND_RESTART:
+            self._supersede(changed & fresh.keys())
+        return True
+
+    @asynccontextmanager
+    async def following(self) -> AsyncGenerator[Reloader]:
+        """Follow the files until the block ends."""
+        stop, ready = asyncio.Event(), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(stop, ready))
+            await ready.wait()
+            try:
+                yield self
+            finally:
+                stop.set()
+
+    async def _follow(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
+        # The folders, not the files: an editor that saves by renaming makes a new file.
+        folders = {path.parent for path in self._paths}
+        changes = watchfiles.awatch(  # pyright: ignore[reportUnknownMemberType]
+            *folders,
+            stop_event=stop,
+            recursive=False,
+            step=SETTLE_MS,
+            debounce=4 * SETTLE_MS,
+            watch_filter=lambda _, path: Path(path) in self._paths,
+            yield_on_timeout=True,
+            rust_timeout=100,
+        )
+        async for changed in changes:
+            if not ready.is_set():
+                # The watch stands from the first turn on; what was saved before it is read here.
+                ready.set()
+                self.reload()
+            if changed:
+                self.reload()
+
+    def _load(self) -> dict[str, Tree]:
+        loaded = load_files(self._paths, registry=self._registry, host_keys=self._host_keys)
+        loaded.main()  # raises every mistake at once
+        return dict(loaded.trees)
+
+    def _supersede(self, changed: set[str]) -> None:
+        for run in tuple(self._runs):
+            if run.tree.name in changed and not run.has_effects:
+                run.cancel(SUPERSEDED)
+
+    def _report(self, name: str, old: Tree | None, new: Tree | None) -> None:
+        if old is None or new is None:
+            lines = [f"{'+' if old is None else '-'} tree {name}"]
+        else:
+            lines = diff(old, new)
+        self._tell(TREE_RELOADED, Severity.INFO, tree=name, diff=lines)
+        log.info("tree %s reloaded:\n%s", name, "\n".join(lines))
+
+    def _tell(self, kind: str, severity: Severity, **payload: Any) -> None:
+        if self._emit is not None:
+            self._emit(Event(kind, "trees.reload", severity, payload))
+
+
+def _digest(trees: Mapping[str, Tree], name: str) -> str | None:
+    return trees[name].digest if name in trees else None
