@@ -26,8 +26,16 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "== setup: done, the command is $(BIN)/dodona"
 
-run: setup ## Run the main job: the example agent, as a behaviour tree
-	@$(BIN)/python examples/oracle/run.py
+run: setup ## Run the main job: the Oracle's tree, with a scripted model
+	@echo "== run: examples/oracle/oracle.lisp, an agent as a behaviour tree, with a scripted model"
+	@$(BIN)/dodona tree run examples/oracle/oracle.lisp --leaves examples/oracle/leaves.py
+	@echo
+	@echo "Next:"
+	@echo "  read it     less examples/oracle/oracle.lisp"
+	@echo "  see it      $(BIN)/dodona tree show examples/oracle/oracle.lisp --leaves examples/oracle/leaves.py"
+	@echo "  watch it    $(BIN)/dodona tree trace examples/oracle/oracle.lisp --leaves examples/oracle/leaves.py"
+	@echo "  test it     $(BIN)/dodona tree test examples/oracle/oracle.lisp"
+	@echo "  write one   docs/tutorials/first-tree.md"
 
 test: setup ## Run the tests
 	@echo "== tests"

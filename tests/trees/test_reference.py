@@ -31,7 +31,7 @@ MAX_CALLS = 400
 
 @dataclass(frozen=True)
 class Call:
-    """What a leaf does the n-th time: after how long (None: at once, no task), how, and its writes."""
+    """What a leaf does the n-th time: after how long (None: no task), how, and its writes."""
 
     delay: int | None
     result: str
@@ -550,7 +550,8 @@ class Child:
 
 
 def stopped(children: list[Child]) -> Generator[None]:
-    while not all([child.stop() for child in children]):
+    while running := [child for child in children if not child.stop()]:
+        children = running
         yield
 
 

@@ -47,7 +47,7 @@ class Stage:
             what = act()
             task = asyncio.current_task()
             assert task
-            self.tasks[name] = task
+            self.tasks.setdefault(name, task)  # the first
             self.running += 1
             self.peak = max(self.peak, self.running)
             try:
@@ -86,12 +86,19 @@ class Stage:
         return run, asyncio.create_task(run.drive())
 
     async def play(self, source: str) -> Outcome:
-        return await self.drive(source)[1]
+        return await ended(self.drive(source)[1])
 
     def assert_quiet(self) -> None:
         """Nothing runs on: no task but the test's own, and each leaf's `finally:` was run."""
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert self.running == 0
+
+
+async def ended(driven: asyncio.Task[Outcome]) -> Outcome:
+    """Its outcome; a run that hangs fails the test instead of hanging it."""
+    done, _ = await asyncio.wait([driven], timeout=2)
+    assert done, "the run did not end"
+    return driven.result()
 
 
 SCHEMA = ":blackboard-schema {:k nil :go true :xs [] :n 0}"
@@ -210,7 +217,7 @@ async def test_child_is_cancelled_from_outside(source: str) -> None:
         _, driven = stage.drive(source)
         await stage.reached("x")
         stage.tasks["x"].cancel()
-        expect(await driven, stage, row)
+        expect(await ended(driven), stage, row)
         assert stage.cleaned.count("x") == stage.calls.count("x")
 
 
@@ -225,12 +232,12 @@ async def test_run_is_cancelled(source: str, how: str) -> None:
         before = list(stage.calls)
         if how == "run":
             run.cancel()
-            outcome = await driven
+            outcome = await ended(driven)
             assert (outcome.status, outcome.ended) == (FAILURE, "cancelled")
         else:
             driven.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await driven
+                await ended(driven)
         assert stage.calls == [*before, *AFTERWARDS.get(source, "")]
         assert stage.cleaned == ["x"] * before.count("x")
 
@@ -437,7 +444,7 @@ async def test_guard_halts_on_a_wake_from_the_host() -> None:
         await stage.reached("x")
         run.board["go"] = False
         run.wake()
-        expect(await driven, stage, "+ x a")
+        expect(await ended(driven), stage, "+ x a")
         assert stage.cleaned == ["x"]
 
 
@@ -449,12 +456,12 @@ async def test_a_wake_alone_changes_nothing() -> None:
         for _ in range(5):
             run.wake()
             await asyncio.sleep(0)
-        assert stage.calls == ["a", "x", "b"] or stage.calls == ["a", "b", "x"]
+        assert sorted(stage.calls) == ["a", "b", "x"]
         run.cancel()
-        await driven
+        await ended(driven)
 
 
-# -- leaves ------------------------------------------------------------------------------------------
+# -- leaves ----------------------------------------------------------------------------------------
 
 RESULTS = [
     (None, "success", None),
@@ -516,7 +523,7 @@ async def test_a_sync_leaf_that_runs_is_called_at_each_wake() -> None:
         run.wake()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert (await driven).status is SUCCESS
+    assert (await ended(driven)).status is SUCCESS
     assert len(calls) == 3
 
 
@@ -542,7 +549,7 @@ async def test_raising(sort: str) -> None:
     assert outcome.blackboard["_error"] == outcome.error
 
 
-# -- decorators --------------------------------------------------------------------------------------
+# -- decorators ------------------------------------------------------------------------------------
 
 ENTER = [(None, True), (True, True), (SUCCESS, True), (False, False), (FAILURE, False)]
 
@@ -639,7 +646,7 @@ async def test_leave_is_for_a_child_that_ended_by_itself() -> None:
         assert (seen, stage.cleaned) == ([], ["x"])
 
 
-# -- for-each ----------------------------------------------------------------------------------------
+# -- for-each --------------------------------------------------------------------------------------
 
 
 def noting(stage: Stage) -> None:
@@ -679,7 +686,7 @@ EACH = [
 
 @pytest.mark.parametrize(("source", "seen"), EACH)
 async def test_for_each(source: str, seen: list[Any]) -> None:
-    """A child finds its item and that item's index; the list is looked at once; nested ones shadow."""
+    """A child finds its item and its index; the list is looked at once; inner ones shadow."""
     async with staged("") as stage:
         noting(stage)
         await stage.play(source)

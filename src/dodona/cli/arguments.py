@@ -15,13 +15,28 @@ from dodona.trees.expressions import compile_expression
 
 Leaves = Annotated[
     tuple[Path, ...],
-    Parameter(consume_multiple=True, help="Python files that register leaves."),
+    Parameter(
+        consume_multiple=True,
+        negative="",
+        show_default=False,
+        help="Python files that register leaves.",
+    ),
 ]
 Settings = Annotated[
     tuple[str, ...],
-    Parameter(name="--set", consume_multiple=True, help="key=value pairs for the blackboard."),
+    Parameter(
+        name="--set",
+        consume_multiple=True,
+        negative="",
+        show_default=False,
+        help="key=value pairs for the blackboard.",
+    ),
 ]
-AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON document.", negative="")]
+AsJson = Annotated[
+    bool,
+    Parameter(name="--json", negative="", show_default=False, help="Print one JSON document."),
+]
+TreeFile = Annotated[Path, Parameter(name="FILE", help="Tree files.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +48,10 @@ class Files:
     values: dict[str, Any]
 
     def one(self) -> Path:
-        if len(self.trees) > 1:
+        first, *others = self.trees
+        if others:
             raise BadRequest(f"one tree file at a time (got {len(self.trees)}).")
-        (only,) = self.trees
-        return only
+        return first
 
 
 def sort_files(

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 
 from cyclopts import App, CycloptsError
 
+from dodona import __version__
 from dodona.cli.output import fail
 from dodona.core.errors import BadRequest, DodonaError
 
 app = App(
     name="dodona",
     help="Runs AI agents whose behaviour you can read.",
-    version=lambda: version("dodona"),
+    version=__version__,
     result_action="return_value",
 )
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
@@ -41,3 +41,7 @@ def _usage(error: CycloptsError) -> BadRequest:
     words = " ".join(str(error).split())
     command = " ".join(("dodona", *(error.command_chain or ())))
     return BadRequest(words, hint=f"See: {command} --help")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from dodona.cli import tree_run
-from dodona.cli.arguments import AsJson, Leaves, Settings, sort_files
+from dodona.cli.arguments import AsJson, Leaves, Settings, TreeFile, sort_files
 from dodona.cli.leaves import load_leaves
 from dodona.cli.output import document, note, say
 from dodona.core import errors
@@ -41,7 +41,7 @@ def pick(loaded: Loaded, name: str | None) -> Tree:
 
 
 @app.command
-def check(*files: Path, leaves: Leaves = (), json: AsJson = False) -> int:
+def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     """Load trees and tell every mistake at once; exit 0 when there is none."""
     given = sort_files(files, leaves)
     loaded = load_trees(given.trees, given.leaves)
@@ -74,7 +74,7 @@ def _report(loaded: Loaded) -> dict[str, Any]:
 
 @app.command(name="show")
 def show_tree(
-    *files: Path,
+    *files: TreeFile,
     format: Literal["ascii", "mermaid", "json"] = "ascii",  # noqa: A002 - the flag's name
     tree: TreeName = None,
     leaves: Leaves = (),
@@ -91,7 +91,7 @@ def show_tree(
 
 @app.command
 def run(
-    *files: Path,
+    *files: TreeFile,
     settings: Settings = (),
     leaves: Leaves = (),
     tree: TreeName = None,
@@ -106,7 +106,7 @@ def run(
 
 @app.command
 def trace(
-    *files: Path,
+    *files: TreeFile,
     settings: Settings = (),
     leaves: Leaves = (),
     tree: TreeName = None,
@@ -120,7 +120,7 @@ def trace(
 
 
 @app.command
-def test(*files: Path, leaves: Leaves = (), json: AsJson = False) -> int:
+def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     """Run the tests in tree files and in FILE.test.lisp beside them; exit 0 when all pass."""
     given = sort_files(files, leaves)
     load_leaves(given.leaves)

@@ -16,22 +16,33 @@ from dodona.cli.output import document, note, say
 from dodona.core.events import Event
 from dodona.core.near import did_you_mean
 from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog, show
-from dodona.trees.blackboard import brief
 from dodona.trees.keyvalue import FileKeyValue
 from dodona.trees.program import Place
 from dodona.trees.status import Status
 
 LIVE_SECONDS = 0.1
+WIDEST = 100
+
+
+def _flag(text: str) -> Parameter:
+    return Parameter(help=text, negative="", show_default=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    trace: Annotated[bool, Parameter(help="Show the ticks afterwards.", negative="")] = False
-    live: Annotated[bool, Parameter(help="Draw the tree while it runs.", negative="")] = False
-    step: Annotated[bool, Parameter(help="Stop in front of every node.", negative="")] = False
+    """How a run is to be watched and limited."""
+
+    trace: Annotated[bool, _flag("Show the ticks afterwards.")] = False
+    live: Annotated[bool, _flag("Draw the tree while it runs.")] = False
+    step: Annotated[bool, _flag("Stop in front of every node.")] = False
     breakpoints: Annotated[
         tuple[str, ...],
-        Parameter(name="--break", help="Stop in front of this node, leaf or path."),
+        Parameter(
+            name="--break",
+            negative="",
+            show_default=False,
+            help="Stop in front of this node, leaf or path.",
+        ),
     ] = ()
     watchdog: Annotated[
         float, Parameter(help="Seconds without progress after which a step is failed.")
@@ -178,12 +189,18 @@ def _tell_outcome(tree: Tree, outcome: Outcome) -> None:
     say()
     for key, value in sorted(outcome.blackboard.items()):
         if not key.startswith("_") and value not in (None, "", [], {}):
-            say(f"  :{key} {brief(value)}")
+            say(f"  :{key} {_literal(value)}")
     ended = "" if outcome.ended == outcome.status.value else f" ({outcome.ended})"
     ticks = f"{outcome.ticks} tick{'s' if outcome.ticks != 1 else ''}"
     say(f"{show.MARKS[outcome.status]} {tree.name}: {outcome.status}{ended}, {ticks}")
     if outcome.error is not None and not outcome.succeeded:
         note(f"{outcome.error['node']}: {outcome.error['message']}")
+
+
+def _literal(value: Any) -> str:
+    """The value as a file would have it, on one line that fits."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"
 
 
 def _tell_trace(trace: Trace, *, last: int) -> None:
@@ -202,11 +219,12 @@ def _tell_trace(trace: Trace, *, last: int) -> None:
 
 def _tell_timings(trace: Trace) -> None:
     rows = sorted(trace.timings(), key=lambda timing: -timing.elapsed)[:15]
-    width = max((len(row.place.path) for row in rows), default=4)
-    say(f"\n{'node'.ljust(width)}  visits   elapsed      busy")
-    for row in rows:
-        path = row.place.path.ljust(width)
-        say(f"{path}  {row.visits:6}  {_span(row.elapsed)}  {_span(row.busy)}")
+    # The end of a path tells more than its beginning.
+    paths = [path if len(path) <= 60 else f"…{path[-59:]}" for path in (r.place.path for r in rows)]
+    width = max(map(len, paths), default=4)
+    say(f"\n{'node'.ljust(width)}  visits    elapsed       busy")
+    for row, path in zip(rows, paths, strict=True):
+        say(f"{path.ljust(width)}  {row.visits:6}  {_span(row.elapsed)}  {_span(row.busy)}")
 
 
 def _span(seconds: float) -> str:

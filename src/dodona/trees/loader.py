@@ -140,6 +140,20 @@ class Loader:
             self._wrong(name, f'tree "{name.value}" exists already.', f"The first is at {first}.")
         else:
             self._drafts[name.value] = form
+            self._unnest(name.value, form)
+
+    def _unnest(self, name: str, form: List) -> None:
+        """A tree inside a tree means a lost parenthesis: say that once, and nothing of the rest."""
+        inner = [item for item in form.items[2:] if _starts_with(item, "tree")]
+        for tree in inner:
+            self._sort(tree, [])
+        if inner:
+            self._trees[name] = None
+            self._wrong(
+                inner[0],
+                f'this tree stands inside of tree "{name}".',
+                "A parenthesis is missing before it.",
+            )
 
     def _resolve(self, reference: Literal) -> Tree | None:
         """The tree that `(subtree "name")` means."""
@@ -182,8 +196,22 @@ class Loader:
         except LoadError as error:
             self._parser.problems.append(error)
             return None
+        self._check_shared_keys(tree)
         tree.warnings = tuple(self._unknown_keys(tree))
         return tree
+
+    def _check_shared_keys(self, tree: Tree) -> None:
+        """A key that two trees of one run share has one type."""
+        for used in tree.uses():
+            for name, key in used.schema.of(Scope.TREE, Scope.GLOBAL).keys.items():
+                ours = tree.keys.keys[name]
+                if ours.type != key.type and "any" not in (ours.type, key.type):
+                    self._wrong(
+                        tree.form.items[1],
+                        f"key ':{name}' is a {ours.type} here and a {key.type} in tree "
+                        f'"{used.name}".',
+                        "Give it one type, or :scope :subtree.",
+                    )
 
     def _build(self, form: List) -> Tree | None:
         parts = self._parts(form)
@@ -268,6 +296,11 @@ class Loader:
                         where=span.where(),
                         hint=did_you_mean(key, known) or "Declare it in :blackboard-schema.",
                     )
+
+
+def _starts_with(form: Form, word: str) -> bool:
+    head = form.items[0] if isinstance(form, List) and form.items else None
+    return isinstance(head, Symbol) and head.name == word
 
 
 def _mentioned(node: Node) -> Iterable[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dodona.core.errors import BlackboardError, LoadError
 from dodona.core.near import did_you_mean
-from dodona.lisp import Form, Keyword, List, Literal, Map, Span, Symbol
+from dodona.lisp import Form, Keyword, List, Literal, Map, Span, Symbol, to_text
 from dodona.trees.expressions import Expression, compile_expression, is_operation, plain
 from dodona.trees.node import Node, NodeKind, Option
 from dodona.trees.nodes.leaf import compile_leaf
@@ -30,6 +30,11 @@ class _Reading:
     rest: list[Form] = field(default_factory=list[Form])
 
 
+# After so many mistakes the rest of a file is not looked at: nobody reads on, and the search for
+# the nearest right word is not free.
+MOST_PROBLEMS = 100
+
+
 class Parser:
     """Reads nodes; mistakes are noted, not raised, so that one pass finds them all."""
 
@@ -46,6 +51,8 @@ class Parser:
     def node(self, form: Form) -> Node | None:
         """The node, or nothing when there is a mistake in it (which has been noted)."""
         before = len(self.problems)
+        if before >= MOST_PROBLEMS:
+            return None
         head = self._head(form)
         kind = self._kind(head) if head else None
         if head is None or kind is None:
@@ -76,6 +83,13 @@ class Parser:
         leaf = self.registry.find_node(head.name)
         if leaf is not None:
             return _leaf_kind(leaf)
+        if head.name == "tree":
+            self.wrong(
+                head.span,
+                "a tree cannot stand inside a tree.",
+                "Is a parenthesis missing before it?",
+            )
+            return None
         known = [*self.registry.kinds, *(n for n in self.registry.leaves if "." not in n)]
         self.wrong(
             head.span,
@@ -85,6 +99,8 @@ class Parser:
         return None
 
     def _look_below(self, form: Form) -> None:
+        if isinstance(form, List) and form.items[:1] and to_text(form.items[0]) == "tree":
+            return
         for item in form.items[1:] if isinstance(form, List) else ():
             if isinstance(item, List) and not is_operation(item):
                 self.node(item)

@@ -32,7 +32,7 @@ SETTLE_MS = 50
 
 
 class Policy(Enum):
-    FINISH_THEN_SWAP = "finish-then-swap"
+    LET_FINISH_THEN_SWAP = "let-finish-then-swap"
     CANCEL_AND_RESTART = "cancel-and-restart"
 
 
@@ -44,7 +44,7 @@ class Reloader:
         paths: Iterable[Path],
         *,
         registry: Registry,
-        policy: Policy = Policy.FINISH_THEN_SWAP,
+        policy: Policy = Policy.LET_FINISH_THEN_SWAP,
         emit: Emit | None = None,
         host_keys: Iterable[str] = (),
     ) -> None:

@@ -47,6 +47,17 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
+class Active:
+    """A step that runs now."""
+
+    path: str
+    key: str
+    leaf: str
+    seconds: float
+    stopping: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended: success, failure, cancelled or stuck; and what it knew then."""
 
@@ -137,6 +148,14 @@ class Run:
         """Has a step started that must not be repeated?"""
         return self._effects
 
+    def active(self) -> list[Active]:
+        """What runs at this moment, oldest first."""
+        now = self.now()
+        return [
+            Active(work.place.path, work.key, work.leaf.name, now - work.since, work.stopping)
+            for work in self.running
+        ]
+
     async def drive(self) -> Outcome:
         """Run to the end. When the awaiting task is cancelled, stop first, then say so."""
         self._loop = asyncio.get_running_loop()
@@ -178,11 +197,15 @@ class Run:
                 status = FAILURE if branch.halt(frame) else RUNNING
             else:
                 status = self._tick(branch, frame)
-            if self._crash is not None:
-                raise self._crash
+            self._check()
             if status is not RUNNING:
                 return status
             await self._woken()
+            self._check()
+
+    def _check(self) -> None:
+        if self._crash is not None:
+            raise self._crash
 
     async def _woken(self) -> None:
         """Wait for a wake; let others run even when there was one already."""
@@ -253,7 +276,7 @@ class Run:
         return FAILURE
 
     def crash(self, error: BaseException) -> None:
-        """A bug in the runtime itself: end the run with it, loudly."""
+        """The journal cannot be written, or the runtime has a bug: end the run with that."""
         self._crash = self._crash or error
 
     def now(self) -> float:

@@ -55,7 +55,11 @@ class Step:
         run.note_effect(self.leaf.effect)
         if run.journal is None:
             return None
-        record = run.journal.begin(self.key, self.leaf.name)
+        try:
+            record = run.journal.begin(self.key, self.leaf.name)
+        except DodonaError as broken:
+            run.crash(broken)
+            return FAILURE
         if record is None or record.leaf != self.leaf.name:
             return None
         for key, value in record.writes.items():

@@ -30,17 +30,16 @@ from dodona.trees.nodes.for_each import snapshot
 from dodona.trees.program import Branch, Build, Compiled, Region
 from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
 
-NO_ITEM = object()
 NEVER = 1 << 60
 
 
 class Job(NamedTuple):
-    """A child to be run, and its item when it comes from a for-each."""
+    """A child to be run; when it comes from a for-each, with its item and the item's index."""
 
     tick: Tick
     halt: Halt
     region: Region
-    item: Any
+    item: tuple[int, Any] | None = None
 
 
 class Jobs(NamedTuple):
@@ -153,7 +152,7 @@ def _open(
 def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
     """The children as a function of the frame: a for-each stands for one per item."""
     if not any(child.kind.name == "for-each" for child in node.children):
-        jobs = tuple(Job(*build.branch(child), NO_ITEM) for child in node.children)
+        jobs = tuple(Job(*build.branch(child)) for child in node.children)
         pure = all(child.leaf is not None and not child.leaf.step for child in node.children)
         fixed = Jobs(jobs, tuple(job.tick for job in jobs) if pure else ())
         return lambda _: fixed
@@ -173,8 +172,8 @@ def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
 
 def _expanded(child: Node, branch: Branch, frame: Frame) -> list[Job]:
     if child.kind.name != "for-each":
-        return [Job(*branch, NO_ITEM)]
-    return [Job(*branch, item) for item in snapshot(child, frame)]
+        return [Job(*branch)]
+    return [Job(*branch, item) for item in enumerate(snapshot(child, frame))]
 
 
 def _needed(node: Node) -> Callable[[Blackboard, int], int]:
@@ -240,9 +239,9 @@ def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
         tick, _, region, item = join.jobs[index]
         child = spare or Frame(frame.run, region, Blackboard(parent=frame.board), frame)
         child.enter(region, index)
-        if item is not NO_ITEM:
-            child.board.reserve("_item", item)
-            child.board.reserve("_index", index)
+        if item is not None:
+            child.board.reserve("_index", item[0])
+            child.board.reserve("_item", item[1])
         status = tick(child)
         join.started = index + 1
         spare = None if status is RUNNING else child
