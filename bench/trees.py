@@ -233,7 +233,8 @@ async def measure(rounds: int) -> list[dict[str, object]]:
         for _ in range(rounds):
             for name, tick in contenders.items():
                 best[name] = max(best[name], rate(tick))
-        rows.append({"shape": shape, **best, **ratios(best)})
+        figures = {**best, **ratios(best)}
+        rows.append({"shape": shape, **{name: round(n, 2) for name, n in figures.items()}})
     return rows
 
 
@@ -326,7 +327,12 @@ def main() -> int:
     print()
     for check, met in checks.items():
         print(f"  {'met   ' if met else 'MISSED'}  {check}")
-    figures = {"shapes": rows, "load_seed_ms": seed, "kb_per_run": memory, "met": checks}
+    figures = {
+        "shapes": rows,
+        "load_seed_ms": round(seed, 2),
+        "kb_per_run": round(memory, 2),
+        "met": checks,
+    }
     print("\n" + json.dumps(figures))
     if given.json:
         given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

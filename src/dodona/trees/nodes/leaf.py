@@ -69,6 +69,8 @@ def _bare(leaf: Leaf, place: Place) -> Tick:
             return frame.run.failed(place, frame, error)
         if result is None or result is True or result is SUCCESS:
             return SUCCESS
+        if result is RUNNING and frame.polled:
+            return RUNNING
         return _status(result, leaf, place, frame)
 
     return tick

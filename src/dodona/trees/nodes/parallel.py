@@ -73,11 +73,12 @@ class Join:
     def rouse(self, frame: Frame) -> None:
         self.woken.add(frame)
 
-    def awake(self) -> list[Frame]:
+    def awake(self) -> list[tuple[Frame, Job]]:
         """The running children to be ticked, in child order."""
         if self.polls:
-            return list(self.running)
-        return sorted(self.woken & self.running.keys(), key=_index)
+            return list(self.running.items())
+        frames = sorted(self.woken & self.running.keys(), key=_index)
+        return [(frame, self.running[frame]) for frame in frames]
 
     def keep(self, frame: Frame, job: Job) -> None:
         """The child is RUNNING."""
@@ -215,10 +216,10 @@ def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
 
 
 def _tick_running(join: Join) -> None:
-    frames = join.awake()
+    awake = join.awake()
     join.woken.clear()
-    for frame in frames:
-        status = join.running[frame].tick(frame)
+    for frame, job in awake:
+        status = job[0](frame)
         if status is not RUNNING:
             del join.running[frame]
             _settle(join, frame, status)
