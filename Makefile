@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format lint types imports bench constraints clean
+.PHONY: help setup run test check format lint types imports bench docs constraints clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | sort | \
@@ -61,6 +61,9 @@ imports: setup
 
 bench: setup ## Run the benchmarks, with peers in the same run
 	@$(BIN)/python bench/trees.py
+
+docs: setup ## Write the generated pages of docs/reference anew
+	@$(BIN)/python docs/generate.py
 
 constraints: setup ## Write constraints.txt anew from what is installed
 	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude setuptools > constraints.txt

@@ -222,6 +222,29 @@ async def test_swallowing_and_returning_is_an_end() -> None:
     assert (outcome.status, world.log) == (FAILURE, ["polite ended"])
 
 
+async def test_a_listener_that_raises_stops_no_halting() -> None:
+    """A leaf that must be asked three times is asked, although the host's `emit` raises."""
+    world = World()
+    world.hanging("mule", swallow=2)
+    told: list[str] = []
+
+    def emit(event: Event) -> None:
+        told.append(event.type)
+        raise LookupError("the host's own fault")
+
+    made, driven = world.start(
+        "(selector (timeout :seconds 0.002 (mule)) (first))",
+        Options(emit=emit, grace_seconds=0.004),
+    )
+    done, _ = await asyncio.wait([driven], timeout=0.3)
+    if not done:  # let it go, so that the test fails and does not hang
+        world.release.set()
+    made.cancel()
+    await ended(driven)
+    assert done, "the run hangs"
+    assert told == [TREE_UNRESPONSIVE] * 2
+
+
 class Thread:
     """A leaf in a thread that waits for the test, and then writes."""
 
@@ -600,6 +623,29 @@ async def test_a_cancelled_leaf_that_had_just_ended() -> None:
         world.assert_quiet()
         assert (outcome.ended, world.log[-1]) == ("cancelled", "ending")
         assert world.log.count("slow") == world.log.count("slow ended")
+
+
+class Broken(BaseException):
+    """What no node may swallow."""
+
+
+@pytest.mark.parametrize("sort", ["sync", "async"])
+async def test_a_run_that_breaks_leaves_nothing_behind(sort: str) -> None:
+    """What is no Exception ends the run with itself, after every other leaf has cleaned up."""
+    world = World()
+
+    def plain(board: Any) -> None:
+        raise Broken
+
+    async def later(board: Any) -> None:
+        raise Broken
+
+    world.registry.leaf("broken")(plain if sort == "sync" else later)
+    _, driven = world.start("(parallel (slow) (sequence (long.ending) (broken)))")
+    with pytest.raises(Broken):
+        await ended(driven)
+    world.assert_quiet()
+    assert world.log.count("slow ended") == 1
 
 
 RANDOM_TREE = """(tree "main" :finally (sequence (long.ending) (ending))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
+from math import isfinite
 from operator import add, ge, gt, le, lt, mod, mul, sub
 from typing import Any
 
@@ -17,7 +18,7 @@ from dodona.core.errors import ExpressionError, LoadError
 from dodona.core.near import did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Span, Symbol, Vector, to_text
 from dodona.trees.blackboard import Blackboard
-from dodona.trees.schema import RESERVED, describe
+from dodona.trees.schema import RESERVED, describe, same
 
 Evaluate = Callable[[Blackboard], Any]
 
@@ -164,7 +165,7 @@ def _blackboard(form: List) -> Expression:
 
 def _count(least: int, most: int | None) -> str:
     if most is None:
-        return f"{least} arguments or more"
+        return f"{least} argument{'s' if least != 1 else ''} or more"
     if least == most:
         return f"{least} argument{'s' if least != 1 else ''}"
     return f"{least} to {most} arguments"
@@ -181,6 +182,10 @@ def _short(form: Form) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_bounded(number: float) -> bool:
+    return number.bit_length() <= MAX_BITS if isinstance(number, int) else isfinite(number)
 
 
 Maker = Callable[[List, tuple[Evaluate, ...]], Evaluate]
@@ -208,15 +213,11 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Maker:
     return make
 
 
-def _same(left: Any, right: Any) -> bool:
-    return left == right and isinstance(left, bool) == isinstance(right, bool)
-
-
 def _equality(*, expected: bool) -> Maker:
     def make(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         del form
         first, second = calls
-        return lambda board: _same(first(board), second(board)) is expected
+        return lambda board: same(first(board), second(board)) is expected
 
     return make
 
@@ -230,9 +231,11 @@ def _arithmetic(combine: Callable[[Any, Any], Any]) -> Maker:
                     raise _wrong(form, f"cannot calculate with {describe(number)}")
             try:
                 result = reduce(combine, numbers) if len(numbers) > 1 else combine(0, numbers[0])
-            except (ZeroDivisionError, OverflowError) as error:
-                raise _wrong(form, str(error)) from None
-            if isinstance(result, int) and result.bit_length() > MAX_BITS:
+            except ZeroDivisionError:
+                raise _wrong(form, "division by zero") from None
+            except OverflowError:
+                raise _wrong(form, "the number is too large") from None
+            if not _is_bounded(result):
                 raise _wrong(form, "the number is too large")
             return result
 
@@ -299,7 +302,7 @@ def _in(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         if isinstance(things, str) and isinstance(wanted, str):
             return wanted in things
         if isinstance(things, list | tuple | dict):
-            return any(_same(wanted, thing) for thing in things)  # pyright: ignore[reportUnknownVariableType]
+            return any(same(wanted, thing) for thing in things)  # pyright: ignore[reportUnknownVariableType]
         raise _wrong(form, f"cannot look for {describe(wanted)} in {describe(things)}")
 
     return value
@@ -312,7 +315,7 @@ def _get(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         things, key = collection(board), place(board)
         if isinstance(things, dict) and isinstance(key, str | int):
             found: Any = things.get(key)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        elif isinstance(things, list | tuple) and isinstance(key, int):
+        elif isinstance(things, list | tuple) and type(key) is int:
             inside = -len(things) <= key < len(things)  # pyright: ignore[reportUnknownArgumentType]
             found = things[key] if inside else None  # pyright: ignore[reportUnknownVariableType]
         elif things is None:

@@ -13,7 +13,7 @@ from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector
 from dodona.trees.node import Node
 from dodona.trees.parser import Parser
 from dodona.trees.registry import Registry
-from dodona.trees.schema import NO_KEYS, Scope
+from dodona.trees.schema import NO_KEYS, Scope, article
 from dodona.trees.tree import Tree
 
 MAX_FORM_DEPTH = 100
@@ -208,7 +208,7 @@ class Loader:
                 if ours.type != key.type and "any" not in (ours.type, key.type):
                     self._wrong(
                         tree.form.items[1],
-                        f"key ':{name}' is a {ours.type} here and a {key.type} in tree "
+                        f"key ':{name}' is {article(ours.type)} here and {article(key.type)} in tree "
                         f'"{used.name}".',
                         "Give it one type, or :scope :subtree.",
                     )

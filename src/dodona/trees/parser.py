@@ -28,6 +28,7 @@ class _Reading:
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     spans: dict[str, Span] = field(default_factory=dict[str, Span])
     rest: list[Form] = field(default_factory=list[Form])
+    has_test: bool = False
 
 
 # After so many mistakes the rest of a file is not looked at: nobody reads on, and the search for
@@ -153,10 +154,13 @@ class Parser:
     def _test(self, reading: _Reading) -> Expression | None:
         """The expression in front of the children."""
         least, most = reading.kind.test
+        if least and len(reading.rest) <= reading.kind.arity.least and reading.name is not None:
+            return self.expression(reading.name)  # a word where the expression should stand
         if most == 0 or not reading.rest:
             if least:
                 self.wrong(reading.head.span, f"'{reading.kind.name}' needs an expression.")
             return None
+        reading.has_test = True
         return self.expression(reading.rest.pop(0))
 
     def _children(self, reading: _Reading) -> tuple[Node, ...]:
@@ -258,7 +262,7 @@ class Parser:
     # -- what names refer to -----------------------------------------------------------------
 
     def _bind(self, node: Node, reading: _Reading) -> Node:
-        if reading.kind.binds == "leaf" and node.test is None:
+        if reading.kind.binds == "leaf" and not reading.has_test:
             return self._bind_leaf(node, reading)
         if reading.kind.binds == "leaf":
             for option, span in reading.spans.items():

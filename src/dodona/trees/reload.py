@@ -85,18 +85,30 @@ class Reloader:
     def reload(self) -> bool:
         """Read the files again; False when they do not load and the old trees stay."""
         try:
-            fresh = self._load()
+            self._swap(self._load())
         except DodonaError as error:
-            self._tell(TREE_RELOAD_FAILED, Severity.ERROR, error=as_text(error))
-            log.warning("the trees stay as they were:\n%s", as_text(error))
+            self._refuse(error)
             return False
+        return True
+
+    async def _reload(self) -> None:
+        """The same, without making the runs wait for the disk."""
+        try:
+            self._swap(await asyncio.to_thread(self._load))
+        except DodonaError as error:
+            self._refuse(error)
+
+    def _refuse(self, error: DodonaError) -> None:
+        self._tell(TREE_RELOAD_FAILED, Severity.ERROR, error=as_text(error))
+        log.warning("the trees stay as they were:\n%s", as_text(error))
+
+    def _swap(self, fresh: dict[str, Tree]) -> None:
         old, self._trees = self._trees, fresh
         changed = {name for name in {*old, *fresh} if _digest(old, name) != _digest(fresh, name)}
         for name in sorted(changed):
             self._report(name, old.get(name), fresh.get(name))
         if self._policy is Policy.CANCEL_AND_RESTART:
             self._supersede(changed & fresh.keys())
-        return True
 
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[Reloader]:
@@ -126,10 +138,10 @@ class Reloader:
         async for changed in changes:
             if not ready.is_set():
                 # The watch stands from the first turn on; what was saved before it is read here.
+                await self._reload()
                 ready.set()
-                self.reload()
-            if changed:
-                self.reload()
+            elif changed:
+                await self._reload()
 
     def _load(self) -> dict[str, Tree]:
         loaded = load_files(self._paths, registry=self._registry, host_keys=self._host_keys)

@@ -77,7 +77,7 @@ class Run:
     """Ticks are synchronous; tasks, timers and hosts wake it; nothing polls."""
 
     __slots__ = (
-        "_crash", "_dirty", "_effects", "_frame", "_globals", "_halting", "_interrupted", "_loop",
+        "_crash", "_dirty", "_effects", "_frame", "_given", "_globals", "_halting", "_interrupted", "_loop",
         "_stop", "_stoppable", "_thread", "_touched", "_waiter", "_watch", "board", "journal",
         "options", "program", "running", "ticks", "timers", "tree", "visit",
     )  # fmt: skip
@@ -100,6 +100,7 @@ class Run:
         self._stoppable = True
         self._halting = False
         self._globals: dict[str, Any] = {}
+        self._given = frozenset(values or ())
         self._interrupted = False
         self._effects = False
         self._crash: BaseException | None = None
@@ -250,7 +251,8 @@ class Run:
     async def _load_globals(self) -> None:
         keys = tuple(self.tree.keys.of(Scope.GLOBAL).keys)
         if keys and self.options.globals is not None:
-            self.board.update(await self.options.globals.get(keys))
+            stored = await self.options.globals.get(keys)
+            self.board.update({k: v for k, v in stored.items() if k not in self._given})
             self._globals = {key: fresh(self.board[key]) for key in keys}
 
     async def _save_globals(self) -> None:
@@ -325,6 +327,14 @@ class Run:
         if work not in self.running:
             return
         detached = work.insist()
+        if not detached:
+            self.expect_end(work)
+        log.error(
+            "leaf %s does not stop %s s after it was told to%s",
+            work.leaf.name,
+            self.options.grace_seconds,
+            ": its thread is left behind and can write nothing" if detached else "",
+        )
         self.emit(
             TREE_UNRESPONSIVE,
             Severity.ERROR,
@@ -333,14 +343,6 @@ class Run:
             detached=detached,
             grace_seconds=self.options.grace_seconds,
         )
-        log.error(
-            "leaf %s does not stop %s s after it was told to%s",
-            work.leaf.name,
-            self.options.grace_seconds,
-            ": its thread is left behind and can write nothing" if detached else "",
-        )
-        if not detached:
-            self.expect_end(work)
 
     # -- watchdog ----------------------------------------------------------------------------
 
@@ -359,11 +361,12 @@ class Run:
         paused = self.options.debugger is not None and self.options.debugger.paused
         if waiting or paused:
             quiet_for = 0.0
-        if quiet_for >= dog.seconds:
-            self._stuck(dog, quiet_for)
-            quiet_for = 0.0
+        stuck = quiet_for >= dog.seconds
+        rest = dog.seconds if stuck else dog.seconds - quiet_for
+        self._watch = self._loop.call_later(rest, self._look)
+        if stuck:
             self.touch()
-        self._watch = self._loop.call_later(dog.seconds - quiet_for, self._look)
+            self._stuck(dog, quiet_for)
 
     def _stuck(self, dog: Watchdog, seconds: float) -> None:
         nodes = [work.place.path for work in self.running] or [self.tree.name]
@@ -375,18 +378,18 @@ class Run:
             "blackboard": self.board.snapshot(),
         }
         self.board.reserve("_stuck", {k: v for k, v in report.items() if k != "blackboard"})
-        self.emit(TREE_STUCK, Severity.ERROR, **report)
         error = TreeError(f"no progress for {seconds:g} s.", hint="The watchdog ended it.")
         for work in tuple(self.running):
             if not work.stopping:
                 work.fail(error)
-        if escalate:
-            self.emit(TREE_ESCALATED, Severity.CRITICAL, **report)
         if escalate or not self.running:
             said = {"node": nodes[0], "type": "TreeError", "message": str(error)}
             self.board.reserve("_error", said)
             self._halting = True  # also in :finally, which nobody else may stop
             self.cancel("stuck")
+        self.emit(TREE_STUCK, Severity.ERROR, **report)
+        if escalate:
+            self.emit(TREE_ESCALATED, Severity.CRITICAL, **report)
 
     def _recovery(self) -> Branch | None:
         dog = self.options.watchdog

@@ -63,7 +63,7 @@ class Key:
         if type(value) is not bool and isinstance(value, tuple(kinds)):
             return
         raise BlackboardError(
-            f"key ':{self.name}' takes a {self.type} (got {describe(value)}).",
+            f"key ':{self.name}' takes {article(self.type)} (got {describe(value)}).",
             hint="Change the value, or the key's type in :blackboard-schema.",
         )
 
@@ -112,16 +112,33 @@ def type_of(value: Any) -> str:
     return {str: "string", list: "list", dict: "map"}[type(value)]
 
 
+def article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+
+
 def describe(value: Any) -> str:
-    """A value as errors name it: its kind and, when short, itself."""
+    """A value as errors name it, in the words of the language: its kind and, when short, itself."""
     if value is None:
         return "nil"
     kind = cast("type[Any]", type(value))
     name = {str: "string", int: "integer", float: "float", bool: "boolean"}.get(kind)
     if name is None:
-        return f"a {kind.__name__}"
-    text = repr(value) if not isinstance(value, str) else f'"{value}"'
+        return {list: "a list", tuple: "a list", dict: "a map"}.get(kind, f"a {kind.__name__}")
+    text = f'"{value}"' if kind is str else str(value)
+    if kind is bool:
+        text = text.lower()
     return f"the {name} {text if len(text) <= 40 else text[:37] + '…'}"
+
+
+def same(left: Any, right: Any) -> bool:
+    """Are these one value? Unlike in Python, true is not 1, at any depth."""
+    if left != right:
+        return False
+    if isinstance(left, dict):
+        return all(same(value, right[key]) for key, value in cast("dict[Any, Any]", left).items())
+    if isinstance(left, list | tuple):
+        return all(map(same, cast("list[Any]", left), right))
+    return isinstance(left, bool) == isinstance(right, bool)
 
 
 def tree_keys(schemas: Iterable[Schema]) -> Schema:

@@ -28,6 +28,7 @@ from dodona.trees.frame import Frame, Halt, Tick
 from dodona.trees.node import SOME, Mistake, Node, NodeKind, Option
 from dodona.trees.nodes.for_each import snapshot
 from dodona.trees.program import Branch, Build, Compiled, Region
+from dodona.trees.schema import same
 from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
 
 NEVER = 1 << 60
@@ -312,7 +313,7 @@ def _collect(writes: Writes, frame: Frame) -> None:
 def _fail_on_conflict(writes: Writes, frame: Frame) -> None:
     merged: dict[str, Any] = {}
     for key, value in _in_order(writes, frame):
-        if key in merged and merged[key] != value:
+        if key in merged and not same(merged[key], value):
             frame.run.emit(TREE_CONFLICT, Severity.WARNING, key=key)
             raise BlackboardError(
                 f"two children of a parallel wrote different values to ':{key}'.",
