@@ -110,7 +110,7 @@ def _node_section(home: str, kinds: list[NodeKind]) -> str:
     text = docstring(importlib.import_module(home))
     syntax, _, first = text.partition("\n")[0].partition("): ")
     title = ", ".join(kind.name for kind in kinds)
-    parts = [f"## {title}", f"```lisp\n{_forms(syntax + ')')}\n```"]
+    parts = [f"## {title}", f"```text\n{_forms(syntax + ')')}\n```"]
     rest = "\n".join(text.splitlines()[1:]).strip()
     parts += [_sentence(first)] if not rest else [_sentence(first), rest]
     options = [row for kind in kinds for row in _options(kind)]
@@ -159,7 +159,7 @@ def _options(kind: NodeKind) -> Iterator[tuple[str, str, str]]:
 
 def _option(option: Option) -> str:
     if option.takes == "choice":
-        return ", ".join(f"`:{choice}`" for choice in option.choices)
+        return ", ".join(f"`:{choice}`" for choice in option.choices) + "; the first if left out"
     return str(option)
 
 

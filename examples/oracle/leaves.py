@@ -17,8 +17,13 @@ NOTES = {
 }
 
 
-@leaf("oracle.reset_state", writes=("turn", "tool_calls", "accumulated_content"))
+@leaf(
+    "oracle.reset_state",
+    writes=("turn", "tool_calls", "accumulated_content", "model", "max_tokens"),
+)
 def reset_state(bb: Blackboard) -> None:
+    bb["model"] = bb.get("model") or "scripted"
+    bb["max_tokens"] = bb.get("max_tokens") or 1_000
     bb["turn"] = 0
     bb["tool_calls"] = []
     bb["accumulated_content"] = ""
@@ -104,7 +109,7 @@ def drain_turn_start(bb: Blackboard) -> None:
 @leaf(
     "llm-call",
     reads=("messages", "tools"),
-    writes=("tool_calls", "accumulated_content", "model", "max_tokens"),
+    writes=("tool_calls", "accumulated_content"),
     effect="none",
 )
 async def llm_call(bb: Blackboard, step: Step, messages: list[Any], **settings: Any) -> None:

@@ -18,7 +18,7 @@
     :accumulated_content ""
     :tool_calls []
     :xml_tool_calls []
-    :tool_results nil
+    :tool_results []
     :collected_sources []
     :finished false
     :saved false

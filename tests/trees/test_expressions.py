@@ -155,9 +155,9 @@ WRONG: list[tuple[str, int, str]] = [
     # expression, columns from its start to the caret, message
     ("(lenth [1])", 1, "unknown operator 'lenth'. Did you mean 'length'?"),
     (
-        "(sequence)",
+        "(xyzzy)",
         1,
-        "unknown operator 'sequence'. The operators are: blackboard = != < <= > >= and or not + -"
+        "unknown operator 'xyzzy'. The operators are: blackboard = != < <= > >= and or not + -"
         " * / mod min max length in get.",
     ),
     ("(= 1)", 0, "'=' takes 2 arguments (got 1)."),
@@ -211,7 +211,8 @@ def test_mistakes_at_load(before: str, after: str, source: str, column: int, mes
         load(text, registry=Registry(KINDS))
     where = text.index(source) + column
     first, *excerpt = as_text(caught.value).splitlines()
-    assert first == f"<text>:1:{where + 1}: {message}"
+    assert first.startswith(f"<text>:1:{where + 1}: {message}")
+    assert all(problem.hint for problem in caught.value.problems())
     assert len(excerpt) == 2
     assert excerpt[0][excerpt[1].index("^") :].startswith(source[column:][:3])
 
@@ -251,7 +252,9 @@ async def test_mistakes_at_run_time(source: str, kind: str, message: str) -> Non
     tree = load(f'(tree "main" (condition {source}))', registry=Registry(KINDS), host_keys=BOARD)
     outcome = await run(tree, BOARD)
     assert outcome.status is FAILURE
-    assert outcome.error == {"node": "condition", "type": kind, "message": message}
+    assert outcome.error is not None
+    assert outcome.error["message"].startswith(message)
+    assert (outcome.error["node"], outcome.error["type"]) == ("condition", kind)
     assert outcome.blackboard["_error"] == outcome.error
 
 

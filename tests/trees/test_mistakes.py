@@ -223,12 +223,12 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     # -- names -----------------------------------------------------------------------------------
     "unknown :fn": (
         '(tree "t" (action fetch :fn "mail.fech"))',
-        "1:25",
+        "1:29",
         "no leaf is registered as 'mail.fech'. Did you mean 'mail.fetch'?",
     ),
     ":fn nobody knows": (
         '(tree "t" (action fetch :fn "qqq"))',
-        "1:25",
+        "1:29",
         "no leaf is registered as 'qqq'. "
         'Register it with @leaf("qqq"), in a file that --leaves names.',
     ),
@@ -245,7 +245,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "decorator without name": (
         '(tree "t" (decorator (succeed)))',
         "1:12",
-        "'decorator' needs a name. (decorator NAME CHILD)",
+        "'decorator' needs a name. Write (decorator NAME CHILD).",
     ),
     "unknown subtree": (
         '(tree "tools" (succeed))\n(tree "t" (subtree "tool"))',
@@ -536,7 +536,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
     assert [str(error) for error in mistakes(text)] == [
         "t.lisp:2:3: 'tree' has no keyword ':descripton'. Did you mean ':description'?",
         "t.lisp:4:6: unknown node 'acton'. Did you mean 'action'?",
-        "t.lisp:5:15: no leaf is registered as 'mail.fech'. Did you mean 'mail.fetch'?",
+        "t.lisp:5:19: no leaf is registered as 'mail.fech'. Did you mean 'mail.fetch'?",
         "t.lisp:6:16: no decorator is registered as 'payed'. Did you mean 'paid'?",
         "t.lisp:7:24: ':merge' takes one of :last-wins :collect :fail-on-conflict "
         "(got the keyword :colect). Did you mean 'collect'?",

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dodona.core.errors import LoadError
 from dodona.trees import Options, Registry, Tree, load, run
 from dodona.trees.nodes import KINDS
 
@@ -810,7 +811,13 @@ def compare(root: Node) -> None:
     except TooLong:
         return
     played = Played(names)
-    tree = load(source, registry=played.registry)
+    try:
+        tree = load(source, registry=played.registry)
+    except LoadError as error:
+        # The one thing these trees can have wrong: more successes asked for than children.
+        if all("children must succeed" in problem.message for problem in error.problems()):
+            return
+        raise
     got, real_board = played.run(tree)
     seen = {"ended": got, "calls": played.log, "blackboard": real_board, "open": played.open}
     said = {"ended": expected, "calls": reference.log, "blackboard": board, "open": 0}

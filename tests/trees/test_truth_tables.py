@@ -262,6 +262,10 @@ ROWS: list[tuple[str, str, str, str]] = [
     ),
     # a reactive composite looks at its first children on every wake, and halts what ran behind
     ("(sequence :reactive true (a) (x))", "a+ x~+", "+ a x a", "x"),
+    # one that took time is not run again, so that two of them end
+    ("(sequence :reactive true (a) (x))", "a~+ x~+", "+ a x", "a x"),
+    ("(sequence :reactive true (a) (b) (x))", "a~+ b+ x~+", "+ a b x b", "a x"),
+    ("(selector :reactive true (a) (x))", "a~- x~+", "+ a x", "a x"),
     ("(sequence :reactive true (a) (x))", "a+ x~-", "- a x a", "x"),
     ("(sequence :reactive true (a) (x))", "a+,- x~+", "- a x a", "x"),
     ("(sequence :reactive true (a) (parallel (x) (b)))", "a+,- x? b~+", "- a x b a", "b x"),
@@ -698,7 +702,7 @@ async def test_for_each(source: str, seen: list[Any]) -> None:
 async def test_for_each_takes_a_list(value: str, around: str) -> None:
     """Anything but a list or nil fails the node and starts no child."""
     async with staged("x+") as stage:
-        each = f"(for-each (get [{value}] 0) (x))"
+        each = f"(sequence (set :thing {value}) (for-each (blackboard :thing) (x)))"
         outcome = await stage.play(around.format(each))
         assert (outcome.status, stage.calls) == (FAILURE, [])
         assert outcome.error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ from dodona.core import errors
 from dodona.core.errors import LoadError
 from dodona.trees import registry, show
 from dodona.trees.loader import Loaded, load_files
-from dodona.trees.testing import TestResult, run_tests, test_files
+from dodona.trees.testing import TestResult, check_tests, run_tests, test_files
 from dodona.trees.tree import Tree
 
 app = App(name="tree", help="Check, show, run, trace and test trees.")
@@ -45,6 +46,9 @@ def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     """Load trees and tell every mistake at once; exit 0 when there is none."""
     given = sort_files(files, leaves)
     loaded = load_trees(given.trees, given.leaves)
+    if not loaded.problems and not loaded.trees:
+        loaded.main()
+    loaded = replace(loaded, problems=(*loaded.problems, *check_tests(loaded.tests)))
     if json:
         document(_report(loaded))
     else:
@@ -55,8 +59,6 @@ def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
         for tree in loaded.trees.values():
             if not loaded.problems:
                 say(f"ok: {tree.name}, {len(tree.program().places)} nodes")
-    if not loaded.problems and not loaded.trees:
-        loaded.main()
     return 1 if loaded.problems else 0
 
 

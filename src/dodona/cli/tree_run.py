@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +19,7 @@ from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog,
 from dodona.trees.keyvalue import FileKeyValue
 from dodona.trees.program import Place
 from dodona.trees.status import Status
+from dodona.trees.trace import Visit
 
 LIVE_SECONDS = 0.1
 WIDEST = 100
@@ -62,7 +63,7 @@ def run_tree(tree: Tree, values: Mapping[str, Any], flags: Flags, *, as_json: bo
     options = Options(
         globals=FileKeyValue(flags.globals) if flags.globals else None,
         emit=None if as_json else _tell_event,
-        output=None if as_json else _tell_chunk,
+        output=None if as_json else _Teller(),
         watchdog=Watchdog(flags.watchdog),
         trace=trace,
         debugger=debugger,
@@ -159,8 +160,22 @@ async def _ask(run: Run, debugger: Debugger, place: Place) -> None:
 # -- telling ---------------------------------------------------------------------------------
 
 
-def _tell_chunk(chunk: Any) -> None:
-    say(chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, default=str))
+class _Teller:
+    """Prints chunks as they come, until whoever reads them goes away."""
+
+    def __init__(self) -> None:
+        self._gone = False
+
+    def __call__(self, chunk: Any) -> None:
+        if self._gone:
+            return
+        text = (
+            chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, default=str)
+        )
+        try:
+            say(text)
+        except BrokenPipeError:
+            self._gone = True  # the run goes on: it is not its fault
 
 
 def _tell_event(event: Event) -> None:
@@ -209,12 +224,22 @@ def _tell_trace(trace: Trace, *, last: int) -> None:
         say(f"… {len(ticks) - last} ticks before")
     for tick in ticks[-last:]:
         say(f"tick {tick.number} at {tick.at * 1_000:.1f} ms")
-        # Parents are visited last; people read them first.
-        for visit in sorted(tick.visits, key=lambda visit: visit.place.index):
+        for visit in _parents_first(tick.visits):
             indent = "  " * (visit.place.depth + 1)
             error = f"  {visit.error['message']}" if visit.error else ""
             mark = show.MARKS[visit.status]
             say(f"{indent}{mark} {visit.place.node.label}  {visit.seconds * 1e6:.0f} µs{error}")
+
+
+def _parents_first(visits: Sequence[Visit]) -> list[Visit]:
+    """Parents are visited last; people read them first."""
+    blocks: list[list[Visit]] = []
+    for visit in visits:
+        below: list[list[Visit]] = []
+        while blocks and blocks[-1][0].place.depth > visit.place.depth:
+            below.append(blocks.pop())
+        blocks.append([visit, *(inner for block in reversed(below) for inner in block)])
+    return [visit for block in blocks for visit in block]
 
 
 def _tell_timings(trace: Trace) -> None:
@@ -228,6 +253,8 @@ def _tell_timings(trace: Trace) -> None:
 
 
 def _span(seconds: float) -> str:
+    if seconds < 0.001:
+        return f"{seconds * 1e6:6.0f} µs"
     return f"{seconds * 1_000:6.1f} ms" if seconds < 10 else f"{seconds:7.1f} s"
 
 

@@ -9,6 +9,7 @@
     │   ├── LoadError          forms that are not a tree
     │   ├── ExpressionError    an expression met a value it cannot use
     │   └── BlackboardError    a key or value the blackboard does not take
+    │       └── KeyMissing         a key nobody has set
     ├── ToolFailed         the model: the call had no result
     ├── ToolRetry          the model: the call was wrong, a better one may work
     ├── ProviderError      the runtime: retry or fall back
@@ -123,6 +124,12 @@ class ExpressionError(TreeError):
 
 class BlackboardError(TreeError):
     code = "blackboard_refused"
+
+
+class KeyMissing(BlackboardError, KeyError):
+    """A mapping's own way to say so, for whoever treats the blackboard as one."""
+
+    code = "blackboard_key_missing"
 
 
 class ToolFailed(DodonaError):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from reprlib import Repr
 from typing import Any, NoReturn
 
-from dodona.core.errors import BlackboardError
+from dodona.core.errors import BlackboardError, KeyMissing
 from dodona.core.near import did_you_mean
-from dodona.trees.schema import NO_KEYS, SMALL, Schema
+from dodona.trees.schema import NO_KEYS, SMALL, Key, Schema
 
 MAX_KEYS = 10_000
 MAX_LENGTH = 64 * 1024 * 1024
@@ -91,7 +91,7 @@ class Blackboard(MutableMapping[str, Any]):
             )
         declared = self.schema.keys.get(key)
         if declared is not None:
-            declared.check(value)
+            self._check(declared, value)
         elif key not in self._values and len(self._values) >= MAX_KEYS:
             raise BlackboardError(f"key ':{key}' is one too many: a scope holds {MAX_KEYS} keys.")
         if type(value) not in SMALL and hasattr(value, "__len__") and len(value) > MAX_LENGTH:
@@ -103,6 +103,12 @@ class Blackboard(MutableMapping[str, Any]):
     def reserve(self, key: str, value: Any) -> None:
         """Write one of the runtime's own `_` keys."""
         self._values[key] = value
+
+    def adopt(self, schema: Schema) -> None:
+        """Take in more keys; those that are here already keep their value and type."""
+        self._values = {**schema.defaults(), **self._values}
+        self.schema = self.schema.joined(schema)
+        self._quick = self.schema.quick
 
     def own(self) -> Mapping[str, Any]:
         """What was written in this very scope."""
@@ -117,13 +123,26 @@ class Blackboard(MutableMapping[str, Any]):
         """Every visible key, with long values cut: for people, events and traces."""
         return {key: brief(self[key]) for key in self}
 
+    def _check(self, key: Key, value: Any) -> None:
+        key.check(value)
+
     def _outer(self, key: str) -> Any:
         if self._parent is not None:
             return self._parent[key]
-        raise BlackboardError(
+        raise KeyMissing(
             f"no key ':{key}' on the blackboard.",
             hint=did_you_mean(key, self._values) or "Declare it in :blackboard-schema, or set it.",
         )
+
+
+class ItemScope(Blackboard):
+    """The scope of a child whose writes are collected: to a list it writes single items."""
+
+    __slots__ = ()
+
+    def _check(self, key: Key, value: Any) -> None:
+        if key.type != "list":
+            key.check(value)
 
 
 class LocalScope(Blackboard):
@@ -173,4 +192,5 @@ def brief(value: Any, limit: int = 200) -> Any:
         return value
     if isinstance(value, str):
         return value if len(value) <= limit else f"{value[:limit]}… ({len(value)} characters)"
-    return _SHORT.repr(value)
+    text = _SHORT.repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"

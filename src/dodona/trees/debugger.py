@@ -56,6 +56,13 @@ class Debugger:
         self._stepping = True
         self._release()
 
+    def detach(self) -> None:
+        """Stop nowhere any more: the run is to end."""
+        self._stepping = False
+        self.breakpoints.clear()
+        self._at = self.held = None
+        self._stopped.clear()
+
     def _release(self) -> None:
         self._passing, self._at, self.held = self._at, None, None
         self._stopped.clear()

@@ -63,6 +63,8 @@ def _indented(node: Node, depth: int) -> Iterator[str]:
         yield from _indented(child, depth + 1)
     if node.tree is not None:
         yield from _indented(node.tree.root, depth + 1)
+        if node.tree.final is not None:
+            yield from _indented(node.tree.final, depth + 1)
 
 
 def _own_text(node: Node) -> str:

@@ -67,8 +67,13 @@ def compile_expression(form: Form) -> Expression:
 
 def is_operation(form: Form) -> bool:
     """Does this list call one of the operators (and is so no node)?"""
+    return starts_with(form, "blackboard", *OPERATORS)
+
+
+def starts_with(form: Form, *words: str) -> bool:
+    """Is this a list with one of these words in front?"""
     head = form.items[0] if isinstance(form, List) and form.items else None
-    return isinstance(head, Symbol) and (head.name in OPERATORS or head.name == "blackboard")
+    return isinstance(head, Symbol) and head.name in words
 
 
 def plain(form: Form) -> Any:
@@ -136,7 +141,9 @@ def _operation(form: List) -> Expression:
     count = len(form.items) - 1
     if count < least or (most is not None and count > most):
         raise LoadError(
-            f"'{head.name}' takes {_count(least, most)} (got {count}).", where=form.span.where()
+            f"'{head.name}' takes {_count(least, most)} (got {count}).",
+            where=form.span.where(),
+            hint="Is a parenthesis in the wrong place?",
         )
     parts = tuple(compile_expression(item) for item in form.items[1:])
     return _joined(form, parts, make(form, tuple(part.evaluate for part in parts)))
@@ -171,8 +178,8 @@ def _count(least: int, most: int | None) -> str:
     return f"{least} to {most} arguments"
 
 
-def _wrong(form: List, message: str) -> ExpressionError:
-    return ExpressionError(f"{message} in {_short(form)}.", where=form.span.where())
+def _wrong(form: List, message: str, hint: str) -> ExpressionError:
+    return ExpressionError(f"{message} in {_short(form)}.", where=form.span.where(), hint=hint)
 
 
 def _short(form: Form) -> str:
@@ -198,7 +205,11 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Maker:
                 isinstance(left, str) and isinstance(right, str)
             ):
                 return compare(left, right)
-            raise _wrong(form, f"cannot compare {describe(left)} with {describe(right)}")
+            raise _wrong(
+                form,
+                f"cannot compare {describe(left)} with {describe(right)}",
+                "Numbers go with numbers, strings with strings.",
+            )
 
         if len(calls) == 2:
             first, second = calls
@@ -228,15 +239,19 @@ def _arithmetic(combine: Callable[[Any, Any], Any]) -> Maker:
             numbers = [call(board) for call in calls]
             for number in numbers:
                 if not _is_number(number):
-                    raise _wrong(form, f"cannot calculate with {describe(number)}")
+                    raise _wrong(
+                        form, f"cannot calculate with {describe(number)}", "It takes numbers only."
+                    )
             try:
                 result = reduce(combine, numbers) if len(numbers) > 1 else combine(0, numbers[0])
             except ZeroDivisionError:
-                raise _wrong(form, "division by zero") from None
+                raise _wrong(form, "division by zero", "Look first whether it is 0.") from None
             except OverflowError:
-                raise _wrong(form, "the number is too large") from None
+                raise _wrong(
+                    form, "the number is too large", "Numbers stay below 4,096 bits."
+                ) from None
             if not _is_bounded(result):
-                raise _wrong(form, "the number is too large")
+                raise _wrong(form, "the number is too large", "Numbers stay below 4,096 bits.")
             return result
 
         return value
@@ -287,7 +302,9 @@ def _length(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
             return 0
         if isinstance(thing, str | list | tuple | dict):
             return len(thing)  # pyright: ignore[reportUnknownArgumentType]
-        raise _wrong(form, f"{describe(thing)} has no length")
+        raise _wrong(
+            form, f"{describe(thing)} has no length", "It takes a string, a list, a map or nil."
+        )
 
     return value
 
@@ -303,7 +320,11 @@ def _in(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
             return wanted in things
         if isinstance(things, list | tuple | dict):
             return any(same(wanted, thing) for thing in things)  # pyright: ignore[reportUnknownVariableType]
-        raise _wrong(form, f"cannot look for {describe(wanted)} in {describe(things)}")
+        raise _wrong(
+            form,
+            f"cannot look for {describe(wanted)} in {describe(things)}",
+            "It takes a list, a map, a string or nil.",
+        )
 
     return value
 
@@ -321,7 +342,11 @@ def _get(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         elif things is None:
             found = None
         else:
-            raise _wrong(form, f"cannot get {describe(key)} from {describe(things)}")
+            raise _wrong(
+                form,
+                f"cannot get {describe(key)} from {describe(things)}",
+                "It takes a map and a key, or a list and an index.",
+            )
         return rest[0](board) if found is None and rest else found  # pyright: ignore[reportUnknownVariableType]
 
     return value

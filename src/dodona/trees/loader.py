@@ -10,6 +10,7 @@ from typing import Any
 from dodona.core.errors import DodonaError, LoadError, ReadError
 from dodona.core.near import did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector, read, read_file
+from dodona.trees.expressions import starts_with
 from dodona.trees.node import Node
 from dodona.trees.parser import Parser
 from dodona.trees.registry import Registry
@@ -99,6 +100,7 @@ class Loader:
         self._drafts: dict[str, List] = {}
         self._trees: dict[str, Tree | None] = {}
         self._open: list[str] = []
+        self._unresolved = 0
 
     def load(self, forms: Iterable[Form]) -> Loaded:
         tests: list[List] = []
@@ -144,7 +146,7 @@ class Loader:
 
     def _unnest(self, name: str, form: List) -> None:
         """A tree inside a tree means a lost parenthesis: say that once, and nothing of the rest."""
-        inner = [item for item in form.items[2:] if _starts_with(item, "tree")]
+        inner = [item for item in form.items[2:] if starts_with(item, "tree")]
         for tree in inner:
             self._sort(tree, [])
         if inner:
@@ -163,7 +165,10 @@ class Loader:
             self._wrong(reference, f"subtrees go round in a circle: {circle}.", "Break it up.")
             return None
         if name in self._drafts:
-            return self._tree(name)
+            tree = self._tree(name)
+            if tree is None:
+                self._unresolved += 1  # its mistakes are noted, ours is only to name it
+            return tree
         if name in self._library:
             return self._library[name]
         known = [*self._drafts, *self._library]
@@ -182,13 +187,16 @@ class Loader:
             self._wrong(form, f"subtrees are nested more than {MAX_FORM_DEPTH} deep.")
             return None
         self._open.append(name)
-        before = len(self._parser.problems)
+        before = self._mistakes()
         tree = self._build(form)
         self._open.pop()
-        if tree is not None and len(self._parser.problems) == before:
+        if tree is not None and self._mistakes() == before:
             tree = self._compiled(tree)
-        self._trees[name] = tree if len(self._parser.problems) == before else None
+        self._trees[name] = tree if self._mistakes() == before else None
         return self._trees[name]
+
+    def _mistakes(self) -> int:
+        return len(self._parser.problems) + self._unresolved
 
     def _compiled(self, tree: Tree) -> Tree | None:
         try:
@@ -208,8 +216,8 @@ class Loader:
                 if ours.type != key.type and "any" not in (ours.type, key.type):
                     self._wrong(
                         tree.form.items[1],
-                        f"key ':{name}' is {article(ours.type)} here and {article(key.type)} in tree "
-                        f'"{used.name}".',
+                        f"key ':{name}' is {article(ours.type)} here, and {article(key.type)} in "
+                        f'tree "{used.name}".',
                         "Give it one type, or :scope :subtree.",
                     )
 
@@ -238,7 +246,7 @@ class Loader:
             return ""
         if isinstance(form, Literal) and isinstance(form.value, str):
             return form.value
-        self._wrong(form, "':description' takes a string.")
+        self._wrong(form, "':description' takes a string.", 'Write :description "…".')
         return ""
 
     def _parts(self, form: List) -> _Parts:
@@ -258,7 +266,7 @@ class Loader:
                 )
                 next(items, None)
             elif (value := next(items, None)) is None:
-                self._wrong(item, f"':{item.name}' has no value.")
+                self._wrong(item, f"':{item.name}' has no value.", "Add one, or remove it.")
             elif item.name in parts.options:
                 self._wrong(item, f"':{item.name}' is given twice.", "Remove one of them.")
             else:
@@ -296,11 +304,6 @@ class Loader:
                         where=span.where(),
                         hint=did_you_mean(key, known) or "Declare it in :blackboard-schema.",
                     )
-
-
-def _starts_with(form: Form, word: str) -> bool:
-    head = form.items[0] if isinstance(form, List) and form.items else None
-    return isinstance(head, Symbol) and head.name == word
 
 
 def _mentioned(node: Node) -> Iterable[tuple[str, Any]]:

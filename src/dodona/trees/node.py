@@ -31,6 +31,12 @@ class Option:
     least: float | None = None
     required: bool = False
 
+    @property
+    def example(self) -> str:
+        if self.takes == "choice":
+            return f":{self.choices[0]}"
+        return {"integer": "3", "number": "1.5", "text": '"name"'}.get(self.takes, "VALUE")
+
     def __str__(self) -> str:
         if self.takes == "choice":
             return f"one of {' '.join(':' + choice for choice in self.choices)}"
@@ -89,6 +95,7 @@ class NodeKind:
     name: str
     summary: str
     compile: Callable[[Node, Build], Compiled]
+    usage: str
     arity: Arity = NONE
     options: Mapping[str, Option] = field(default_factory=dict[str, Option])
     test: Arity = NONE

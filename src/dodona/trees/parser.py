@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dodona.core.errors import BlackboardError, LoadError
 from dodona.core.near import did_you_mean
-from dodona.lisp import Form, Keyword, List, Literal, Map, Span, Symbol, to_text
-from dodona.trees.expressions import Expression, compile_expression, is_operation, plain
-from dodona.trees.node import Node, NodeKind, Option
+from dodona.lisp import Form, Keyword, List, Literal, Map, Span, Symbol
+from dodona.trees.expressions import (
+    Expression,
+    compile_expression,
+    is_operation,
+    plain,
+    starts_with,
+)
+from dodona.trees.node import Arity, Node, NodeKind, Option
 from dodona.trees.nodes.leaf import compile_leaf
 from dodona.trees.registry import Leaf, Parameter, Registry
-from dodona.trees.schema import TYPES, Key, Schema, Scope, describe, type_of
+from dodona.trees.schema import NO_KEYS, TYPES, Key, Schema, Scope, describe, type_of
 from dodona.trees.tree import Tree
 
 
@@ -29,6 +35,7 @@ class _Reading:
     spans: dict[str, Span] = field(default_factory=dict[str, Span])
     rest: list[Form] = field(default_factory=list[Form])
     has_test: bool = False
+    fn_span: Span | None = None
 
 
 # After so many mistakes the rest of a file is not looked at: nobody reads on, and the search for
@@ -50,22 +57,29 @@ class Parser:
     # -- nodes -------------------------------------------------------------------------------
 
     def node(self, form: Form) -> Node | None:
-        """The node, or nothing when there is a mistake in it (which has been noted)."""
+        """The node, or nothing when there is a mistake in it (which has been noted).
+
+        One slip is told once: a node whose keywords are wrong is not told that some are missing,
+        and one whose shape is wrong is not looked at further. Its children always are.
+        """
         before = len(self.problems)
         if before >= MOST_PROBLEMS:
             return None
         head = self._head(form)
         kind = self._kind(head) if head else None
         if head is None or kind is None:
-            # Still look below: the mistakes there are worth knowing.
             self._look_below(form)
             return None
         assert isinstance(form, List)
         reading = self._sort(_Reading(kind, head), form.items[1:])
+        if len(self.problems) > before or not self._has_shape(reading):
+            self._look_at(reading.rest)
+            return None
         node = self._assemble(reading, form)
-        if kind.check is not None and len(self.problems) == before:
-            for mistake in kind.check(node):
-                self.wrong(head.span, mistake.message, mistake.hint)
+        if len(self.problems) > before:
+            return None
+        for mistake in kind.check(node) if kind.check is not None else ():
+            self.wrong(head.span, mistake.message, mistake.hint)
         return node if len(self.problems) == before else None
 
     def _head(self, form: Form) -> Symbol | None:
@@ -100,11 +114,14 @@ class Parser:
         return None
 
     def _look_below(self, form: Form) -> None:
-        if isinstance(form, List) and form.items[:1] and to_text(form.items[0]) == "tree":
-            return
-        for item in form.items[1:] if isinstance(form, List) else ():
-            if isinstance(item, List) and not is_operation(item):
-                self.node(item)
+        """The mistakes below a node nobody knows are worth knowing; below a lost tree not."""
+        if isinstance(form, List) and not starts_with(form, "tree"):
+            self._look_at(form.items[1:])
+
+    def _look_at(self, forms: Sequence[Form]) -> None:
+        for form in forms:
+            if isinstance(form, List) and not is_operation(form):
+                self.node(form)
 
     def _sort(self, reading: _Reading, items: tuple[Form, ...]) -> _Reading:
         """Tell name, options and the rest apart."""
@@ -124,18 +141,53 @@ class Parser:
             at += self._option(reading, item, following)
         return reading
 
-    def _assemble(self, reading: _Reading, form: Form) -> Node:
-        kind = reading.kind
-        own = kind.compile is compile_leaf and kind.binds is None
-        leaf = self.registry.find_node(kind.name) if own else None
+    def _has_shape(self, reading: _Reading) -> bool:
+        """Is all there, and no more? Notes the first thing that is not."""
+        kind, head = reading.kind, reading.head.span
         for option, declared in kind.options.items():
             if declared.required and option not in reading.spans:
-                self.wrong(
-                    reading.head.span,
-                    f"'{kind.name}' needs ':{option}'.",
-                    f"It takes {declared}.",
-                )
-        test = self._test(reading)
+                self.wrong(head, f"'{kind.name}' needs ':{option}'.", f"It takes {declared}.")
+                return False
+        if kind.test.least and not self._has_test(reading):
+            # A word in the expression's place was taken for the node's name.
+            if reading.name is None or self.expression(reading.name) is not None:
+                self.wrong(head, f"'{kind.name}' needs an expression.", f"Write {kind.usage}.")
+            return False
+        arity = _arity(reading)
+        count = len(reading.rest) - (1 if kind.test.most and reading.rest else 0)
+        if arity.least <= count and (arity.most is None or count <= arity.most):
+            return True
+        extra = count > arity.least
+        self.wrong(
+            reading.rest[(arity.most or 0) - count].span if extra else head,
+            f"'{kind.name}' takes {arity} (got {count}).",
+            "Is a parenthesis in the wrong place?" if extra else f"Write {kind.usage}.",
+        )
+        return False
+
+    def _has_test(self, reading: _Reading) -> bool:
+        """Is there a form for the expression, beside those for the children?"""
+        rest = reading.rest
+        if len(rest) > reading.kind.arity.least:
+            return True
+        return bool(rest) and not self._is_node(rest[0])
+
+    def _is_node(self, form: Form) -> bool:
+        if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Symbol):
+            return False
+        name = form.items[0].name
+        return name in self.registry.kinds or self.registry.find_node(name) is not None
+
+    def _assemble(self, reading: _Reading, form: Form) -> Node:
+        kind = reading.kind
+        test = None
+        if kind.test.most and reading.rest:
+            reading.has_test = True
+            test = self.expression(reading.rest.pop(0))
+        own = kind.compile is compile_leaf and kind.binds is None
+        leaf = self.registry.find_node(kind.name) if own else None
+        if leaf is not None:
+            self._check_arguments(reading, leaf)
         node = Node(
             kind=kind,
             name=reading.name.name if reading.name else None,
@@ -145,36 +197,11 @@ class Parser:
             test=test,
             children=self._children(reading),
             leaf=leaf,
-            schema=reading.options.pop("blackboard-schema", None) or Schema(),
+            schema=reading.options.pop("blackboard-schema", NO_KEYS),
         )
-        if leaf is not None:
-            self._check_arguments(reading, leaf)
         return self._bind(node, reading)
 
-    def _test(self, reading: _Reading) -> Expression | None:
-        """The expression in front of the children."""
-        least, most = reading.kind.test
-        if least and len(reading.rest) <= reading.kind.arity.least and reading.name is not None:
-            return self.expression(reading.name)  # a word where the expression should stand
-        if most == 0 or not reading.rest:
-            if least:
-                self.wrong(reading.head.span, f"'{reading.kind.name}' needs an expression.")
-            return None
-        reading.has_test = True
-        return self.expression(reading.rest.pop(0))
-
     def _children(self, reading: _Reading) -> tuple[Node, ...]:
-        arity = reading.kind.arity
-        if reading.kind.binds == "tree":
-            arity = arity._replace(least=1) if reading.reference is None else arity._replace(most=0)
-        count = len(reading.rest)
-        if count < arity.least or (arity.most is not None and count > arity.most):
-            extra = arity.most is not None and count > arity.most
-            self.wrong(
-                reading.rest[arity.most or 0].span if extra else reading.head.span,
-                f"'{reading.kind.name}' takes {arity} (got {count}).",
-                "Is a parenthesis in the wrong place?" if extra else "",
-            )
         found: list[Node] = []
         for index, form in enumerate(reading.rest):
             asked = reading.kind.asks and index == 0 and _is_question(form)
@@ -203,19 +230,27 @@ class Parser:
                 did_you_mean(f":{name}", known)
                 or (f"It takes {' '.join(known)}." if known else "It takes none."),
             )
-            return 0 if following is None or isinstance(following, List | Keyword) else 1
+            return 1 if self._is_value(kind, following) else 0
         if name in reading.spans:
             self.wrong(keyword.span, f"':{name}' is given twice.", "Remove one of them.")
         reading.spans[name] = keyword.span
         if declared.takes == "flag":
             return self._flag(reading, name, following)
-        if following is None:
+        if following is None or self._is_node(following):
             self.wrong(keyword.span, f"':{name}' has no value.", f"It takes {declared}.")
             return 0
         value = self._value(keyword, declared, following)
         if value is not None:
             reading.options[name] = value
+        if name == "fn":
+            reading.fn_span = following.span
         return 1
+
+    def _is_value(self, kind: NodeKind, form: Form | None) -> bool:
+        """Does this belong to the unknown keyword before it?"""
+        if isinstance(form, Keyword):
+            return form.name not in kind.options
+        return form is not None and not self._is_node(form)
 
     def _flag(self, reading: _Reading, name: str, following: Form | None) -> int:
         reading.options[name] = True
@@ -224,7 +259,11 @@ class Parser:
         if isinstance(following.value, bool):
             reading.options[name] = following.value
         else:
-            self.wrong(following.span, f"':{name}' takes true or false (got {_form(following)}).")
+            self.wrong(
+                following.span,
+                f"':{name}' takes true or false (got {_form(following)}).",
+                f"Write :{name} alone, or :{name} false.",
+            )
         return 1
 
     def _value(self, keyword: Keyword, declared: Option, form: Form) -> Any:
@@ -239,8 +278,15 @@ class Parser:
         else:
             return self._computed(keyword, declared, form)
         near = did_you_mean(form.name, declared.choices) if isinstance(form, Keyword) else ""
-        self.wrong(form.span, f"':{keyword.name}' takes {declared} (got {_form(form)}).", near)
+        self._refuse(keyword, declared, form, near)
         return None
+
+    def _refuse(self, keyword: Keyword, declared: Option, form: Form, hint: str = "") -> None:
+        self.wrong(
+            form.span,
+            f"':{keyword.name}' takes {declared} (got {_form(form)}).",
+            hint or f"Write for example :{keyword.name} {declared.example}.",
+        )
 
     def _computed(self, keyword: Keyword, declared: Option, form: Form) -> Expression | None:
         """A number or any value: a literal is checked now, an expression when it is evaluated."""
@@ -249,7 +295,7 @@ class Parser:
             return expression
         if declared.admits(expression.value):
             return expression
-        self.wrong(form.span, f"':{keyword.name}' takes {declared} (got {_form(form)}).")
+        self._refuse(keyword, declared, form)
         return None
 
     def expression(self, form: Form) -> Expression | None:
@@ -266,7 +312,11 @@ class Parser:
             return self._bind_leaf(node, reading)
         if reading.kind.binds == "leaf":
             for option, span in reading.spans.items():
-                self.wrong(span, f"a condition with an expression takes no ':{option}'.")
+                self.wrong(
+                    span,
+                    f"a condition with an expression takes no ':{option}'.",
+                    "Keep one of them.",
+                )
         if reading.kind.binds == "decoration":
             return self._bind_decoration(node, reading)
         if reading.reference is not None:
@@ -281,11 +331,15 @@ class Parser:
             return node  # its mistake is noted
         if name is None:
             what = "an expression, a name or" if reading.kind.name == "condition" else "a name or"
-            self.wrong(reading.head.span, f"'{reading.kind.name}' needs {what} ':fn'.")
+            self.wrong(
+                reading.head.span,
+                f"'{reading.kind.name}' needs {what} ':fn'.",
+                f"Write {reading.kind.usage}.",
+            )
             return node
         leaf = self.registry.find_leaf(name)
         if leaf is None:
-            at = reading.spans.get("fn") or (reading.name or reading.head).span
+            at = reading.fn_span or (reading.name or reading.head).span
             self.wrong(
                 at,
                 f"no leaf is registered as '{name}'.",
@@ -298,7 +352,9 @@ class Parser:
 
     def _bind_decoration(self, node: Node, reading: _Reading) -> Node:
         if reading.name is None:
-            self.wrong(reading.head.span, "'decorator' needs a name.", "(decorator NAME CHILD)")
+            self.wrong(
+                reading.head.span, "'decorator' needs a name.", f"Write {reading.kind.usage}."
+            )
             return node
         name = reading.name.name
         found = self.registry.find_decoration(name)
@@ -325,7 +381,11 @@ class Parser:
                 )
         for name, parameter in leaf.parameters.items():
             if parameter.required and name not in given:
-                self.wrong(reading.head.span, f"leaf '{leaf.name}' needs the argument ':{name}'.")
+                self.wrong(
+                    reading.head.span,
+                    f"leaf '{leaf.name}' needs the argument ':{name}'.",
+                    f"Add :{name.replace('_', '-')} VALUE.",
+                )
 
     def _check_literal(self, reading: _Reading, option: str, parameter: Parameter) -> None:
         expression: Expression = reading.options[option]
@@ -337,6 +397,7 @@ class Parser:
         self.wrong(
             expression.form.span,
             f"':{option}' takes a value of type {wanted.__name__} (got {_form(expression.form)}).",
+            "Change the value, or the leaf.",
         )
 
     # -- schema ------------------------------------------------------------------------------
@@ -349,16 +410,24 @@ class Parser:
                 f"':blackboard-schema' takes a map (got {_form(form)}).",
                 "Write {:key default …}.",
             )
-            return Schema()
+            return NO_KEYS
         keys = [self._key(name, value, scope) for name, value in form.pairs]
         return Schema({key.name: key for key in keys if key is not None})
 
     def _key(self, name: Form, value: Form, scope: Scope) -> Key | None:
         if not isinstance(name, Keyword):
-            self.wrong(name.span, f"a blackboard key is a keyword (got {_form(name)}).")
+            self.wrong(
+                name.span,
+                f"a blackboard key is a keyword (got {_form(name)}).",
+                "Write {:key default …}.",
+            )
             return None
         if name.name.startswith("_"):
-            self.wrong(name.span, f"key ':{name.name}' is reserved for the runtime.")
+            self.wrong(
+                name.span,
+                f"key ':{name.name}' is reserved for the runtime.",
+                "Use a name without '_' in front.",
+            )
             return None
         if isinstance(value, Map) and value.pairs and _says_how(value):
             return self._described_key(name, value, scope)
@@ -366,7 +435,16 @@ class Parser:
         return Key(name.name, type_of(default), default, scope)
 
     def _described_key(self, name: Keyword, value: Map, scope: Scope) -> Key | None:
-        parts = {key.name: part for key, part in value.pairs if isinstance(key, Keyword)}
+        parts: dict[str, Form] = {}
+        for word, part in value.pairs:
+            if isinstance(word, Keyword) and word.name in _SCHEMA_WORDS:
+                parts[word.name] = part
+            else:
+                near = did_you_mean(plain(word), _SCHEMA_WORDS)
+                message = (
+                    f"a key is described by :type, :default, :scope and :doc (got {_form(word)})."
+                )
+                self.wrong(word.span, message, near or "Put a map that is a default into :default.")
         default = self._default(parts["default"]) if "default" in parts else None
         kind = self._word(parts.get("type"), TYPES) or type_of(default)
         where = self._word(parts.get("scope"), [s.value for s in Scope])
@@ -397,21 +475,35 @@ class Parser:
             return None
         if expression.constant:
             return expression.value
-        self.wrong(form.span, "a default is a literal, not an expression.")
+        self.wrong(
+            form.span,
+            "a default is a literal, not an expression.",
+            "Compute it with (set …) when the tree starts.",
+        )
         return None
 
 
-_SCHEMA_WORDS = frozenset({"type", "default", "scope", "doc"})
+_SCHEMA_WORDS = ("type", "default", "scope", "doc")
+
+
+def _arity(reading: _Reading) -> Arity:
+    """How many children: a subtree that is named by a string takes none, any other one."""
+    arity = reading.kind.arity
+    if reading.kind.binds != "tree":
+        return arity
+    return arity._replace(least=1) if reading.reference is None else arity._replace(most=0)
 
 
 def _says_how(value: Map) -> bool:
     """Is this map a description of a key, not its default?"""
-    return all(isinstance(key, Keyword) and key.name in _SCHEMA_WORDS for key, _ in value.pairs)
+    return any(isinstance(key, Keyword) and key.name in _SCHEMA_WORDS for key, _ in value.pairs)
 
 
 def _leaf_kind(leaf: Leaf) -> NodeKind:
     """A leaf used as a node, `(llm-call …)`: its name is the head."""
-    return NodeKind(leaf.name, "", compile_leaf, open_options=True)
+    arguments = "".join(f" :{name.replace('_', '-')} VALUE" for name in leaf.parameters)
+    usage = f"({leaf.name}{arguments})"
+    return NodeKind(leaf.name, "", compile_leaf, usage=usage, open_options=True)
 
 
 def _text(form: Form) -> str | None:

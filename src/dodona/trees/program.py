@@ -16,6 +16,8 @@ from dodona.trees.frame import Frame, Halt, Tick
 from dodona.trees.node import Node
 from dodona.trees.status import Status
 
+# A colon, so that no node's name is the same.
+FINALLY = ":finally"
 MAX_PLACES = 50_000
 MAX_DEPTH = 100
 
@@ -30,6 +32,7 @@ class Region:
     """The slots of a part of the tree that has a frame of its own."""
 
     owner: Place | None = None
+    phase: str = ""  # ":finally", when it is one
     initial: list[Any] = field(default_factory=list[Any])
     polled: bool = False
 
@@ -64,13 +67,14 @@ class Place:
 
 
 def _prefix(frame: Frame) -> str:
-    owner = frame.region.owner
-    if owner is None or frame.parent is None:
-        return frame.phase
-    outer = owner.key(frame.parent)
-    if frame.phase:
-        return f"{outer}/{frame.phase}"
-    return outer if frame.index is None else f"{outer}[{frame.index}]"
+    region = frame.region
+    if region.owner is None or frame.parent is None:
+        outer = frame.phase
+    else:
+        outer = region.owner.key(frame.parent)
+        if frame.index is not None:
+            outer = f"{outer}[{frame.index}]"
+    return "/".join(part for part in (outer, region.phase) if part)
 
 
 # Wraps a node when a run is traced or debugged; plain runs have none and pay nothing.
@@ -139,10 +143,11 @@ class Build:
             compiled = compiled._replace(tick=_bounded(place, compiled.tick))
         return self.instrument(place, compiled) if self.instrument is not None else compiled
 
-    def branch(self, node: Node) -> Branch:
-        """The node as a region of its own."""
-        region = Region(owner=self._at)
-        build = Build(region, self.places, self.instrument, at=self._at)
+    def branch(self, node: Node, *, within: Node | None = None, phase: str = "") -> Branch:
+        """The node as a region of its own; `within` is a parent that is never ticked itself."""
+        region = Region(owner=self._at, phase=phase)
+        at = self._at if within is None else self._enter(within)
+        build = Build(region, self.places, self.instrument, at=at)
         tick, halt = build.compile(node)
         return Branch(tick, halt, region)
 
@@ -184,19 +189,24 @@ def compile_tree(root: Node, final: Node | None, instrument: Instrument | None) 
     places: list[Place] = []
     top = Build(Region(), places, instrument)
     body = top.branch(root)
-    ending = top.branch(final) if final is not None else None
+    ending = top.branch(final, phase=FINALLY) if final is not None else None
     _number_twins(places)
     return Program(tuple(places), body, ending)
 
 
 def _number_twins(places: list[Place]) -> None:
     """Places of one name on one path get a serial, so that every key is one place's."""
-    seen: Counter[tuple[int, tuple[str, ...]]] = Counter()
+    seen: Counter[str] = Counter()
+    paths: dict[int, str] = {}
     for place in places:
-        twin = (id(place.region), tuple(name for name, _ in place.steps))
-        seen[twin] += 1
-        if seen[twin] > 1:
-            place.serial = f"~{seen[twin]}"
+        owner = place.region.owner
+        outer = paths[owner.index] if owner is not None else ""
+        names = [outer, place.region.phase, *(name for name, _ in place.steps)]
+        path = "/".join(name for name in names if name)
+        seen[path] += 1
+        if seen[path] > 1:
+            place.serial = f"~{seen[path]}"
+        paths[place.index] = path + place.serial
 
 
 def _bounded(place: Place, tick: Tick) -> Tick:

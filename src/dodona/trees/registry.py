@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_origin, get_type_hints
 
 from dodona.core.errors import LoadError
 from dodona.trees.blackboard import Blackboard
@@ -219,7 +219,8 @@ def _hints(function: LeafFunction) -> Mapping[str, Any]:
 
 
 def _simple(hint: Any) -> type | None:
-    return hint if hint in _SIMPLE else None
+    kind = get_origin(hint) or hint
+    return kind if kind in _SIMPLE else None
 
 
 def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:

@@ -72,6 +72,7 @@ class Reloader:
         options: Options | None = None,
     ) -> Outcome:
         """Run the tree as it is now."""
+        name = self.tree(name).name
         while True:
             run = Run(self.tree(name), values, options)
             self._runs.add(run)
@@ -79,7 +80,8 @@ class Reloader:
                 outcome = await run.drive()
             finally:
                 self._runs.discard(run)
-            if outcome.ended != SUPERSEDED:
+            # Its :finally may have had an effect after all: then it is not done twice.
+            if outcome.ended != SUPERSEDED or run.has_effects:
                 return outcome
 
     def reload(self) -> bool:

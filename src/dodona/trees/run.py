@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +18,7 @@ from dodona.trees.debugger import Debugger, debugged
 from dodona.trees.frame import Frame
 from dodona.trees.program import Branch, Instrument, Place
 from dodona.trees.registry import Effect
-from dodona.trees.schema import Scope, fresh
+from dodona.trees.schema import Scope, fresh, same
 from dodona.trees.status import FAILURE, RUNNING, Status
 from dodona.trees.step import Work
 from dodona.trees.trace import Trace, traced
@@ -77,9 +78,10 @@ class Run:
     """Ticks are synchronous; tasks, timers and hosts wake it; nothing polls."""
 
     __slots__ = (
-        "_crash", "_dirty", "_effects", "_frame", "_given", "_globals", "_halting", "_interrupted", "_loop",
-        "_stop", "_stoppable", "_thread", "_touched", "_waiter", "_watch", "board", "journal",
-        "options", "program", "running", "ticks", "timers", "tree", "visit",
+        "_crash", "_dirty", "_effects", "_frame", "_given", "_globals", "_halting",
+        "_interrupted", "_loop", "_stop", "_stoppable", "_thread", "_touched", "_waiter",
+        "_watch", "board", "executions", "journal", "options", "program", "running", "strikes",
+        "ticks", "timers", "tree", "visit",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +96,8 @@ class Run:
         self.running: dict[Work, None] = {}
         self.timers = 0
         self.ticks = 0
+        self.strikes = 0  # of the watchdog
+        self.executions: Counter[str] = Counter()  # of each step key
         self._frame = Frame(self, self.program.body.region, self.board)
         self._dirty = False
         self._stop: str | None = None
@@ -142,6 +146,8 @@ class Run:
         """Stop the body, run :finally, end. The first reason given is the one that counts."""
         self._stop = self._stop or reason
         self._halting = self._halting or self._stoppable
+        if self.options.debugger is not None:
+            self.options.debugger.detach()
         self.wake()
 
     @property
@@ -167,12 +173,13 @@ class Run:
         try:
             status = await self._phase(self.program.body, self._frame, stoppable=True)
             ended = self._stop or status.value
-            if ended == "stuck" and (recovery := self._recovery()) is not None:
-                status = await self._extra(recovery, "recovery")
+            dog = self.options.watchdog
+            if ended == "stuck" and dog is not None and dog.recovery is not None:
+                status = await self._recover(dog.recovery)
                 recovered = True
             if self.program.final is not None:
                 self.board.reserve("_status", ended)
-                await self._extra(self.program.final, "finally")
+                await self._extra(self.program.final)
             await self._save_globals()
         finally:
             await self._sweep()
@@ -183,7 +190,17 @@ class Run:
 
     # -- phases ------------------------------------------------------------------------------
 
-    async def _extra(self, branch: Branch, phase: str) -> Status:
+    async def _recover(self, tree: Tree) -> Status:
+        """Let another tree answer, on what this one has left."""
+        self.board.adopt(tree.keys)
+        program = tree.program()
+        status = await self._extra(program.body, ":recovery")
+        if program.final is not None:
+            self.board.reserve("_status", status.value)
+            await self._extra(program.final, ":recovery")
+        return status
+
+    async def _extra(self, branch: Branch, phase: str = "") -> Status:
         frame = Frame(self, branch.region, self.board, phase=phase)
         return await self._phase(branch, frame, stoppable=False)
 
@@ -256,7 +273,9 @@ class Run:
             self._globals = {key: fresh(self.board[key]) for key in keys}
 
     async def _save_globals(self) -> None:
-        changes = {k: self.board[k] for k, old in self._globals.items() if self.board[k] != old}
+        changes = {
+            k: self.board[k] for k, old in self._globals.items() if not same(self.board[k], old)
+        }
         if changes and self.options.globals is not None:
             await self._finish(self.options.globals.put(changes))
 
@@ -295,9 +314,18 @@ class Run:
         if output is None:
             return
         if self._loop is not None and threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(output, chunk)
+            self._loop.call_soon_threadsafe(self._hand_out, chunk)
         else:
-            output(chunk)
+            self._hand_out(chunk)
+
+    def _hand_out(self, chunk: Any) -> None:
+        """What the host cannot take is the host's error, not the leaf's: the run ends with it."""
+        assert self.options.output is not None
+        try:
+            self.options.output(chunk)
+        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+            self.crash(error)
+            self.wake()
 
     def emit(self, kind: str, severity: Severity, **payload: Any) -> None:
         if self.options.emit is not None:
@@ -360,6 +388,7 @@ class Run:
         waiting = self.timers > 0 and not self.running
         paused = self.options.debugger is not None and self.options.debugger.paused
         if waiting or paused:
+            self.touch()
             quiet_for = 0.0
         stuck = quiet_for >= dog.seconds
         rest = dog.seconds if stuck else dog.seconds - quiet_for
@@ -369,6 +398,7 @@ class Run:
             self._stuck(dog, quiet_for)
 
     def _stuck(self, dog: Watchdog, seconds: float) -> None:
+        self.strikes += 1
         nodes = [work.place.path for work in self.running] or [self.tree.name]
         count, escalate = dog.strike(self.tree.name, self.now())
         report = {
@@ -390,12 +420,6 @@ class Run:
         self.emit(TREE_STUCK, Severity.ERROR, **report)
         if escalate:
             self.emit(TREE_ESCALATED, Severity.CRITICAL, **report)
-
-    def _recovery(self) -> Branch | None:
-        dog = self.options.watchdog
-        if dog is None or dog.recovery is None:
-            return None
-        return dog.recovery.program(None).body
 
 
 def _unseen(visit: object) -> None:

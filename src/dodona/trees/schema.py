@@ -32,7 +32,7 @@ RESERVED: Mapping[str, str] = {
     "_index": "its index, from 0",
     "_error": "the last error: node, type, message",
     "_exhausted": "true when a repeater used up its iterations",
-    "_status": "in :finally, how the tree ended: success, failure, cancelled or stuck",
+    "_status": "in :finally, how the tree ended: success, failure, cancelled, stuck, superseded",
     "_stuck": "in a recovery tree, what the watchdog saw: nodes, seconds, count",
 }
 
@@ -70,8 +70,6 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Keys by name."""
-
     """Keys by name; `quick` holds the types that each takes without a closer look."""
 
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dodona.core.errors import LoadError, ToolFailed
@@ -95,13 +95,25 @@ class ScriptedRegistry(Registry):
 
     def find_leaf(self, name: str) -> Leaf | None:
         script = self._script(name, name in self.leaves)
-        return script.leaf() if script else self.leaves.get(name)
+        return script.leaf() if script else self._counted(name)
+
+    def _counted(self, name: str) -> Leaf | None:
+        """The registered leaf, whose calls are told as well."""
+        leaf = self.leaves.get(name)
+        if leaf is None:
+            return None
+
+        def told(board: Blackboard, **arguments: Any) -> Any:
+            self._called(name)
+            return leaf.function(board, **arguments)
+
+        return replace(leaf, function=told)
 
     def find_node(self, name: str) -> Leaf | None:
         # Not the default: a misspelt node would become a leaf that nobody meant.
         if name in self._scripts:
             return self._scripts[name].leaf()
-        return self.leaves.get(name)
+        return self._counted(name)
 
     def find_decoration(self, name: str) -> Decoration | None:
         script = self._script(name, name in self.decorations)

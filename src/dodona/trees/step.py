@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Step:
     """What a leaf that asks for a `step` gets beside the blackboard."""
 
-    __slots__ = ("_board", "_chunks", "_fenced", "frame", "leaf", "place", "stopping")
+    __slots__ = ("_board", "_chunks", "_fenced", "frame", "key", "leaf", "place", "stopping")
 
     def __init__(self, leaf: Leaf, place: Place, frame: Frame) -> None:
         self.leaf = leaf
@@ -30,12 +30,15 @@ class Step:
         self.stopping = False  # a leaf in a thread looks at this to end early
         self._fenced = False
         self._chunks: list[Any] = []
-        self._board: Blackboard = StepBoard(frame.board) if frame.run.journal else frame.board
-
-    @property
-    def key(self) -> str:
-        """The idempotency key: the same for the same execution, also after a crash."""
-        return self.place.key(self.frame)
+        self._board: Blackboard = frame.board
+        if frame.run.journal is not None:
+            self._board = StepBoard(frame.board)
+        # The idempotency key: the same for the same execution, also after a crash. A step in
+        # front of a reactive sequence is executed on every wake, and each time is another one.
+        key = place.key(frame)
+        frame.run.executions[key] += 1
+        count = frame.run.executions[key]
+        self.key = key if count == 1 else f"{key}#{count}"
 
     def progress(self) -> None:
         """Tell the watchdog that this step is alive. Nothing is ticked."""

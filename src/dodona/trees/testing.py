@@ -71,6 +71,17 @@ def run_tests(paths: Sequence[Path], registry: Registry) -> Iterator[TestResult]
             yield _run(form, forms, registry)
 
 
+def check_tests(forms: Sequence[List]) -> list[DodonaError]:
+    """What is wrong with the tests themselves."""
+    found: list[DodonaError] = []
+    for form in forms:
+        try:
+            _Case(form)
+        except DodonaError as error:
+            found.append(error)
+    return found
+
+
 def _is_test(form: Form) -> bool:
     return isinstance(form, List) and bool(form.items) and to_text(form.items[0]) == "test"
 
@@ -90,6 +101,7 @@ class _Case:
 
     def __init__(self, form: List) -> None:
         parts = _parts(form)
+        self.where = form.span.where()
         self.tree = plain(parts["tree"]) if "tree" in parts else None
         self.given = _map(parts.get("given"), "given")
         self.expect = _map(parts.get("expect"), "expect")
@@ -110,7 +122,9 @@ class _Case:
     def failures(self, forms: list[Form], registry: Registry) -> list[str]:
         calls: list[str] = []
         scripted = ScriptedRegistry(registry, self.scripts, calls.append)
-        tree = self._tree(Loader(scripted, host_keys=self.given).load(forms))
+        loaded = Loader(scripted, host_keys=self.given).load(forms)
+        tree = self._tree(loaded)
+        self._check_names(loaded)
         options = Options(watchdog=Watchdog(_VIRTUAL_LIMIT))
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
             outcome = runner.run(Run(tree, self.given, options).drive())
@@ -124,6 +138,21 @@ class _Case:
             near = did_you_mean(self.tree, loaded.trees)
             raise LoadError(f'there is no tree "{self.tree}".', hint=near)
         return loaded.trees[self.tree]
+
+    def _check_names(self, loaded: Loaded) -> None:
+        """A leaf that no tree names is never called: an expectation of it cannot fail."""
+        nodes = [node for tree in loaded.trees.values() for node in tree.nodes()]
+        known = {node.leaf.name for node in nodes if node.leaf is not None}
+        known |= {node.decoration.name for node in nodes if node.decoration is not None}
+        expected = [*self.scripts, *self.expect.get("calls", ())]
+        expected += [*self.expect.get("order", ()), *self.expect.get("never", ())]
+        for name in expected:
+            if name not in known and name != "default":
+                raise LoadError(
+                    f"no tree calls a leaf '{name}'.",
+                    where=self.where,
+                    hint=did_you_mean(name, known) or "Remove it from the test.",
+                )
 
     def _compare(self, outcome: Outcome, calls: list[str]) -> Iterator[str]:
         expect, counts = self.expect, Counter(calls)

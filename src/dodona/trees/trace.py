@@ -10,7 +10,7 @@ from typing import Any
 
 from dodona.trees.frame import Frame
 from dodona.trees.program import Compiled, Place
-from dodona.trees.status import RUNNING, Status
+from dodona.trees.status import FAILURE, RUNNING, Status
 
 VISITS = 20_000
 
@@ -63,6 +63,8 @@ class Trace:
         self._entries.append((_TICK, number, perf_counter_ns()))
 
     def raised(self, place: Place, said: Mapping[str, Any]) -> None:
+        if self._places[place.index : place.index + 1] != (place,):
+            return  # a node of the recovery tree
         self._entries.append((_ERROR, (place.index, said), perf_counter_ns()))
 
     @property
@@ -112,21 +114,23 @@ class Trace:
         time runs from the start of the first visit below it, or from the last entry.
         """
         below: list[tuple[int, int]] = []  # depth and start of visits not yet under a parent
-        errors: dict[int, Mapping[str, Any]] = {}
+        errors: dict[int, deque[Mapping[str, Any]]] = {}
         last = self._origin
         for index, said, at in tuple(self._entries):
             if index == _TICK:
                 below.clear()
                 yield said, (at - self._origin) / 1e9
             elif index == _ERROR:
-                errors[said[0]] = said[1]
+                errors.setdefault(said[0], deque()).append(said[1])
                 continue
             else:
                 place, start = self._places[index], last
                 while below and below[-1][0] > place.depth:
                     start = below.pop()[1]
                 below.append((place.depth, start))
-                yield Visit(place, said, (at - start) / 1e9, errors.pop(index, None))
+                waiting = errors.get(index) if said is FAILURE else None
+                error = waiting.popleft() if waiting else None
+                yield Visit(place, said, (at - start) / 1e9, error)
             last = at
 
 

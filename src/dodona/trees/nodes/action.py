@@ -13,6 +13,7 @@ KIND = NodeKind(
     "action",
     "Calls a leaf.",
     compile_leaf,
+    usage='(action NAME :fn "dotted.name")',
     options={"fn": Option("text")},
     open_options=True,
     binds="leaf",

@@ -5,6 +5,7 @@
 | SUCCESS | runs THEN and ends as it does                               |
 | FAILURE | runs ELSE and ends as it does; SUCCESS when there is none   |
 | RUNNING | RUNNING                                                     |
+| raises  | has failed: runs ELSE                                       |
 
 The choice is made once. Unlike a selector, a THEN that fails does not fall through to ELSE.
 """
@@ -46,4 +47,11 @@ def compile_if(node: Node, build: Build) -> Compiled:
     return Compiled(tick, halt)
 
 
-KIND = NodeKind("if", "Runs one of two children.", compile_if, arity=TWO_OR_THREE, asks=True)
+KIND = NodeKind(
+    "if",
+    "Runs one of two children.",
+    compile_if,
+    usage="(if TEST THEN ELSE)",
+    arity=TWO_OR_THREE,
+    asks=True,
+)

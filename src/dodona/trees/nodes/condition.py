@@ -33,6 +33,7 @@ KIND = NodeKind(
     "condition",
     "Succeeds when an expression or a leaf says yes.",
     compile_condition,
+    usage="(condition (> (blackboard :turn) 3)) or (condition NAME)",
     options={"fn": Option("text")},
     test=Arity(0, 1),
     open_options=True,

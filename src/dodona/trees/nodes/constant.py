@@ -29,5 +29,5 @@ def compile_fail(node: Node, build: Build) -> Compiled:
     return Compiled(_fail, quiet)
 
 
-SUCCEED_KIND = NodeKind("succeed", "Succeeds at once.", compile_succeed)
-FAIL_KIND = NodeKind("fail", "Fails at once.", compile_fail)
+SUCCEED_KIND = NodeKind("succeed", "Succeeds at once.", compile_succeed, usage="(succeed)")
+FAIL_KIND = NodeKind("fail", "Fails at once.", compile_fail, usage="(fail)")

@@ -56,6 +56,7 @@ KIND = NodeKind(
     "decorator",
     "Asks a registered function before and after the child.",
     compile_decorator,
+    usage="(decorator NAME CHILD)",
     arity=ONE,
     raises=True,
     binds="decoration",

@@ -12,12 +12,13 @@ parallel, each item becomes a child of the parallel instead.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from dodona.core.errors import ExpressionError
 from dodona.trees.blackboard import LocalScope
 from dodona.trees.frame import Frame
-from dodona.trees.node import ONE, Node, NodeKind
+from dodona.trees.node import ONE, Mistake, Node, NodeKind
 from dodona.trees.nodes.repeater import YIELD_AFTER
 from dodona.trees.program import Build, Compiled
 from dodona.trees.schema import describe
@@ -92,11 +93,20 @@ def compile_for_each(node: Node, build: Build) -> Compiled:
     return Compiled(tick, halt)
 
 
+def _check(node: Node) -> Iterator[Mistake]:
+    if node.test is not None and node.test.constant:
+        value = node.test.value
+        if value is not None and not isinstance(value, list):
+            yield Mistake(f"for-each takes a list (got {describe(value)}).", "Write [a b c].")
+
+
 KIND = NodeKind(
     "for-each",
     "The child once for each item of a list.",
     compile_for_each,
+    usage="(for-each (blackboard :items) CHILD)",
     arity=ONE,
     test=ONE,
     raises=True,
+    check=_check,
 )

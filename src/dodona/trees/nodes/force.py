@@ -24,8 +24,16 @@ def compile_failure(node: Node, build: Build) -> Compiled:
 
 
 SUCCESS_KIND = NodeKind(
-    "force-success", "Succeeds once the child has ended.", compile_success, arity=ONE
+    "force-success",
+    "Succeeds once the child has ended.",
+    compile_success,
+    usage="(force-success CHILD)",
+    arity=ONE,
 )
 FAILURE_KIND = NodeKind(
-    "force-failure", "Fails once the child has ended.", compile_failure, arity=ONE
+    "force-failure",
+    "Fails once the child has ended.",
+    compile_failure,
+    usage="(force-failure CHILD)",
+    arity=ONE,
 )

@@ -48,5 +48,10 @@ def compile_guard(node: Node, build: Build) -> Compiled:
 
 
 KIND = NodeKind(
-    "guard", "Runs the child while an expression holds.", compile_guard, arity=ONE, test=ONE
+    "guard",
+    "Runs the child while an expression holds.",
+    compile_guard,
+    usage="(guard (blackboard :ready) CHILD)",
+    arity=ONE,
+    test=ONE,
 )

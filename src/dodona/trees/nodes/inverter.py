@@ -19,4 +19,10 @@ def compile_inverter(node: Node, build: Build) -> Compiled:
     return compile_mapped(node, build, success=FAILURE, failure=SUCCESS)
 
 
-KIND = NodeKind("inverter", "Turns success into failure and back.", compile_inverter, arity=ONE)
+KIND = NodeKind(
+    "inverter",
+    "Turns success into failure and back.",
+    compile_inverter,
+    usage="(inverter CHILD)",
+    arity=ONE,
+)

@@ -39,7 +39,7 @@ def compile_leaf(node: Node, build: Build) -> Compiled:
     if leaf.runs:
         return _work(leaf, build, arguments)
     if leaf.step or leaf.wants_step:
-        return Compiled(_sync_step(leaf, build.place, arguments), quiet)
+        return _sync_step(leaf, build, arguments)
     if not any(node.expressions()):
         return Compiled(_bare(leaf, build.place), quiet)
     return Compiled(_pure(leaf, build.place, arguments), quiet)
@@ -89,23 +89,36 @@ def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
     return tick
 
 
-def _sync_step(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
+def _sync_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
+    slot = build.slot()
+    place = build.place
+
     def tick(frame: Frame) -> Status:
-        step = Step(leaf, place, frame)
-        known = step.recorded()
-        if known is not None:
-            return known
+        step = frame.slots[slot]
+        if step is None:
+            step = Step(leaf, place, frame)
+            known = step.recorded()
+            if known is not None:
+                return known
         try:
             result = step.call(arguments(frame.board))
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
+            frame.slots[slot] = None
             return step.ended(FAILURE, error)
         status, wrong = judged(result, leaf.name)
         if status is RUNNING:
+            # The same step goes on at the next tick: what it has written so far is part of it.
+            frame.slots[slot] = step
             frame.poll()
             return status
+        frame.slots[slot] = None
         return step.ended(status, wrong)
 
-    return tick
+    def halt(frame: Frame) -> bool:
+        frame.slots[slot] = None
+        return True
+
+    return Compiled(tick, halt)
 
 
 def _work(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:

@@ -53,16 +53,21 @@ def _with_memory(children: tuple[Compiled, ...], slot: int, proceed: Status) -> 
 class _State:
     """Which child runs, which were told to stop, and what to report once they have."""
 
-    __slots__ = ("outcome", "running", "stopping")
+    __slots__ = ("outcome", "running", "settled", "stopping")
 
     def __init__(self) -> None:
         self.running: int | None = None
+        self.settled: set[int] = set()
         self.stopping: set[int] = set()
         self.outcome: Status | None = None
 
 
 class _Reactive:
-    """Start at the first child on every wake; what ran further on is halted when it decides."""
+    """Start at the first child on every wake; what ran further on is halted when it decides.
+
+    A child that took time and has ended is settled: run again on every wake, two such children
+    would start each other for ever.
+    """
 
     def __init__(self, children: tuple[Compiled, ...], slot: int, proceed: Status) -> None:
         self._children = children
@@ -95,6 +100,8 @@ class _Reactive:
 
     def _decide(self, frame: Frame, state: _State) -> Status | None:
         for k, child in enumerate(self._children):
+            if k in state.settled:
+                continue
             if k in state.stopping:
                 if not child.halt(frame):
                     return None
@@ -103,6 +110,7 @@ class _Reactive:
             if status is self._proceed:
                 if state.running == k:
                     state.running = None
+                    state.settled.add(k)
                 continue
             # A debugger that holds child k has not let it decide anything.
             if frame.run.held is None:

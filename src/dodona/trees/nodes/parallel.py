@@ -9,11 +9,14 @@
 
 Once it is decided, the children that still run are halted, and the parallel is RUNNING until they
 have ended. `:on-child-fail :continue` lets them finish instead before FAILURE is reported.
-`:max-concurrent` bounds how many run at once; they start in order.
+`:max-concurrent` bounds how many run at once; they start in order. Children that have not been
+started when it is decided are not; with `:on-child-fail :continue` they are. Children that end at
+the same moment all count.
 
 Each child writes to a scope of its own. At the end the scopes of the children that ended by
-themselves are merged in child order: `:last-wins`, `:collect` (a key becomes the list of what
-the children wrote) or `:fail-on-conflict`.
+themselves are merged in child order, also when the parallel itself is halted: `:last-wins`,
+`:collect` (a key becomes the list of what the children wrote; a key that is declared a list takes
+single items from them) or `:fail-on-conflict`.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any, NamedTuple
 
 from dodona.core.errors import BlackboardError, TreeError
 from dodona.core.events import TREE_CONFLICT, Severity
-from dodona.trees.blackboard import Blackboard
+from dodona.trees.blackboard import Blackboard, ItemScope
 from dodona.trees.frame import Frame, Halt, Tick
 from dodona.trees.node import SOME, Mistake, Node, NodeKind, Option
 from dodona.trees.nodes.for_each import snapshot
@@ -54,7 +57,7 @@ class Join:
     """The children of a parallel under way. Those that wait for a task sleep until it has ended."""
 
     __slots__ = (
-        "failed", "jobs", "limit", "needed", "outcome", "polls", "running", "started",
+        "failed", "jobs", "limit", "needed", "outcome", "polls", "running", "scope", "started",
         "succeeded", "ticks", "woken", "writes",
     )  # fmt: skip
 
@@ -70,6 +73,7 @@ class Join:
         self.polls = False
         self.writes: dict[int, Mapping[str, Any]] = {}
         self.outcome: Status | None = None
+        self.scope: type[Blackboard] = Blackboard
 
     def rouse(self, frame: Frame) -> None:
         self.woken.add(frame)
@@ -106,11 +110,13 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
     limit = node.number("max-concurrent", NEVER)
     advance = _advance(node)
     merge = _MERGES[node.options.get("merge", "last-wins")]
+    scope = ItemScope if merge is _collect else Blackboard
 
     def tick(frame: Frame) -> Status:
         join = frame.slots[slot]
         if join is None:
             join = _open(jobs(frame), needed, limit, frame.board)
+            join.scope = scope
         if join.outcome is None:
             join.outcome = advance(join, frame)
         if join.outcome is None or (join.running and not join.halt()):
@@ -147,7 +153,7 @@ def _open(
     total = len(jobs.jobs)
     count = needed(board, total)
     if count > total:
-        raise TreeError(f"{count} children must succeed, and there are {total}.")
+        raise TreeError(f"{count} children must succeed, of {total}.")
     return Join(jobs, count, limit(board))
 
 
@@ -158,10 +164,7 @@ def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
         pure = all(child.leaf is not None and not child.leaf.step for child in node.children)
         fixed = Jobs(jobs, tuple(job.tick for job in jobs) if pure else ())
         return lambda _: fixed
-    branches = [
-        (child, build.branch(child.children[0] if child.kind.name == "for-each" else child))
-        for child in node.children
-    ]
+    branches = [(child, _branch(child, build)) for child in node.children]
 
     def expand(frame: Frame) -> Jobs:
         found: list[Job] = []
@@ -170,6 +173,12 @@ def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
         return Jobs(tuple(found))
 
     return expand
+
+
+def _branch(child: Node, build: Build) -> Branch:
+    if child.kind.name == "for-each":
+        return build.branch(child.children[0], within=child)
+    return build.branch(child)
 
 
 def _expanded(child: Node, branch: Branch, frame: Frame) -> list[Job]:
@@ -239,7 +248,7 @@ def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
     spare: Frame | None = None
     for index in range(join.started, len(join.jobs)):
         tick, _, region, item = join.jobs[index]
-        child = spare or Frame(frame.run, region, Blackboard(parent=frame.board), frame)
+        child = spare or Frame(frame.run, region, join.scope(parent=frame.board), frame)
         child.enter(region, index)
         if item is not None:
             child.board.reserve("_index", item[0])
@@ -254,7 +263,7 @@ def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
 
 def _sprint(join: Join, frame: Frame, enough: int) -> None:
     """Start pure leaves, as long as they just succeed: they need no frame of their own."""
-    child = Frame(frame.run, join.jobs[0].region, Blackboard(parent=frame.board), frame)
+    child = Frame(frame.run, join.jobs[0].region, join.scope(parent=frame.board), frame)
     written = child.board.own()
     index = 0
     for tick in join.ticks if enough >= len(join.ticks) else join.ticks[:enough]:
@@ -336,12 +345,17 @@ def _check(node: Node) -> Iterator[Mistake]:
         yield Mistake("':policy :require-n' needs ':n'.", "Write for example :n 2.")
     if "n" in node.options and not by_number:
         yield Mistake("':n' goes with ':policy :require-n' only.", "Add it, or remove :n.")
+    n = node.options.get("n")
+    fixed = not any(child.kind.name == "for-each" for child in node.children)
+    if n is not None and n.constant and fixed and n.value > len(node.children):
+        yield Mistake(f"{n.value} children must succeed, of {len(node.children)}.", "Lower :n.")
 
 
 KIND = NodeKind(
     "parallel",
     "All children at once.",
     compile_parallel,
+    usage="(parallel :policy :require-all CHILD …)",
     arity=SOME,
     options={
         "policy": Option(

@@ -7,7 +7,8 @@
 | `:until-success` | SUCCESS                     | again         | FAILURE, `_exhausted`   |
 | `:until-failure` | again                       | SUCCESS       | FAILURE, `_exhausted`   |
 
-RUNNING keeps our place. A child that never runs on gives way to others every 100 iterations.
+RUNNING keeps our place. `:max-iterations` is read when the repeater starts. A child that never
+runs on gives way to others every 100 iterations.
 """
 
 from __future__ import annotations
@@ -27,50 +28,57 @@ UNTIL = ("until", "until-success", "until-failure")
 Verdict = Callable[[Status, Blackboard], Status | None]
 
 
-def compile_repeater(node: Node, build: Build) -> Compiled:
-    most = node.number("max-iterations")
-    verdict = _verdict(node)
-    endless = any(option in node.options for option in UNTIL)
-    count = build.slot(0)
-    inside = build.slot(False)
-    child = build.counted(count).compile(node.children[0])
+class _Repeater:
+    def __init__(self, node: Node, build: Build) -> None:
+        self._most = node.number("max-iterations")
+        self._verdict = _verdict(node)
+        self._plain = not any(option in node.options for option in UNTIL)
+        self._count = build.slot(0)
+        self._limit = build.slot()  # of this time, from when it starts
+        self._child = build.counted(self._count).compile(node.children[0])
 
-    def tick(frame: Frame) -> Status:
-        if not frame.slots[inside] and endless:
-            frame.board.reserve("_exhausted", False)
+    def tick(self, frame: Frame) -> Status:
+        if frame.slots[self._limit] is None:
+            frame.slots[self._limit] = self._most(frame.board)
+            if not self._plain:
+                frame.board.reserve("_exhausted", False)
         for _ in range(YIELD_AFTER):
-            frame.slots[inside] = True
-            status = child.tick(frame)
+            status = self._child.tick(frame)
             if status is RUNNING:
                 return RUNNING
-            result = after(frame, status)
+            result = self._after(frame, status)
             if result is not None:
                 return result
         frame.wake()
         return RUNNING
 
-    def after(frame: Frame, status: Status) -> Status | None:
+    def _after(self, frame: Frame, status: Status) -> Status | None:
         """The child has ended: do we?"""
-        done = frame.slots[count] + 1
-        # As new before anything can raise.
-        frame.slots[count], frame.slots[inside] = 0, False
-        result = verdict(status, frame.board)
-        if result is None and done >= most(frame.board):
-            if not endless:
+        done, limit = frame.slots[self._count] + 1, frame.slots[self._limit]
+        self._reset(frame)  # before anything can raise
+        result = self._verdict(status, frame.board)
+        if result is None and done >= limit:
+            if self._plain:
                 return SUCCESS
             frame.board.reserve("_exhausted", True)
             return FAILURE
         if result is None:
-            frame.slots[count], frame.slots[inside] = done, True
+            frame.slots[self._count], frame.slots[self._limit] = done, limit
         return result
 
-    def halt(frame: Frame) -> bool:
-        if not child.halt(frame):
+    def halt(self, frame: Frame) -> bool:
+        if not self._child.halt(frame):
             return False
-        frame.slots[count], frame.slots[inside] = 0, False
+        self._reset(frame)
         return True
 
-    return Compiled(tick, halt)
+    def _reset(self, frame: Frame) -> None:
+        frame.slots[self._count], frame.slots[self._limit] = 0, None
+
+
+def compile_repeater(node: Node, build: Build) -> Compiled:
+    repeater = _Repeater(node, build)
+    return Compiled(repeater.tick, repeater.halt)
 
 
 def _verdict(node: Node) -> Verdict:
@@ -97,6 +105,7 @@ KIND = NodeKind(
     "repeater",
     "Runs the child again and again, up to a limit.",
     compile_repeater,
+    usage="(repeater :max-iterations 15 :until (blackboard :done) CHILD)",
     arity=ONE,
     options={
         "max-iterations": Option("integer", least=1, required=True),

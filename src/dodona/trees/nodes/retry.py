@@ -6,7 +6,8 @@
 | FAILURE | waits, tries again; FAILURE after the last try                     |
 | RUNNING | RUNNING                                                            |
 
-The wait is `:backoff` seconds (none by default), doubled each time, up to a minute.
+The wait is `:backoff` seconds (none by default), doubled each time, up to a minute. `:times` is
+read when the node starts.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ class _Retry:
         self._times = node.number("times")
         self._backoff = node.number("backoff")
         self._tries = build.slot(0)
+        self._limit = build.slot()  # of this time, from when it starts
         self._pause = build.slot()
         self._child = build.counted(self._tries).compile(node.children[0])
 
     def tick(self, frame: Frame) -> Status:
+        if frame.slots[self._limit] is None:
+            self._backoff(frame.board)  # a wrong value fails now, not when it is first used
+            frame.slots[self._limit] = self._times(frame.board)
         timer = frame.slots[self._pause]
         if timer is not None:
             if not timer.fired:
@@ -40,7 +45,7 @@ class _Retry:
             if status is FAILURE:
                 status = self._after_failure(frame)
             elif status is SUCCESS:
-                frame.slots[self._tries] = 0
+                self._reset(frame)
             if status is not None:
                 return status
         frame.wake()
@@ -48,13 +53,12 @@ class _Retry:
 
     def _after_failure(self, frame: Frame) -> Status | None:
         """FAILURE ends it, RUNNING waits, None tries again at once."""
-        tried = frame.slots[self._tries] + 1
-        # As new before anything can raise.
-        frame.slots[self._tries] = 0
-        if tried >= self._times(frame.board):
+        tried, limit = frame.slots[self._tries] + 1, frame.slots[self._limit]
+        self._reset(frame)  # before anything can raise
+        if tried >= limit:
             return FAILURE
         seconds = _pause(self._backoff(frame.board), tried)
-        frame.slots[self._tries] = tried
+        frame.slots[self._tries], frame.slots[self._limit] = tried, limit
         if not seconds:
             return None
         frame.slots[self._pause] = Timer(frame, seconds)
@@ -67,8 +71,11 @@ class _Retry:
             frame.slots[self._pause] = None
         if not self._child.halt(frame):
             return False
-        frame.slots[self._tries] = 0
+        self._reset(frame)
         return True
+
+    def _reset(self, frame: Frame) -> None:
+        frame.slots[self._tries], frame.slots[self._limit] = 0, None
 
 
 def compile_retry(node: Node, build: Build) -> Compiled:
@@ -85,6 +92,7 @@ KIND = NodeKind(
     "retry",
     "Tries the child again when it fails, with growing pauses.",
     compile_retry,
+    usage="(retry :times 3 :backoff 0.5 CHILD)",
     arity=ONE,
     options={
         "times": Option("integer", least=1, required=True),

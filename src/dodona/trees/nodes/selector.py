@@ -7,7 +7,8 @@
 | RUNNING | RUNNING, goes on there at the next tick          |
 
 `:reactive true` starts at the first child on every wake: when an earlier one works now, what ran
-behind it is halted.
+behind it is halted. A child that took
+time and has ended is not run again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ KIND = NodeKind(
     "selector",
     "The first child that succeeds; fails when none does.",
     compile_selector,
+    usage="(selector CHILD …)",
     arity=SOME,
     options={"reactive": Option("flag")},
 )

@@ -7,7 +7,8 @@
 | RUNNING | RUNNING, goes on there at the next tick          |
 
 `:reactive true` starts at the first child on every wake: a condition in front is checked again,
-and when it fails, what ran behind it is halted.
+and when it fails, what ran behind it is halted. A child that took
+time and has ended is not run again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ KIND = NodeKind(
     "sequence",
     "All children in order; stops at the first failure.",
     compile_sequence,
+    usage="(sequence CHILD …)",
     arity=SOME,
     options={"reactive": Option("flag")},
 )

@@ -37,6 +37,7 @@ KIND = NodeKind(
     "set",
     "Writes keys to the blackboard.",
     compile_set,
+    usage="(set :key VALUE)",
     open_options=True,
     raises=True,
     check=_check,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dodona.trees.blackboard import LocalScope
 from dodona.trees.frame import Frame
 from dodona.trees.node import Arity, Node, NodeKind, Option
-from dodona.trees.program import Branch, Build, Compiled
+from dodona.trees.program import FINALLY, Branch, Build, Compiled
 from dodona.trees.schema import Schema, Scope
 from dodona.trees.status import FAILURE, RUNNING, Status
 
@@ -18,16 +18,18 @@ from dodona.trees.status import FAILURE, RUNNING, Status
 class _Visit:
     """One time through the subtree."""
 
-    __slots__ = ("body", "ending", "outcome")
+    __slots__ = ("body", "ending", "outcome", "strikes")
 
     def __init__(self, outer: Frame, local: Schema, body: Branch, final: Branch | None) -> None:
         board = LocalScope(outer.board, local, reserved=("_status",))
         self.body = Frame(outer.run, body.region, board, outer)
-        self.ending = final and Frame(outer.run, final.region, board, outer, phase="finally")
+        self.ending = final and Frame(outer.run, final.region, board, outer)
         self.outcome: Status | None = None
+        self.strikes = 0
 
     def end(self, outcome: Status, said: str) -> None:
         self.outcome = outcome
+        self.strikes = self.body.run.strikes
         self.body.board.reserve("_status", said)
 
 
@@ -38,7 +40,9 @@ def compile_subtree(node: Node, build: Build) -> Compiled:
     local = schema.of(Scope.SUBTREE)
     if last is None and not local.keys:
         return build.compile(root)
-    return _scoped(build, local, build.branch(root), build.branch(last) if last else None)
+    return _scoped(
+        build, local, build.branch(root), build.branch(last, phase=FINALLY) if last else None
+    )
 
 
 def _scoped(build: Build, local: Schema, body: Branch, final: Branch | None) -> Compiled:
@@ -56,11 +60,17 @@ def _scoped(build: Build, local: Schema, body: Branch, final: Branch | None) -> 
         return close(frame, visit)
 
     def close(frame: Frame, visit: _Visit) -> Status:
-        ending = visit.ending
-        if final is not None and ending is not None and final.tick(ending) is RUNNING:
+        if final is not None and visit.ending is not None and not ended(final, visit.ending, visit):
             return RUNNING
         frame.slots[slot] = None
         return visit.outcome or FAILURE
+
+    def ended(final: Branch, ending: Frame, visit: _Visit) -> bool:
+        run = ending.run
+        # Nobody may stop a :finally but the watchdog, and only one that was under way.
+        if run.strikes > visit.strikes and not run.running:
+            return final.halt(ending)
+        return final.tick(ending) is not RUNNING
 
     def halt(frame: Frame) -> bool:
         visit = frame.slots[slot]
@@ -79,6 +89,7 @@ KIND = NodeKind(
     "subtree",
     "A part with a name, or another tree.",
     compile_subtree,
+    usage='(subtree "name") or (subtree NAME CHILD)',
     arity=Arity(0, 1),
     options={"blackboard-schema": Option("schema")},
     binds="tree",

@@ -60,6 +60,7 @@ KIND = NodeKind(
     "timeout",
     "Halts the child at a deadline and fails.",
     compile_timeout,
+    usage="(timeout :seconds 30 CHILD)",
     arity=ONE,
     options={"seconds": Option("number", least=0, required=True)},
     raises=True,

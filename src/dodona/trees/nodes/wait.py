@@ -37,6 +37,7 @@ KIND = NodeKind(
     "wait",
     "Lets time pass.",
     compile_wait,
+    usage="(wait :seconds 1)",
     options={"seconds": Option("number", least=0, required=True)},
     raises=True,
 )
