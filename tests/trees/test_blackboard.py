@@ -221,7 +221,7 @@ async def test_reading_what_is_not_there() -> None:
     outcome = await Board().play(tree(":turn 0", "(condition (blackboard :trun))"))
     assert outcome.error == {
         "node": "condition",
-        "type": "BlackboardError",
+        "type": "KeyMissing",
         "message": "no key ':trun' on the blackboard. Did you mean 'turn'?",
     }
 

@@ -240,7 +240,7 @@ AT_RUN_TIME: list[tuple[str, str, str]] = [
     ),
     (
         "(blackboard :txt)",
-        "BlackboardError",
+        "KeyMissing",
         "no key ':txt' on the blackboard. Did you mean 'text'?",
     ),
 ]

@@ -184,10 +184,10 @@ KEYS: dict[str, tuple[str, list[str]]] = {
         "(for-each all [1 2] (now))",
         ["all[0]/now", "all[1]/now"],
     ),
-    "finally": ("(now) :finally (now)", ["now", "finally/now"]),
+    "finally": ("(now) :finally (now)", ["now", ":finally/now"]),
     "a subtree": (
         '(sequence (subtree "part") (subtree "part"))) (tree "part" (now) :finally (now)',
-        ["part/now", "part/finally/now", "part~2/now", "part~2/finally/now"],
+        ["part/now", "part/:finally/now", "part~2/now", "part~2/:finally/now"],
     ),
 }
 

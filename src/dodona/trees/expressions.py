@@ -89,6 +89,20 @@ def plain(form: Form) -> Any:
     return [plain(item) for item in form.items]
 
 
+def named(form: Form) -> str:
+    """A form as errors name it."""
+    if isinstance(form, Literal):
+        return describe(form.value)
+    if isinstance(form, Keyword | Symbol):
+        sort = "keyword :" if isinstance(form, Keyword) else "symbol "
+        return f"the {sort}{form.name[:40]}"
+    if isinstance(form, List) and form.items:
+        return f"the form ({plain(form.items[0])!s:.40} …)"
+    return {"List": "an empty list", "Vector": "a vector", "Map": "a map"}.get(
+        type(form).__name__, "a quoted form"
+    )
+
+
 def _constant(form: Form, value: Any) -> Expression:
     return Expression(form, lambda _: value, constant=True)
 

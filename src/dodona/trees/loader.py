@@ -225,7 +225,7 @@ class Loader:
         parts = self._parts(form)
         schema = NO_KEYS
         if "blackboard-schema" in parts.options:
-            schema = self._parser.schema(parts.options["blackboard-schema"], Scope.TREE)
+            schema = self._parser.schemas.read(parts.options["blackboard-schema"], Scope.TREE)
         final = parts.options.get("finally")
         ending = self._parser.node(final) if final is not None else None
         root = self._root(parts, form)

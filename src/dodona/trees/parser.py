@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dodona.core.errors import BlackboardError, LoadError
+from dodona.core.errors import LoadError
 from dodona.core.near import did_you_mean
-from dodona.lisp import Form, Keyword, List, Literal, Map, Span, Symbol
+from dodona.lisp import Form, Keyword, List, Literal, Span, Symbol
 from dodona.trees.expressions import (
     Expression,
     compile_expression,
     is_operation,
-    plain,
+    named,
     starts_with,
 )
 from dodona.trees.node import Arity, Node, NodeKind, Option
 from dodona.trees.nodes.leaf import compile_leaf
 from dodona.trees.registry import Leaf, Parameter, Registry
-from dodona.trees.schema import NO_KEYS, TYPES, Key, Schema, Scope, describe, type_of
+from dodona.trees.schema import NO_KEYS, Scope
+from dodona.trees.schema_parser import SchemaParser
 from dodona.trees.tree import Tree
 
 
@@ -50,6 +51,7 @@ class Parser:
         self.registry = registry
         self.problems: list[LoadError] = []
         self._resolve = resolve
+        self.schemas = SchemaParser(self.wrong, self.expression)
 
     def wrong(self, span: Span, message: str, hint: str = "") -> None:
         self.problems.append(LoadError(message, where=span.where(), hint=hint))
@@ -84,7 +86,7 @@ class Parser:
 
     def _head(self, form: Form) -> Symbol | None:
         if not isinstance(form, List):
-            self.wrong(form.span, f"expected a node (got {_form(form)}).", "Write (sequence …).")
+            self.wrong(form.span, f"expected a node (got {named(form)}).", "Write (sequence …).")
             return None
         if not form.items or not isinstance(form.items[0], Symbol):
             self.wrong(form.span, "a node starts with its kind.", "Write (sequence …).")
@@ -261,14 +263,14 @@ class Parser:
         else:
             self.wrong(
                 following.span,
-                f"':{name}' takes true or false (got {_form(following)}).",
+                f"':{name}' takes true or false (got {named(following)}).",
                 f"Write :{name} alone, or :{name} false.",
             )
         return 1
 
     def _value(self, keyword: Keyword, declared: Option, form: Form) -> Any:
         if declared.takes == "schema":
-            return self.schema(form, Scope.SUBTREE)
+            return self.schemas.read(form, Scope.SUBTREE)
         if declared.takes == "text":
             if (text := _text(form)) is not None:
                 return text
@@ -284,7 +286,7 @@ class Parser:
     def _refuse(self, keyword: Keyword, declared: Option, form: Form, hint: str = "") -> None:
         self.wrong(
             form.span,
-            f"':{keyword.name}' takes {declared} (got {_form(form)}).",
+            f"':{keyword.name}' takes {declared} (got {named(form)}).",
             hint or f"Write for example :{keyword.name} {declared.example}.",
         )
 
@@ -396,94 +398,9 @@ class Parser:
             return
         self.wrong(
             expression.form.span,
-            f"':{option}' takes a value of type {wanted.__name__} (got {_form(expression.form)}).",
+            f"':{option}' takes a value of type {wanted.__name__} (got {named(expression.form)}).",
             "Change the value, or the leaf.",
         )
-
-    # -- schema ------------------------------------------------------------------------------
-
-    def schema(self, form: Form, scope: Scope) -> Schema:
-        """A map of keys to defaults, or to maps with :type, :default, :scope and :doc."""
-        if not isinstance(form, Map):
-            self.wrong(
-                form.span,
-                f"':blackboard-schema' takes a map (got {_form(form)}).",
-                "Write {:key default …}.",
-            )
-            return NO_KEYS
-        keys = [self._key(name, value, scope) for name, value in form.pairs]
-        return Schema({key.name: key for key in keys if key is not None})
-
-    def _key(self, name: Form, value: Form, scope: Scope) -> Key | None:
-        if not isinstance(name, Keyword):
-            self.wrong(
-                name.span,
-                f"a blackboard key is a keyword (got {_form(name)}).",
-                "Write {:key default …}.",
-            )
-            return None
-        if name.name.startswith("_"):
-            self.wrong(
-                name.span,
-                f"key ':{name.name}' is reserved for the runtime.",
-                "Use a name without '_' in front.",
-            )
-            return None
-        if isinstance(value, Map) and value.pairs and _says_how(value):
-            return self._described_key(name, value, scope)
-        default = self._default(value)
-        return Key(name.name, type_of(default), default, scope)
-
-    def _described_key(self, name: Keyword, value: Map, scope: Scope) -> Key | None:
-        parts: dict[str, Form] = {}
-        for word, part in value.pairs:
-            if isinstance(word, Keyword) and word.name in _SCHEMA_WORDS:
-                parts[word.name] = part
-            else:
-                near = did_you_mean(plain(word), _SCHEMA_WORDS)
-                message = (
-                    f"a key is described by :type, :default, :scope and :doc (got {_form(word)})."
-                )
-                self.wrong(word.span, message, near or "Put a map that is a default into :default.")
-        default = self._default(parts["default"]) if "default" in parts else None
-        kind = self._word(parts.get("type"), TYPES) or type_of(default)
-        where = self._word(parts.get("scope"), [s.value for s in Scope])
-        key = Key(name.name, kind, default, Scope(where) if where else scope)
-        try:
-            key.check(default)
-        except BlackboardError as error:
-            self.wrong(value.span, error.message, error.hint)
-        return key
-
-    def _word(self, form: Form | None, known: Iterable[str]) -> str | None:
-        if form is None:
-            return None
-        known = list(known)
-        if isinstance(form, Keyword) and form.name in known:
-            return form.name
-        near = did_you_mean(form.name, known) if isinstance(form, Keyword) else ""
-        self.wrong(
-            form.span,
-            f"expected one of {' '.join(':' + word for word in known)} (got {_form(form)}).",
-            near,
-        )
-        return None
-
-    def _default(self, form: Form) -> Any:
-        expression = self.expression(form)
-        if expression is None:
-            return None
-        if expression.constant:
-            return expression.value
-        self.wrong(
-            form.span,
-            "a default is a literal, not an expression.",
-            "Compute it with (set …) when the tree starts.",
-        )
-        return None
-
-
-_SCHEMA_WORDS = ("type", "default", "scope", "doc")
 
 
 def _arity(reading: _Reading) -> Arity:
@@ -492,11 +409,6 @@ def _arity(reading: _Reading) -> Arity:
     if reading.kind.binds != "tree":
         return arity
     return arity._replace(least=1) if reading.reference is None else arity._replace(most=0)
-
-
-def _says_how(value: Map) -> bool:
-    """Is this map a description of a key, not its default?"""
-    return any(isinstance(key, Keyword) and key.name in _SCHEMA_WORDS for key, _ in value.pairs)
 
 
 def _leaf_kind(leaf: Leaf) -> NodeKind:
@@ -519,17 +431,3 @@ def _takes(leaf: Leaf) -> str:
     if not names:
         return "It takes none."
     return f"It takes {' '.join(':' + name.replace('_', '-') for name in names)}."
-
-
-def _form(form: Form) -> str:
-    """A form as errors name it."""
-    if isinstance(form, Literal):
-        return describe(form.value)
-    if isinstance(form, Keyword | Symbol):
-        sort = "keyword :" if isinstance(form, Keyword) else "symbol "
-        return f"the {sort}{form.name[:40]}"
-    if isinstance(form, List) and form.items:
-        return f"the form ({plain(form.items[0])!s:.40} …)"
-    return {"List": "an empty list", "Vector": "a vector", "Map": "a map"}.get(
-        type(form).__name__, "a quoted form"
-    )

@@ -40,49 +40,55 @@ def compile_subtree(node: Node, build: Build) -> Compiled:
     local = schema.of(Scope.SUBTREE)
     if last is None and not local.keys:
         return build.compile(root)
-    return _scoped(
-        build, local, build.branch(root), build.branch(last, phase=FINALLY) if last else None
-    )
+    body = build.branch(root)
+    final = build.branch(last, phase=FINALLY) if last else None
+    scoped = _Scoped(build, local, body, final)
+    return Compiled(scoped.tick, scoped.halt)
 
 
-def _scoped(build: Build, local: Schema, body: Branch, final: Branch | None) -> Compiled:
-    slot = build.slot()
+class _Scoped:
+    """A subtree with keys of its own, or with a :finally."""
 
-    def tick(frame: Frame) -> Status:
-        visit = frame.slots[slot]
+    def __init__(self, build: Build, local: Schema, body: Branch, final: Branch | None) -> None:
+        self._slot = build.slot()
+        self._local = local
+        self._body = body
+        self._final = final
+
+    def tick(self, frame: Frame) -> Status:
+        visit = frame.slots[self._slot]
         if visit is None:
-            visit = frame.slots[slot] = _Visit(frame, local, body, final)
+            visit = _Visit(frame, self._local, self._body, self._final)
+            frame.slots[self._slot] = visit
         if visit.outcome is None:
-            status = body.tick(visit.body)
+            status = self._body.tick(visit.body)
             if status is RUNNING:
                 return RUNNING
             visit.end(status, status.value)
-        return close(frame, visit)
+        return self._close(frame, visit)
 
-    def close(frame: Frame, visit: _Visit) -> Status:
-        if final is not None and visit.ending is not None and not ended(final, visit.ending, visit):
-            return RUNNING
-        frame.slots[slot] = None
-        return visit.outcome or FAILURE
-
-    def ended(final: Branch, ending: Frame, visit: _Visit) -> bool:
-        run = ending.run
-        # Nobody may stop a :finally but the watchdog, and only one that was under way.
-        if run.strikes > visit.strikes and not run.running:
-            return final.halt(ending)
-        return final.tick(ending) is not RUNNING
-
-    def halt(frame: Frame) -> bool:
-        visit = frame.slots[slot]
+    def halt(self, frame: Frame) -> bool:
+        visit = frame.slots[self._slot]
         if visit is None:
             return True
         if visit.outcome is None:
-            if not body.halt(visit.body):
+            if not self._body.halt(visit.body):
                 return False
             visit.end(FAILURE, "cancelled")
-        return close(frame, visit) is not RUNNING
+        return self._close(frame, visit) is not RUNNING
 
-    return Compiled(tick, halt)
+    def _close(self, frame: Frame, visit: _Visit) -> Status:
+        if visit.ending is not None and not self._has_ended(visit.ending, visit.strikes):
+            return RUNNING
+        frame.slots[self._slot] = None
+        return visit.outcome or FAILURE
+
+    def _has_ended(self, ending: Frame, strikes: int) -> bool:
+        assert self._final is not None
+        # Nobody may stop a :finally but the watchdog, and only one that was under way.
+        if ending.run.strikes > strikes and not ending.run.running:
+            return self._final.halt(ending)
+        return self._final.tick(ending) is not RUNNING
 
 
 KIND = NodeKind(
