@@ -45,5 +45,6 @@ def _execute(path: Path) -> None:
 def _line(error: Exception, path: Path) -> int:
     if isinstance(error, SyntaxError):
         return error.lineno or 1
-    lines = [f.lineno or 1 for f in extract_tb(error.__traceback__) if f.filename == str(path)]
+    frames = extract_tb(error.__traceback__)
+    lines = [f.lineno or 1 for f in frames if Path(f.filename).resolve() == path.resolve()]
     return lines[-1] if lines else 1

@@ -10,15 +10,15 @@ from dodona.core import errors
 from dodona.core.errors import DodonaError
 
 
-def say(text: str = "") -> None:
+def say(text: str = "", end: str = "\n") -> None:
     """A line for people."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(text + end)
     sys.stdout.flush()
 
 
-def note(text: str) -> None:
+def note(text: str, end: str = "\n") -> None:
     """A line beside the output: progress and warnings."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(text + end)
     sys.stderr.flush()
 
 

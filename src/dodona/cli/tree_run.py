@@ -13,11 +13,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from dodona.cli.output import document, note, say
+from dodona.cli.tree_debug import debug
 from dodona.core.events import Event
 from dodona.core.near import did_you_mean
 from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog, show
 from dodona.trees.keyvalue import FileKeyValue
-from dodona.trees.program import Place
 from dodona.trees.status import Status
 from dodona.trees.trace import Visit
 
@@ -70,7 +70,7 @@ def run_tree(tree: Tree, values: Mapping[str, Any], flags: Flags, *, as_json: bo
     )
     _warn_unknown(tree, values)
     run = Run(tree, values, options)
-    outcome = asyncio.run(_drive(run, live=flags.live and not as_json))
+    outcome = asyncio.run(_drive(run, live=flags.live and not as_json, as_json=as_json))
     if as_json:
         document({**_outcome(outcome), "trace": _ticks(trace) if trace and flags.trace else None})
         return 0 if outcome.succeeded else 1
@@ -84,7 +84,7 @@ def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: boo
     """Run it traced; show ticks and timings."""
     trace = Trace()
     run = Run(tree, values, Options(trace=trace, watchdog=Watchdog(60.0)))
-    outcome = asyncio.run(_drive(run, live=False))
+    outcome = asyncio.run(_drive(run))
     if as_json:
         document({**_outcome(outcome), "ticks": _ticks(trace)[-last:], "timings": _timings(trace)})
     else:
@@ -94,12 +94,13 @@ def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: boo
     return 0 if outcome.succeeded else 1
 
 
-async def _drive(run: Run, *, live: bool) -> Outcome:
+async def _drive(run: Run, *, live: bool = False, as_json: bool = False) -> Outcome:
     """Drive the run; Ctrl-C cancels it, and its :finally still runs."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, run.cancel)
     task = asyncio.create_task(run.drive())
     if run.options.debugger is not None:
-        await _debug(run, run.options.debugger, task)
+        # Beside the output when that is to be one JSON document.
+        await debug(run, run.options.debugger, task, note if as_json else say)
     elif live:
         await _draw(run, task)
     return await task
@@ -118,43 +119,6 @@ async def _draw(run: Run, task: asyncio.Task[Outcome]) -> None:
             if task.done():
                 return
             await asyncio.wait([task], timeout=LIVE_SECONDS)
-
-
-HELP = "enter: next node · c: go on · b: blackboard · t: tree · q: cancel the run"
-
-
-async def _debug(run: Run, debugger: Debugger, task: asyncio.Task[Outcome]) -> None:
-    say(HELP)
-    while True:
-        pause = asyncio.create_task(debugger.wait_paused())
-        await asyncio.wait([pause, task], return_when=asyncio.FIRST_COMPLETED)
-        if not pause.done():
-            pause.cancel()
-            return
-        await _ask(run, debugger, pause.result())
-
-
-async def _ask(run: Run, debugger: Debugger, place: Place) -> None:
-    """Read commands until one lets the run go on."""
-    say(f"at {place.path}   ({place.node.span})")
-    while True:
-        try:
-            word = (await asyncio.to_thread(input, "(dodona) ")).strip()
-        except EOFError:
-            word = "c"
-            debugger.breakpoints.clear()
-        if word in ("", "n", "s"):
-            return debugger.step()
-        if word == "c":
-            return debugger.resume()
-        if word == "q":
-            return run.cancel()
-        if word == "b":
-            say(json.dumps(run.board.snapshot(), indent=2, ensure_ascii=False, default=str))
-        elif word == "t" and run.options.trace is not None:
-            say(show.as_ascii(run.tree, run.options.trace.statuses()))
-        else:
-            say(HELP)
 
 
 # -- telling ---------------------------------------------------------------------------------
