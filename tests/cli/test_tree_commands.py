@@ -269,7 +269,7 @@ def test_a_traced_run_as_json(command: str, folder: Path) -> None:
             ("top/done", "success"),
             ("top", "success"),
         ],
-        [("last", "success")],
+        [(":finally/last", "success")],
     ]
 
 
@@ -517,7 +517,7 @@ def test_step_stops_in_front_of_every_node(folder: Path) -> None:
         "(dodona) at top/set   (t.lisp:5:5)\n"
         "(dodona) at top/few?   (t.lisp:6:5)\n"
         "(dodona) at top/done   (t.lisp:7:5)\n"
-        "(dodona) at last   (t.lisp:8:12)\n"
+        "(dodona) at :finally/last   (t.lisp:8:12)\n"
         f"(dodona) {END.format(7)}"
     )
 

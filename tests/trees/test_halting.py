@@ -199,7 +199,7 @@ async def test_a_coroutine_that_swallows_a_cancellation_is_asked_again() -> None
     assert world.log == ["stubborn", "stubborn ignores", "stubborn ended", "first"]
     assert [event.type for event in events] == [TREE_UNRESPONSIVE]
     assert events[0].payload == {
-        "node": "selector/timeout/stubborn",
+        "node": "stubborn",
         "leaf": "stubborn",
         "detached": False,
         "grace_seconds": 0.005,

@@ -546,7 +546,7 @@ async def test_raising(sort: str) -> None:
     tree = load('(tree "main" (sequence (selector (x) (fail)) (succeed)))', registry=registry)
     outcome = await Run(tree).drive()
     assert outcome.error == {
-        "node": "sequence/selector/x",
+        "node": "x",
         "type": "KeyError",
         "message": "'lost'",
     }

@@ -168,7 +168,7 @@ def test_the_event_has_node_seconds_count_and_blackboard(yard: Yard) -> None:
     (event,) = yard.events
     assert (event.type, event.source, event.severity) == (TREE_STUCK, "tree:main", Severity.ERROR)
     assert event.payload == {
-        "nodes": ["work/inverter/stuck"],
+        "nodes": ["work/stuck"],
         "seconds": 10.0,
         "count": 1,
         "blackboard": {"answer": None, "n": 7},
@@ -185,7 +185,7 @@ def test_all_steps_that_run_are_failed(yard: Yard) -> None:
     """Nothing moves: each of the leaves that run is stuck, and each is named."""
     outcome = yard.run("(parallel both (stuck) (stuck))")
     assert not outcome.succeeded
-    assert yard.events[0].payload["nodes"] == ["both/stuck", "both/stuck"]
+    assert yard.events[0].payload["nodes"] == ["both/stuck", "both/stuck~2"]
     assert yard.words().count("stuck ends") == 2
 
 
@@ -274,7 +274,7 @@ def test_a_stuck_leaf_that_swallows_its_cancellation(yard: Yard) -> None:
     ]
     assert yard.kinds() == [TREE_STUCK, TREE_UNRESPONSIVE, TREE_UNRESPONSIVE]
     assert yard.events[1].payload == {
-        "node": "selector/deaf",
+        "node": "deaf",
         "leaf": "deaf",
         "detached": False,
         "grace_seconds": 2,

@@ -73,10 +73,13 @@ class Debugger:
         """Must this visit wait? True also for all that comes after the held one in its tick."""
         if self.held is not None:
             return True
-        if visit in self._inside:
+        if self._passing is not None:
+            # On the way back to where it stopped; what a reactive node looks at again on that
+            # way would otherwise be stopped at for ever.
+            if visit == self._passing:
+                self._passing = None
             return False
-        if visit == self._passing:
-            self._passing = None
+        if visit in self._inside:
             return False
         if not self._stepping and not self._matches(place):
             return False
@@ -84,6 +87,10 @@ class Debugger:
         self.held, self._at = place, visit
         self._stopped.set()
         return True
+
+    def ticked(self) -> None:
+        """A tick is over: if the way back led elsewhere, it is given up."""
+        self._passing = None
 
     def left(self, visit: Visit, status: Status) -> None:
         """A node that runs has been entered; it is not stopped at again until it ends."""

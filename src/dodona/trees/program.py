@@ -1,7 +1,8 @@
 """A tree compiled to closures: one `tick` and one `halt` for each place a node stands in.
 
 A `Place` is a node in a compiled tree: a subtree that is used twice has two places. Its path
-names it for people; its key, with iterations and indexes, names one execution of it.
+names it for people (`loop/tools/execute`; nodes without a name are left out, but for the last);
+its key, with iterations and indexes (`loop[2]/tools[1]/execute`), names one execution of it.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ class Branch(NamedTuple):
 class Place:
     index: int
     node: Node
-    path: str
     depth: int
     parent: int | None
     region: Region
     # Named ancestors within the region, each with the slot that counts its iterations.
     steps: tuple[tuple[str, int | None], ...]
     serial: str = ""
+    path: str = ""
 
     def key(self, frame: Frame) -> str:
         """This execution of the node: `loop[2]/tools[1]/execute`."""
@@ -157,11 +158,9 @@ class Build:
     def _enter(self, node: Node) -> Place:
         depth = self._at.depth + 1 if self._at else 0
         self._check_size(node, depth)
-        outer = self._at.path if self._at else ""
         place = Place(
             index=len(self.places),
             node=node,
-            path=f"{outer}/{node.label}" if outer else node.label,
             depth=depth,
             parent=self._at.index if self._at else None,
             region=self.region,
@@ -190,23 +189,23 @@ def compile_tree(root: Node, final: Node | None, instrument: Instrument | None) 
     top = Build(Region(), places, instrument)
     body = top.branch(root)
     ending = top.branch(final, phase=FINALLY) if final is not None else None
-    _number_twins(places)
+    _name(places)
     return Program(tuple(places), body, ending)
 
 
-def _number_twins(places: list[Place]) -> None:
-    """Places of one name on one path get a serial, so that every key is one place's."""
+def _name(places: list[Place]) -> None:
+    """Give every place its path: the names above it and its own; twins get a serial.
+
+    So every path is one place's, and so is every key, which is the path with indexes.
+    """
     seen: Counter[str] = Counter()
-    paths: dict[int, str] = {}
     for place in places:
         owner = place.region.owner
-        outer = paths[owner.index] if owner is not None else ""
-        names = [outer, place.region.phase, *(name for name, _ in place.steps)]
+        names = [owner.path if owner else "", place.region.phase, *(n for n, _ in place.steps)]
         path = "/".join(name for name in names if name)
         seen[path] += 1
-        if seen[path] > 1:
-            place.serial = f"~{seen[path]}"
-        paths[place.index] = path + place.serial
+        place.serial = f"~{seen[path]}" if seen[path] > 1 else ""
+        place.path = path + place.serial
 
 
 def _bounded(place: Place, tick: Tick) -> Tick:

@@ -133,7 +133,11 @@ class Run:
         self.ticks += 1
         if self.options.trace is not None:
             self.options.trace.begin(self.ticks)
-        return branch.tick(frame)
+        if self.options.debugger is None:
+            return branch.tick(frame)
+        status = branch.tick(frame)
+        self.options.debugger.ticked()
+        return status
 
     def wake(self) -> None:
         """Something changed: tick soon."""
@@ -243,6 +247,7 @@ class Run:
     async def _unpaused(self) -> None:
         debugger = self.options.debugger
         while debugger is not None and debugger.paused and not self._halting:
+            self._dirty = False
             await self._woken()
 
     async def _sweep(self) -> None:

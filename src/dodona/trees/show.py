@@ -103,9 +103,10 @@ def _parts(tree: Tree) -> list[str]:
     """What stands in the line of each place."""
     places = tree.program().places
     labels = [_label(place.node) for place in places]
-    finals = [place.index for place in places if place.parent is None][1:]
-    for index in finals:
-        labels[index] = f":finally {labels[index]}"
+    for place in places:
+        outer = places[place.parent].region if place.parent is not None else None
+        if place.region.phase and place.region is not outer:
+            labels[place.index] = f"{place.region.phase} {labels[place.index]}"
     return labels
 
 
@@ -118,8 +119,8 @@ def _label(node: Node) -> str:
     if node.test is not None:
         words.append(str(node.test))
     for option, value in node.options.items():
-        if value is True:
-            words.append(f":{option}")
+        if isinstance(value, bool):
+            words.append(f":{option}" if value else f":{option} false")
         elif isinstance(value, Expression):
             words.append(f":{option} {value}")
         else:
