@@ -32,7 +32,7 @@ def _execute(path: Path) -> None:
         spec.loader.exec_module(module)
     except DodonaError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise LoadError(
             f"the file cannot be loaded: {type(error).__name__}: {error}.",
             where=Where(str(path), _line(error, path), 1),
@@ -42,7 +42,7 @@ def _execute(path: Path) -> None:
         sys.path.remove(folder)
 
 
-def _line(error: Exception, path: Path) -> int:
+def _line(error: BaseException, path: Path) -> int:
     if isinstance(error, SyntaxError):
         return error.lineno or 1
     frames = extract_tb(error.__traceback__)

@@ -86,7 +86,7 @@ def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: boo
     run = Run(tree, values, Options(trace=trace, watchdog=Watchdog(60.0)))
     outcome = asyncio.run(_drive(run))
     if as_json:
-        document({**_outcome(outcome), "ticks": _ticks(trace)[-last:], "timings": _timings(trace)})
+        document({**_outcome(outcome), "trace": _ticks(trace)[-last:], "timings": _timings(trace)})
     else:
         _tell_trace(trace, last=last)
         _tell_timings(trace)

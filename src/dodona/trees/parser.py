@@ -379,14 +379,14 @@ class Parser:
                 self.wrong(
                     reading.spans[option],
                     f"leaf '{leaf.name}' has no argument ':{option}'.",
-                    did_you_mean(name, leaf.parameters) or _takes(leaf),
+                    did_you_mean(option, map(_dashed, leaf.parameters)) or _takes(leaf),
                 )
         for name, parameter in leaf.parameters.items():
             if parameter.required and name not in given:
                 self.wrong(
                     reading.head.span,
-                    f"leaf '{leaf.name}' needs the argument ':{name}'.",
-                    f"Add :{name.replace('_', '-')} VALUE.",
+                    f"leaf '{leaf.name}' needs the argument ':{_dashed(name)}'.",
+                    f"Add :{_dashed(name)} VALUE.",
                 )
 
     def _check_literal(self, reading: _Reading, option: str, parameter: Parameter) -> None:
@@ -413,7 +413,7 @@ def _arity(reading: _Reading) -> Arity:
 
 def _leaf_kind(leaf: Leaf) -> NodeKind:
     """A leaf used as a node, `(llm-call …)`: its name is the head."""
-    arguments = "".join(f" :{name.replace('_', '-')} VALUE" for name in leaf.parameters)
+    arguments = "".join(f" :{_dashed(name)} VALUE" for name in leaf.parameters)
     usage = f"({leaf.name}{arguments})"
     return NodeKind(leaf.name, "", compile_leaf, usage=usage, open_options=True)
 
@@ -430,4 +430,9 @@ def _takes(leaf: Leaf) -> str:
     names: Mapping[str, Parameter] = leaf.parameters
     if not names:
         return "It takes none."
-    return f"It takes {' '.join(':' + name.replace('_', '-') for name in names)}."
+    return f"It takes {' '.join(':' + _dashed(name) for name in names)}."
+
+
+def _dashed(name: str) -> str:
+    """A parameter's name as trees write it."""
+    return name.replace("_", "-")

@@ -148,7 +148,8 @@ class Build:
         """The node as a region of its own; `within` is a parent that is never ticked itself."""
         region = Region(owner=self._at, phase=phase)
         at = self._at if within is None else self._enter(within)
-        build = Build(region, self.places, self.instrument, at=at)
+        steps = ((within.name, None),) if within is not None and within.name else ()
+        build = Build(region, self.places, self.instrument, at=at, steps=steps)
         tick, halt = build.compile(node)
         return Branch(tick, halt, region)
 

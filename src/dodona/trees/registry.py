@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar, cast, get_origin, get_type_hints
 
 from dodona.core.errors import LoadError
+from dodona.core.near import did_you_mean
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.node import NodeKind
 from dodona.trees.status import Status
@@ -179,6 +180,12 @@ def make_leaf(
     is_async = inspect.iscoroutinefunction(function)
     if is_async and thread:
         raise LoadError(f"leaf '{name}' is async and cannot have a thread of its own.")
+    effects = [known.value for known in Effect]
+    if effect is not None and effect not in effects:
+        raise LoadError(
+            f"leaf '{name}' has no effect '{effect}'.",
+            hint=did_you_mean(effect, effects) or f"There are: {', '.join(effects)}.",
+        )
     is_step = step or is_async or thread or effect is not None
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[0].kind not in _POSITIONAL:

@@ -117,7 +117,17 @@ class ScriptedRegistry(Registry):
 
     def find_decoration(self, name: str) -> Decoration | None:
         script = self._script(name, name in self.decorations)
-        return script.decoration() if script else self.decorations.get(name)
+        if script is not None:
+            return script.decoration()
+        found = self.decorations.get(name)
+        if found is None:
+            return None
+
+        def told(board: Blackboard) -> Any:
+            self._called(name)
+            return found.enter(board)
+
+        return Decoration(name, told, found.on_leave)
 
     def _script(self, name: str, registered: bool) -> Script | None:  # noqa: FBT001
         if name not in self._scripts and self._default is not None and not registered:
@@ -182,10 +192,14 @@ def _status(form: Form) -> Status:
 def _writes(form: Form) -> tuple[tuple[str, Expression], ...]:
     if not isinstance(form, Map):
         raise LoadError("':set' takes a map of keys.", where=form.span.where())
-    return tuple(
-        (key.name, compile_expression(value))
-        for key, value in form.pairs
-        if isinstance(key, Keyword)
+    return tuple((_key(key), compile_expression(value)) for key, value in form.pairs)
+
+
+def _key(form: Form) -> str:
+    if isinstance(form, Keyword):
+        return form.name
+    raise LoadError(
+        "a blackboard key is a keyword.", where=form.span.where(), hint="Write {:key VALUE}."
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -33,13 +33,22 @@ from dodona.trees.expressions import plain
 from dodona.trees.loader import Loaded, Loader
 from dodona.trees.registry import Registry
 from dodona.trees.run import Options, Outcome, Run
+from dodona.trees.schema import describe, same
 from dodona.trees.scripted import ScriptedRegistry, read_scripts
 from dodona.trees.tree import Tree
 from dodona.trees.virtual_time import VirtualTimeLoop
 from dodona.trees.watchdog import Watchdog
 
 _WORDS = ("tree", "given", "leaves", "expect")
-_EXPECTATIONS = ("status", "blackboard", "calls", "order", "never", "error")
+_EXPECTATIONS: Mapping[str, type] = {
+    "status": str,
+    "blackboard": dict,
+    "calls": dict,
+    "order": list,
+    "never": list,
+    "error": str,
+}
+_KINDS = {str: "a word", dict: "a map", list: "a vector"}
 # Nothing a test waits for takes longer: what does is stuck.
 _VIRTUAL_LIMIT = 7 * 24 * 3600.0
 
@@ -88,7 +97,8 @@ def _is_test(form: Form) -> bool:
 
 def _run(form: List, forms: list[Form], registry: Registry) -> TestResult:
     begun = perf_counter()
-    name = to_text(form.items[1]).strip('"') if len(form.items) > 1 else "?"
+    said = form.items[1] if len(form.items) > 1 else None
+    name = str(said.value) if isinstance(said, Literal) else "?"
     try:
         failures = _Case(form).failures(forms, registry)
     except DodonaError as error:
@@ -102,7 +112,7 @@ class _Case:
     def __init__(self, form: List) -> None:
         parts = _parts(form)
         self.where = form.span.where()
-        self.tree = plain(parts["tree"]) if "tree" in parts else None
+        self.tree = _text(parts["tree"]) if "tree" in parts else None
         self.given = _map(parts.get("given"), "given")
         self.expect = _map(parts.get("expect"), "expect")
         self.scripts = read_scripts(parts["leaves"]) if "leaves" in parts else {}
@@ -117,6 +127,13 @@ class _Case:
                     where=parts["expect"].span.where(),
                     hint=did_you_mean(word, _EXPECTATIONS)
                     or f"It takes {' '.join(':' + w for w in _EXPECTATIONS)}.",
+                )
+            kind = _EXPECTATIONS[word]
+            if not isinstance(self.expect[word], kind):
+                raise LoadError(
+                    f"':{word}' takes {_KINDS[kind]} (got {describe(self.expect[word])}).",
+                    where=parts["expect"].span.where(),
+                    hint="See: docs/how-to/test-trees.md",
                 )
 
     def failures(self, forms: list[Form], registry: Registry) -> list[str]:
@@ -136,7 +153,7 @@ class _Case:
             return first
         if self.tree not in loaded.trees:
             near = did_you_mean(self.tree, loaded.trees)
-            raise LoadError(f'there is no tree "{self.tree}".', hint=near)
+            raise LoadError(f'there is no tree "{self.tree}".', where=self.where, hint=near)
         return loaded.trees[self.tree]
 
     def _check_names(self, loaded: Loaded) -> None:
@@ -160,8 +177,12 @@ class _Case:
             reason = f" ({outcome.error['message']})" if outcome.error else ""
             yield f"status: expected {expect['status']}, got {outcome.status}{reason}"
         for key, wanted in expect.get("blackboard", {}).items():
-            found = outcome.blackboard.get(key)
-            if found != wanted:
+            if key not in outcome.blackboard:
+                near = did_you_mean(key, outcome.blackboard)
+                yield f"blackboard :{key}: there is no such key. {near}".rstrip()
+                continue
+            found = outcome.blackboard[key]
+            if not same(found, wanted):
                 yield f"blackboard :{key}: expected {wanted!r}, got {found!r}"
         for leaf, wanted in expect.get("calls", {}).items():
             if counts[leaf] != wanted:
@@ -195,6 +216,12 @@ def _parts(form: List) -> dict[str, Form]:
         value = next(rest, None)
         if value is None:
             raise LoadError(f"':{item.name}' has no value.", where=item.span.where())
+        if item.name in parts:
+            raise LoadError(
+                f"':{item.name}' is given twice.",
+                where=item.span.where(),
+                hint="Remove one of them.",
+            )
         parts[item.name] = value
     return parts
 
@@ -206,6 +233,12 @@ def _unknown(span: Span, item: Form) -> LoadError:
         where=span.where(),
         hint=near or f"It takes {' '.join(':' + word for word in _WORDS)}.",
     )
+
+
+def _text(form: Form) -> str:
+    if isinstance(form, Literal) and isinstance(form.value, str):
+        return form.value
+    raise LoadError("':tree' takes a string.", where=form.span.where(), hint='Write :tree "name".')
 
 
 def _map(form: Form | None, word: str) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from dodona.trees.status import FAILURE, RUNNING, Status
 
 VISITS = 20_000
 
-# One entry: a node's index, what it said, and when. Two indexes are no node's.
+# One entry: a node's index, what it said (nothing when it was halted), and when. Two indexes are
+# no node's.
 _TICK, _ERROR = -1, -2
 
 
@@ -24,6 +25,14 @@ class Visit:
     status: Status
     seconds: float
     error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Halt:
+    """A node is quiet. Idle ones are halted too; only what ran before makes it worth a note."""
+
+    index: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,8 @@ class Trace:
         found: list[Tick] = []
         number, at, visits = 0, 0.0, list[Visit]()
         for entry in self._read():
+            if isinstance(entry, _Halt):
+                continue
             if isinstance(entry, Visit):
                 visits.append(entry)
                 continue
@@ -90,25 +101,37 @@ class Trace:
         """Every node that was visited, in the order of the file."""
         found: dict[int, Timing] = {}
         started: dict[int, float] = {}
-        for tick in self.ticks():
-            for visit in tick.visits:
-                index = visit.place.index
-                timing = found.setdefault(index, Timing(visit.place))
+        tick = 0.0
+        for entry in self._read():
+            if isinstance(entry, Visit):
+                index = entry.place.index
+                timing = found.setdefault(index, Timing(entry.place))
                 timing.visits += 1
-                timing.busy += visit.seconds
-                timing.last = visit.status
-                begun = started.setdefault(index, tick.at)
-                if visit.status is not RUNNING:
-                    timing.elapsed += max(tick.at - begun, 0.0) + visit.seconds
+                timing.busy += entry.seconds
+                timing.last = entry.status
+                begun = started.setdefault(index, tick)
+                if entry.status is not RUNNING:
+                    timing.elapsed += max(tick - begun, 0.0) + entry.seconds
                     del started[index]
+            elif isinstance(entry, _Halt):
+                if entry.index in started:
+                    found[entry.index].elapsed += entry.at - started.pop(entry.index)
+            else:
+                tick = entry[1]
         return [found[index] for index in sorted(found)]
 
     def statuses(self) -> dict[int, Status]:
-        """What each visited node said last, by index."""
-        return {entry[0]: entry[1] for entry in self._entries if entry[0] >= 0}
+        """What each visited node said last, by index; one that was halted says nothing."""
+        found: dict[int, Status] = {}
+        for index, said, _ in tuple(self._entries):
+            if index >= 0 and said is not None:
+                found[index] = said
+            elif found.get(index) is RUNNING:
+                del found[index]
+        return found
 
-    def _read(self) -> Iterator[Visit | tuple[int, float]]:
-        """Visits with their durations, and tick marks.
+    def _read(self) -> Iterator[Visit | _Halt | tuple[int, float]]:
+        """Visits with their durations, halts, and tick marks.
 
         A node is entered after the node before it was left, and before those below it: so its
         time runs from the start of the first visit below it, or from the last entry.
@@ -123,6 +146,8 @@ class Trace:
             elif index == _ERROR:
                 errors.setdefault(said[0], deque()).append(said[1])
                 continue
+            elif said is None:
+                yield _Halt(index, (at - self._origin) / 1e9)
             else:
                 place, start = self._places[index], last
                 while below and below[-1][0] > place.depth:
@@ -136,11 +161,18 @@ class Trace:
 
 def traced(place: Place, compiled: Compiled) -> Compiled:
     """Note every visit of the node: one clock reading, one append."""
-    index, tick, now = place.index, compiled.tick, perf_counter_ns
+    index, now = place.index, perf_counter_ns
+    tick, stop = compiled
 
     def visited(frame: Frame) -> Status:
         status = tick(frame)
         frame.visit((index, status, now()))
         return status
 
-    return Compiled(visited, compiled.halt)
+    def halted(frame: Frame) -> bool:
+        quiet = stop(frame)
+        if quiet:
+            frame.visit((index, None, now()))
+        return quiet
+
+    return Compiled(visited, halted)

@@ -1,0 +1,151 @@
+"""One hierarchy of errors: every class renders in text and in JSON, and says who must act."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from dodona.core import errors
+from dodona.core.errors import DodonaError, LoadError, Where, as_json, as_text
+
+# class → code, exit code, HTTP status.
+CLASSES: dict[str, tuple[str, int, int]] = {
+    "DodonaError": ("error", 1, 500),
+    "ConfigError": ("config_invalid", 3, 500),
+    "StoreError": ("store_unavailable", 4, 503),
+    "TreeError": ("tree_invalid", 1, 422),
+    "ReadError": ("tree_unreadable", 1, 422),
+    "UnexpectedEnd": ("tree_incomplete", 1, 422),
+    "LoadError": ("tree_invalid", 1, 422),
+    "ExpressionError": ("expression_failed", 1, 422),
+    "BlackboardError": ("blackboard_refused", 1, 422),
+    "KeyMissing": ("blackboard_key_missing", 1, 422),
+    "ToolFailed": ("tool_failed", 1, 502),
+    "ToolRetry": ("tool_call_invalid", 1, 422),
+    "ProviderError": ("provider_failed", 5, 502),
+    "BudgetExceeded": ("budget_exceeded", 6, 429),
+    "AccessDenied": ("access_denied", 7, 403),
+    "BadRequest": ("bad_request", 2, 400),
+}
+
+
+def defined() -> dict[str, type[DodonaError]]:
+    found: dict[str, type[DodonaError]] = {}
+    pending: list[type[DodonaError]] = [DodonaError]
+    while pending:
+        error = pending.pop()
+        if error.__module__ == errors.__name__:
+            found[error.__name__] = error
+            pending.extend(error.__subclasses__())
+    return found
+
+
+def test_every_class_has_its_codes() -> None:
+    """The table above is the whole of them: what a program may rely on does not change unseen."""
+    assert {
+        name: (error.code, error.exit_code, error.http_status) for name, error in defined().items()
+    } == CLASSES
+
+
+def test_exit_codes_and_statuses_are_possible_ones() -> None:
+    """An error never exits with 0, and never answers with a success."""
+    assert all(1 <= error.exit_code <= 125 for error in defined().values())
+    assert all(400 <= error.http_status < 600 for error in defined().values())
+
+
+def test_the_drawn_tree_names_every_class_and_only_those() -> None:
+    """In the module's docstring, each under its base class, with a word for who must act."""
+    assert errors.__doc__ is not None
+    bases: dict[str, str | None] = {}
+    above: list[tuple[int, str]] = []
+    for line in errors.__doc__.splitlines():
+        drawn = re.fullmatch(r" {4}([│├└─ ]*)(\w+Error|[A-Z]\w+)(?: {2,}(\S.*))?", line)
+        if drawn is None:
+            continue
+        prefix, name, meaning = drawn.groups()
+        while above and above[-1][0] >= len(prefix):
+            above.pop()
+        bases[name] = above[-1][1] if above else None
+        above.append((len(prefix), name))
+        assert meaning or name == "DodonaError"
+    assert bases == {
+        name: None if error is DodonaError else error.__bases__[0].__name__
+        for name, error in defined().items()
+    }
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_bare_error(name: str) -> None:
+    """The message alone, in text; in JSON the code, the message and an empty hint."""
+    error = defined()[name]("it is so.")
+    assert (str(error), as_text(error)) == ("it is so.", "it is so.")
+    assert as_json(error) == {
+        "error": {"code": CLASSES[name][0], "message": "it is so.", "hint": ""}
+    }
+    assert list(error.problems()) == [error]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_error_with_a_place_and_a_hint(name: str) -> None:
+    """Where, what, what to do, on one line; the excerpt under it; the place in JSON."""
+    where = Where("a.lisp", 3, 7, "  3 | (sequnce)\n    |  ^")
+    error = defined()[name]("it is so.", where=where, hint="Change it.")
+    assert str(error) == "a.lisp:3:7: it is so. Change it."
+    assert as_text(error) == "a.lisp:3:7: it is so. Change it.\n  3 | (sequnce)\n    |  ^"
+    found = as_json(error)
+    assert json.loads(json.dumps(found)) == found
+    assert found == {
+        "error": {
+            "code": CLASSES[name][0],
+            "message": "it is so.",
+            "hint": "Change it.",
+            "where": {"file": "a.lisp", "line": 3, "column": 7},
+        }
+    }
+
+
+def test_several_mistakes_in_one_error() -> None:
+    """Each on its lines in text; in JSON the count, and each of them under "problems"."""
+    first = LoadError("one.", where=Where("a.lisp", 1, 2, "  1 | x"), hint="Do.")
+    second = errors.ReadError("two.")
+    gathered = LoadError.gather([first, second])
+    assert list(gathered.problems()) == [first, second]
+    assert str(gathered) == "a.lisp:1:2: one. Do.\ntwo."
+    assert as_text(gathered) == "a.lisp:1:2: one. Do.\n  1 | x\ntwo."
+    assert as_json(gathered) == {
+        "error": {
+            "code": "tree_invalid",
+            "message": "2 mistakes.",
+            "hint": "",
+            "problems": [
+                {
+                    "code": "tree_invalid",
+                    "message": "one.",
+                    "hint": "Do.",
+                    "where": {"file": "a.lisp", "line": 1, "column": 2},
+                },
+                {"code": "tree_unreadable", "message": "two.", "hint": ""},
+            ],
+        }
+    }
+
+
+def test_one_mistake_is_not_wrapped() -> None:
+    """It keeps its class, and so its code and exit code."""
+    only = errors.UnexpectedEnd("more?")
+    assert LoadError.gather([only]) is only
+
+
+def test_a_missing_key_is_a_key_error_that_reads_like_ours() -> None:
+    """`except KeyError` catches it, and its text is not the quoted one of a KeyError."""
+    with pytest.raises(KeyError) as caught:
+        raise errors.KeyMissing("no key ':n'.", hint="Set it.")
+    assert str(caught.value) == "no key ':n'. Set it."
+
+
+def test_bugs_stay_outside() -> None:
+    """No class of ours is a bug's: catching them does not hide a TypeError or an OSError."""
+    outside = (TypeError, ValueError, AttributeError, OSError, RuntimeError, AssertionError)
+    assert [name for name, error in defined().items() if issubclass(error, outside)] == []
