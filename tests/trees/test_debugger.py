@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dodona.core.errors import BadRequest
 from dodona.core.events import TREE_STUCK, Event
 from dodona.trees import (
     FAILURE,
@@ -156,8 +157,9 @@ def test_a_breakpoint_is_a_name_a_path_or_a_leaf(bench: Bench, at: str, label: s
 
 @pytest.mark.parametrize("at", ["nobody", "two/quick.second", "quick", ""])
 def test_a_breakpoint_that_is_no_nodes(bench: Bench, at: str) -> None:
-    """A part of a path, or a name nobody has: the run does not stop."""
-    assert stops(bench, THREE, at) == []
+    """A part of a path, or a name nobody has: a mistake, told before the run begins."""
+    with pytest.raises(BadRequest, match=f"no node is called '{at}'"):
+        stops(bench, THREE, at)
 
 
 def test_the_node_has_not_been_entered(bench: Bench) -> None:

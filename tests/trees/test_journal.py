@@ -281,21 +281,62 @@ async def test_a_thread_is_a_step_like_any_other() -> None:
     assert cast.calls["in-thread"] == 0
 
 
-def test_a_stopped_step_leaves_no_record() -> None:
-    """A step that was halted is, after a resume, as if it had never begun."""
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ("(parallel :policy :require-one (hangs) (later))", "parallel[0]/hangs"),
+        ("(selector (timeout :seconds 5 (hangs)) (later))", "hangs"),
+    ],
+)
+def test_a_step_that_the_tree_halted_is_not_run_again(body: str, key: str) -> None:
+    """The tree went on without it; after a resume it goes the same way, and pays no second time."""
     journal, cast = MemoryJournal(), Cast()
-    outcome = play(cast.run("(parallel :policy :require-one (hangs) (later))", journal))
-    assert outcome.succeeded
-    assert journal.finished == ["parallel[1]/later"]
-    play(cast.run("(parallel :policy :require-one (hangs) (later))", journal))
-    assert journal.begun == ["parallel[0]/hangs", "parallel[1]/later"] * 2
+    first = play(cast.run(body, journal))
+    assert json.loads(journal.records[key])["succeeded"] is False
+    again = Cast()
+    second = play(again.run(body, journal))
+    assert first.status is second.status
+    assert first.blackboard["trail"] == second.blackboard["trail"]
+    assert again.calls["steps"] == 0
 
 
-def test_a_step_that_timed_out_leaves_no_record() -> None:
-    """The same when a deadline halted it."""
+async def test_a_step_of_a_cancelled_run_leaves_no_record() -> None:
+    """Nothing went on without it: after a resume it is as if it had never begun."""
     journal = MemoryJournal()
-    play(Cast().run("(timeout :seconds 5 (hangs))", journal))
-    assert journal.finished == []
+    run = Cast().run("(hangs)", journal)
+    driven = asyncio.create_task(run.drive())
+    await asyncio.sleep(0.01)
+    run.cancel()
+    await driven
+    assert (journal.begun, journal.finished) == (["hangs"], [])
+
+
+def test_a_broken_journal_stops_the_next_step_of_the_same_tick() -> None:
+    """What cannot be recorded must not be followed by another effect."""
+
+    class Full(MemoryJournal):
+        def finish(self, key: str, record: StepRecord) -> None:
+            raise OSError("disk full")
+
+    cast = Cast()
+    with pytest.raises(OSError, match="disk full"):
+        play(cast.run("(sequence (now) (now))", Full()))
+    assert cast.calls["steps"] == 1
+
+
+def test_a_list_that_grew_in_place_is_recorded() -> None:
+    """A declared list that a step appends to is a write, though nobody assigned it."""
+    registry = Registry(KINDS)
+
+    @registry.leaf("grow", writes=("messages",), step=True)
+    def grow(bb: Any) -> None:
+        bb["messages"].append("hi")
+
+    text = '(tree "t" :blackboard-schema {:messages []} (grow))'
+    tree, journal = load(text, registry=registry), MemoryJournal()
+    for _ in range(2):
+        outcome = play(Run(tree, None, Options(journal=journal)))
+        assert outcome.blackboard["messages"] == ["hi"]
 
 
 def test_another_leaf_under_the_key_is_run() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -104,6 +105,24 @@ BAD = {
     "not UTF-8": '(tree "main" :description "\udcff" (succeed))',
     "another tree only by test": '(test "x" :expect {:status :success})',
 }
+
+
+async def test_a_folder_that_is_replaced_is_followed_again(tmp_path: Path) -> None:
+    """A deployment removes the folder and makes it anew: later saves are seen all the same."""
+    folder = tmp_path / "trees"
+    folder.mkdir()
+    bench = await Bench.of(folder, versioned(1))
+    async with bench.reloader.following():
+        shutil.rmtree(folder)
+        await bench.until(lambda: bench.events, seconds=3)
+        assert await bench.answer() == 1
+        folder.mkdir()
+        bench.file.write_text(versioned(2))
+        await bench.until(lambda: bench.kinds()[-1] == TREE_RELOADED, seconds=3)
+        assert await bench.answer() == 2
+        bench.file.write_text(versioned(3))
+        await bench.until(lambda: bench.kinds().count(TREE_RELOADED) == 2, seconds=3)
+        assert await bench.answer() == 3
 
 
 async def test_a_good_save_takes_effect_for_the_next_run_within_a_second(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
@@ -393,3 +394,24 @@ def test_a_tree_that_never_ends_fails_its_test(tmp_path: Path) -> None:
 
     [result] = results(tmp_path, '(test "t" :expect {:status :success})', registry)
     assert result.failures[0].startswith("status: expected success, got failure (no progress for ")
+
+
+def test_a_leaf_in_a_thread_is_waited_for(folder: Path) -> None:
+    """Virtual time stands still while a registered leaf works in a thread or hands work to one."""
+    registry = Registry(KINDS)
+
+    @registry.leaf("x.a", thread=True)
+    def in_thread(bb: Blackboard) -> None:
+        time.sleep(0.05)
+
+    @registry.leaf("x.b", effect="none")
+    async def in_pool(bb: Blackboard) -> None:
+        await asyncio.to_thread(time.sleep, 0.05)
+
+    path = folder / "threads.lisp"
+    path.write_text(
+        '(tree "t" (timeout :seconds 3 (sequence (action :fn "x.a") (action :fn "x.b"))))\n'
+        '(test "both end" :expect {:status :success})\n'
+    )
+    [result] = testing.run_tests([path], registry)
+    assert result.failures == ()

@@ -246,6 +246,9 @@ async def test_run_is_cancelled(source: str, how: str) -> None:
 ROWS: list[tuple[str, str, str, str]] = [
     # source, script, result, cleaned up
     ("(retry :times 3 (x))", "x-,+", "+ x x", ""),
+    # a loop under a parallel that gives way to others is woken again
+    ("(parallel (repeater :max-iterations 250 (succeed)) (x))", "x+", "+ x", ""),
+    ("(parallel (x) (inverter (retry :times 250 (fail))))", "x+", "+ x", ""),
     ("(retry :times 3 (x))", "x~-,~!,~+", "+ x x x", "x x x"),
     ("(retry :times 3 :backoff 0.001 (x))", "x~!,~+", "+ x x", "x x"),
     ("(retry :times 2 (sequence (a) (x)))", "a+ x-,+", "+ a x a x", ""),

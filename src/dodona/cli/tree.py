@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 
 from dodona.cli import tree_run
 from dodona.cli.arguments import AsJson, Leaves, Settings, TreeFile, sort_files
@@ -112,7 +113,9 @@ def trace(
     settings: Settings = (),
     leaves: Leaves = (),
     tree: TreeName = None,
-    last: Annotated[int, Parameter(help="How many ticks to show.")] = 20,
+    last: Annotated[
+        int, Parameter(help="How many ticks to show.", validator=validators.Number(gte=1))
+    ] = 20,
     json: AsJson = False,
 ) -> int:
     """Run a tree and show its ticks, node by node, and where the time went."""
@@ -126,6 +129,8 @@ def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     """Run the tests in tree files and in FILE.test.lisp beside them; exit 0 when all pass."""
     given = sort_files(files, leaves)
     load_leaves(given.leaves)
+    # A leaf that raises is part of many a test; a failed one tells its error itself.
+    logging.getLogger("dodona.trees").setLevel(logging.CRITICAL)
     results: list[TestResult] = []
     for path in given.trees:
         for result in run_tests(test_files(path), registry):

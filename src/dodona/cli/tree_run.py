@@ -95,8 +95,15 @@ def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: boo
 
 
 async def _drive(run: Run, *, live: bool = False, as_json: bool = False) -> Outcome:
-    """Drive the run; Ctrl-C cancels it, and its :finally still runs."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, run.cancel)
+    """Drive the run; Ctrl-C or SIGTERM cancels it, and its :finally still runs."""
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        loop.remove_signal_handler(number)  # a second one ends us at once
+        run.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
     task = asyncio.create_task(run.drive())
     if run.options.debugger is not None:
         # Beside the output when that is to be one JSON document.

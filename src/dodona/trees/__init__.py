@@ -11,8 +11,11 @@ from pathlib import Path
 from dodona.trees import loader as _loader
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.debugger import Debugger
+from dodona.trees.keyvalue import FileKeyValue
+from dodona.trees.loader import Loaded, load_files
 from dodona.trees.nodes import KINDS
 from dodona.trees.registry import Decoration, Effect, Leaf, Registry
+from dodona.trees.reload import Policy, Reloader
 from dodona.trees.run import Options, Outcome, Run, run
 from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
 from dodona.trees.step import Step
@@ -28,10 +31,14 @@ __all__ = [
     "Debugger",
     "Decoration",
     "Effect",
+    "FileKeyValue",
     "Leaf",
+    "Loaded",
     "Options",
     "Outcome",
+    "Policy",
     "Registry",
+    "Reloader",
     "Run",
     "Status",
     "Step",
@@ -41,6 +48,7 @@ __all__ = [
     "decorator",
     "leaf",
     "load",
+    "load_files",
     "registry",
     "run",
 ]

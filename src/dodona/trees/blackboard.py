@@ -91,7 +91,7 @@ class Blackboard(MutableMapping[str, Any]):
             )
         declared = self.schema.keys.get(key)
         if declared is not None:
-            self._check(declared, value)
+            self.check(declared, value)
         elif key not in self._values and len(self._values) >= MAX_KEYS:
             raise BlackboardError(f"key ':{key}' is one too many: a scope holds {MAX_KEYS} keys.")
         if type(value) not in SMALL and hasattr(value, "__len__") and len(value) > MAX_LENGTH:
@@ -123,7 +123,8 @@ class Blackboard(MutableMapping[str, Any]):
         """Every visible key, with long values cut: for people, events and traces."""
         return {key: brief(self[key]) for key in self}
 
-    def _check(self, key: Key, value: Any) -> None:
+    def check(self, key: Key, value: Any) -> None:
+        """Refuse a value that this scope's key does not take."""
         key.check(value)
 
     def _outer(self, key: str) -> Any:
@@ -140,7 +141,7 @@ class ItemScope(Blackboard):
 
     __slots__ = ()
 
-    def _check(self, key: Key, value: Any) -> None:
+    def check(self, key: Key, value: Any) -> None:
         if key.type != "list":
             key.check(value)
 
@@ -167,8 +168,24 @@ class LocalScope(Blackboard):
         else:
             self._outside[key] = value
 
+    def check(self, key: Key, value: Any) -> None:
+        (super() if key.name in self._local else self._outside).check(key, value)
+
     def reserve(self, key: str, value: Any) -> None:
         (super() if key in self._local else self._outside).reserve(key, value)
+
+
+class ThreadBoard(Blackboard):
+    """What a leaf in a thread sees: what it writes is kept here until it has ended."""
+
+    __slots__ = ("_target",)
+
+    def __init__(self, target: Blackboard) -> None:
+        super().__init__(parent=target)
+        self._target = target
+
+    def check(self, key: Key, value: Any) -> None:
+        self._target.check(key, value)
 
 
 class StepBoard(Blackboard):

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dodona.core.errors import BadRequest
+from dodona.core.near import did_you_mean
 from dodona.trees.frame import Frame
 from dodona.trees.program import Compiled, Place
 from dodona.trees.status import RUNNING, Status
@@ -35,7 +37,12 @@ class Debugger:
         self._run: Run | None = None
 
     def attach(self, run: Run) -> None:
+        """Serve this run; a breakpoint that none of its nodes has is a mistake."""
         self._run = run
+        known = {name for place in run.program.places for name in _names(place)}
+        for name in self.breakpoints - known:
+            near = did_you_mean(name, known)
+            raise BadRequest(f"no node is called '{name}'.", hint=near or "See: dodona tree show")
 
     @property
     def paused(self) -> bool:
@@ -103,10 +110,15 @@ class Debugger:
         self._inside.discard(visit)
 
     def _matches(self, place: Place) -> bool:
-        names = {place.node.label, place.path}
-        if place.node.leaf is not None:
-            names.add(place.node.leaf.name)
-        return not self.breakpoints.isdisjoint(names)
+        return not self.breakpoints.isdisjoint(_names(place))
+
+
+def _names(place: Place) -> set[str]:
+    """What a breakpoint may call this node."""
+    names = {place.node.label, place.path}
+    if place.node.leaf is not None:
+        names.add(place.node.leaf.name)
+    return names
 
 
 def debugged(place: Place, compiled: Compiled) -> Compiled:

@@ -66,6 +66,15 @@ class Frame:
         self.polled = region.polled
         self.slots = region.initial.copy()
 
+    def is_final(self) -> bool:
+        """Does this belong to a :finally?"""
+        frame: Frame | None = self
+        while frame is not None:
+            if frame.region.phase:
+                return True
+            frame = frame.parent
+        return False
+
     def wake(self) -> None:
         """Something here has happened: tick soon, all the way down to this frame."""
         frame: Frame | None = self

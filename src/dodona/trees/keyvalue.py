@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +45,34 @@ class FileKeyValue:
 
     def _write(self, changes: dict[str, Any]) -> None:
         try:
-            text = json.dumps({**self._read(), **changes}, indent=2, sort_keys=True)
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, self._path)
-        except (OSError, TypeError) as error:
+            with self._alone():
+                text = json.dumps({**self._read(), **changes}, indent=2, sort_keys=True)
+                self._replace(text + "\n")
+        except (OSError, TypeError, ValueError) as error:
             raise StoreError(
                 f"cannot write the global keys to {self._path}: {error}.",
                 hint="They stay as they were.",
             ) from error
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Nobody else reads, changes and writes meanwhile: no other run, no other process."""
+        # The folder is locked, not the file: that is replaced by another one.
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            flock(folder, LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _replace(self, text: str) -> None:
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, self._path)
+        except OSError:
+            os.unlink(name)
+            raise

@@ -133,8 +133,8 @@ class Registry:
                 make_leaf(
                     name,
                     function,
-                    reads=tuple(reads),
-                    writes=tuple(writes),
+                    reads=reads,
+                    writes=writes,
                     step=step,
                     effect=effect,
                     thread=thread,
@@ -177,7 +177,12 @@ def make_leaf(
     thread: bool = False,
 ) -> Leaf:
     """Look at the function once, so that nothing is looked up while a tree runs."""
-    is_async = inspect.iscoroutinefunction(function)
+    for keys in (reads, writes):
+        if isinstance(keys, str):
+            raise LoadError(
+                f"leaf '{name}' gives its keys as a string.", hint=f'Write ("{keys}",).'
+            )
+    is_async = _is_async(function)
     if is_async and thread:
         raise LoadError(f"leaf '{name}' is async and cannot have a thread of its own.")
     effects = [known.value for known in Effect]
@@ -186,8 +191,9 @@ def make_leaf(
             f"leaf '{name}' has no effect '{effect}'.",
             hint=did_you_mean(effect, effects) or f"There are: {', '.join(effects)}.",
         )
-    is_step = step or is_async or thread or effect is not None
     parameters = list(inspect.signature(function).parameters.values())
+    wants_step = any(p.name == "step" for p in parameters[1:])
+    is_step = step or is_async or thread or wants_step or effect is not None
     if not parameters or parameters[0].kind not in _POSITIONAL:
         raise LoadError(
             f"leaf '{name}' takes no blackboard.", hint=f"Write: def {_name(function)}(bb): …"
@@ -196,8 +202,8 @@ def make_leaf(
     return Leaf(
         name=name,
         function=function,
-        reads=reads,
-        writes=writes,
+        reads=tuple(reads),
+        writes=tuple(writes),
         step=is_step,
         # What a step does is unknown unless it says so, and unknown means: not twice.
         effect=Effect(effect) if effect else (Effect.ONCE if is_step else Effect.NONE),
@@ -209,13 +215,18 @@ def make_leaf(
             if p.kind in _NAMED and p.name != "step"
         },
         open_parameters=any(p.kind is p.VAR_KEYWORD for p in parameters),
-        wants_step=any(p.name == "step" for p in parameters[1:]),
+        wants_step=wants_step,
     )
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _SIMPLE = (str, int, float, bool, list, dict)
+
+
+def _is_async(function: LeafFunction) -> bool:
+    called = getattr(function, "__call__", None)  # noqa: B004 - its kind is what we want
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 def _hints(function: LeafFunction) -> Mapping[str, Any]:
@@ -232,7 +243,12 @@ def _simple(hint: Any) -> type | None:
 
 def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     # A module that is imported again registers its functions again: that is no clash.
-    return (one.__module__, _name(one)) == (other.__module__, _name(other))
+    return (_name(one), _file(one)) == (_name(other), _file(other))
+
+
+def _file(function: Callable[..., Any]) -> tuple[str, int]:
+    code = getattr(function, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else (function.__module__, 0)
 
 
 def _name(function: Callable[..., Any]) -> str:

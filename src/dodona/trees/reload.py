@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,11 @@ from dodona.core.events import TREE_RELOAD_FAILED, TREE_RELOADED, Emit, Event, S
 from dodona.trees.diff import diff
 from dodona.trees.loader import load_files
 from dodona.trees.registry import Registry
-from dodona.trees.run import Options, Outcome, Run
+from dodona.trees.run import SUPERSEDED, Options, Outcome, Run
 from dodona.trees.tree import Tree
 
 log = logging.getLogger("dodona.trees")
 
-SUPERSEDED = "superseded"
 # Editors save in several steps; this is how long a file must rest before it is read.
 SETTLE_MS = 50
 
@@ -125,25 +124,38 @@ class Reloader:
                 stop.set()
 
     async def _follow(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
-        # The folders, not the files: an editor that saves by renaming makes a new file.
+        """Watch until told to stop; anew whenever a folder has come or gone."""
+        # The folders, not the files: an editor that saves by renaming makes a new file. And what
+        # holds the folders: a deployment replaces them whole.
         folders = {path.parent for path in self._paths}
+        around = {*folders, *(folder.parent for folder in folders)}
+        while not stop.is_set():
+            there = await asyncio.to_thread(_existing, around)
+            if not there:
+                await asyncio.sleep(1)
+                continue
+            # This runs when the watch stands, and so misses nothing that was saved before.
+            catch_up = asyncio.create_task(self._reload())
+            catch_up.add_done_callback(lambda _: ready.set())
+            await self._watch(there, folders, stop)
+            await catch_up
+
+    async def _watch(self, there: set[Path], folders: set[Path], stop: asyncio.Event) -> None:
+        """Reload on every change of the files; return when the folders themselves change."""
+        concerned = {*self._paths, *folders}
         changes = watchfiles.awatch(  # pyright: ignore[reportUnknownMemberType]
-            *folders,
+            *there,
             stop_event=stop,
             recursive=False,
             step=SETTLE_MS,
             debounce=4 * SETTLE_MS,
-            watch_filter=lambda _, path: Path(path) in self._paths,
-            yield_on_timeout=True,
-            rust_timeout=100,
+            watch_filter=lambda _, path: Path(path) in concerned,
         )
-        async for changed in changes:
-            if not ready.is_set():
-                # The watch stands from the first turn on; what was saved before it is read here.
+        async with aclosing(changes):
+            async for changed in changes:
                 await self._reload()
-                ready.set()
-            elif changed:
-                await self._reload()
+                if any(Path(path) in folders for _, path in changed):
+                    return
 
     def _load(self) -> dict[str, Tree]:
         loaded = load_files(self._paths, registry=self._registry, host_keys=self._host_keys)
@@ -152,7 +164,9 @@ class Reloader:
 
     def _supersede(self, changed: set[str]) -> None:
         for run in tuple(self._runs):
-            if run.tree.name in changed and not run.has_effects:
+            # What a journal holds is the old tree's: a run that has used it goes on with that.
+            journalled = run.journal is not None and bool(run.executions)
+            if run.tree.name in changed and not run.has_effects and not journalled:
                 run.cancel(SUPERSEDED)
 
     def _report(self, name: str, old: Tree | None, new: Tree | None) -> None:
@@ -170,3 +184,7 @@ class Reloader:
 
 def _digest(trees: Mapping[str, Tree], name: str) -> str | None:
     return trees[name].digest if name in trees else None
+
+
+def _existing(folders: set[Path]) -> set[Path]:
+    return {folder for folder in folders if folder.is_dir()}

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dodona.core.errors import DodonaError, TreeError
+from dodona.core.errors import DodonaError, StoreError, TreeError
 from dodona.core.events import TREE_ESCALATED, TREE_STUCK, TREE_UNRESPONSIVE, Emit, Event, Severity
 from dodona.core.ports import Journal, KeyValue
 from dodona.trees.blackboard import Blackboard
@@ -21,6 +21,7 @@ from dodona.trees.registry import Effect
 from dodona.trees.schema import Scope, fresh, same
 from dodona.trees.status import FAILURE, RUNNING, Status
 from dodona.trees.step import Work
+from dodona.trees.timer import Timer
 from dodona.trees.trace import Trace, traced
 from dodona.trees.watchdog import Watchdog
 
@@ -31,6 +32,8 @@ log = logging.getLogger("dodona.trees")
 T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
+# Why a run is stopped that is begun again with a newer tree.
+SUPERSEDED = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +81,34 @@ class Run:
     """Ticks are synchronous; tasks, timers and hosts wake it; nothing polls."""
 
     __slots__ = (
-        "_crash", "_dirty", "_effects", "_frame", "_given", "_globals", "_halting",
-        "_interrupted", "_loop", "_stop", "_stoppable", "_thread", "_touched", "_waiter",
-        "_watch", "board", "executions", "journal", "options", "program", "running", "strikes",
-        "ticks", "timers", "tree", "visit",
+        "_crash",
+        "_deaf",
+        "_dirty",
+        "_effects",
+        "_frame",
+        "_given",
+        "_globals",
+        "_halting",
+        "_interrupted",
+        "_loop",
+        "_stop",
+        "_stoppable",
+        "_thread",
+        "_touched",
+        "_waiter",
+        "_was_halted",
+        "_watch",
+        "board",
+        "executions",
+        "given_up",
+        "journal",
+        "options",
+        "program",
+        "running",
+        "ticks",
+        "timers",
+        "tree",
+        "visit",
     )  # fmt: skip
 
     def __init__(
@@ -94,20 +121,22 @@ class Run:
         self.visit = self.options.trace.visit if self.options.trace is not None else _unseen
         self.program = tree.program(self._instrument())
         self.running: dict[Work, None] = {}
-        self.timers = 0
+        self.timers: set[Timer] = set()
         self.ticks = 0
-        self.strikes = 0  # of the watchdog
+        self.given_up = 0  # how often the watchdog found nothing it could fail
         self.executions: Counter[str] = Counter()  # of each step key
         self._frame = Frame(self, self.program.body.region, self.board)
         self._dirty = False
         self._stop: str | None = None
         self._stoppable = True
         self._halting = False
+        self._was_halted = False
         self._globals: dict[str, Any] = {}
         self._given = frozenset(values or ())
         self._interrupted = False
         self._effects = False
         self._crash: BaseException | None = None
+        self._deaf: Exception | None = None  # what the host's output raised
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -169,6 +198,8 @@ class Run:
 
     async def drive(self) -> Outcome:
         """Run to the end. When the awaiting task is cancelled, stop first, then say so."""
+        if self._loop is not None:
+            raise TreeError("a run is driven once.", hint="Make another Run of the same tree.")
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self._load_globals()
@@ -176,7 +207,8 @@ class Run:
         recovered = False
         try:
             status = await self._phase(self.program.body, self._frame, stoppable=True)
-            ended = self._stop or status.value
+            # Asked to stop, it may have ended by itself all the same.
+            ended = self._stop if self._stop and self._was_halted else status.value
             dog = self.options.watchdog
             if ended == "stuck" and dog is not None and dog.recovery is not None:
                 status = await self._recover(dog.recovery)
@@ -184,9 +216,12 @@ class Run:
             if self.program.final is not None:
                 self.board.reserve("_status", ended)
                 await self._extra(self.program.final)
-            await self._save_globals()
+            if ended != SUPERSEDED:
+                await self._save_globals()
         finally:
             await self._sweep()
+        if self._deaf is not None:
+            raise self._deaf
         if self._interrupted:
             raise asyncio.CancelledError
         error = None if status is Status.SUCCESS else self.board.get("_error")
@@ -217,6 +252,7 @@ class Run:
             await self._unpaused()
             if self._halting:
                 status = FAILURE if branch.halt(frame) else RUNNING
+                self._was_halted = True
             else:
                 status = self._tick(branch, frame)
             self._check()
@@ -254,6 +290,8 @@ class Run:
         """Nothing outlives the run: stop what still runs, and wait until it has ended."""
         if self._watch is not None:
             self._watch.cancel()
+        for timer in tuple(self.timers):
+            timer.cancel()
         while self.running:
             for work in tuple(self.running):
                 work.stop()
@@ -274,7 +312,13 @@ class Run:
         keys = tuple(self.tree.keys.of(Scope.GLOBAL).keys)
         if keys and self.options.globals is not None:
             stored = await self.options.globals.get(keys)
-            self.board.update({k: v for k, v in stored.items() if k not in self._given})
+            try:
+                self.board.update({k: v for k, v in stored.items() if k not in self._given})
+            except TreeError as error:
+                raise StoreError(
+                    f"a stored global does not fit tree {self.tree.name}: {error.message}",
+                    hint="Change the schema, or the stored value.",
+                ) from error
             self._globals = {key: fresh(self.board[key]) for key in keys}
 
     async def _save_globals(self) -> None:
@@ -301,6 +345,22 @@ class Run:
             self.options.trace.raised(place, said)
         return FAILURE
 
+    @property
+    def is_halting(self) -> bool:
+        """Is the run being stopped? Then steps may start in a :finally only."""
+        return self._halting
+
+    @property
+    def is_broken(self) -> bool:
+        """Has the journal failed? Then no step may start at all."""
+        return self._crash is not None
+
+    def numbered(self, key: str) -> str:
+        """The key of this execution: the first has none, the others a number."""
+        self.executions[key] += 1
+        count = self.executions[key]
+        return key if count == 1 else f"{key}#{count}"
+
     def crash(self, error: BaseException) -> None:
         """The journal cannot be written, or the runtime has a bug: end the run with that."""
         self._crash = self._crash or error
@@ -315,8 +375,7 @@ class Run:
     def deliver(self, chunk: Any) -> None:
         """Hand a piece of output to the host, in the loop's thread."""
         self.touch()
-        output = self.options.output
-        if output is None:
+        if self.options.output is None or self._deaf is not None:
             return
         if self._loop is not None and threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self._hand_out, chunk)
@@ -329,8 +388,8 @@ class Run:
         try:
             self.options.output(chunk)
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
-            self.crash(error)
-            self.wake()
+            self._deaf = self._deaf or error
+            self.cancel("deaf")
 
     def emit(self, kind: str, severity: Severity, **payload: Any) -> None:
         if self.options.emit is not None:
@@ -390,7 +449,7 @@ class Run:
         assert dog is not None
         assert self._loop is not None
         quiet_for = self.now() - self._touched
-        waiting = self.timers > 0 and not self.running
+        waiting = bool(self.timers) and not self.running
         paused = self.options.debugger is not None and self.options.debugger.paused
         if waiting or paused:
             self.touch()
@@ -403,7 +462,6 @@ class Run:
             self._stuck(dog, quiet_for)
 
     def _stuck(self, dog: Watchdog, seconds: float) -> None:
-        self.strikes += 1
         nodes = [work.place.path for work in self.running] or [self.tree.name]
         count, escalate = dog.strike(self.tree.name, self.now())
         report = {
@@ -420,6 +478,7 @@ class Run:
         if escalate or not self.running:
             said = {"node": nodes[0], "type": "TreeError", "message": str(error)}
             self.board.reserve("_error", said)
+            self.given_up += 1
             self._halting = True  # also in :finally, which nobody else may stop
             self.cancel("stuck")
         self.emit(TREE_STUCK, Severity.ERROR, **report)

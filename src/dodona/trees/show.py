@@ -11,7 +11,6 @@ from dodona.trees.program import Place
 from dodona.trees.status import Status
 from dodona.trees.tree import Tree
 
-FORMATS = ("ascii", "mermaid", "json")
 MARKS = {Status.SUCCESS: "✓", Status.FAILURE: "✗", Status.RUNNING: "▶", None: " "}
 
 Statuses = Mapping[int, Status]

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dodona.core.errors import DodonaError, TreeError
+from dodona.core.errors import TreeError
 from dodona.core.ports import StepRecord
-from dodona.trees.blackboard import Blackboard, StepBoard
+from dodona.trees.blackboard import Blackboard, StepBoard, ThreadBoard
 from dodona.trees.status import FAILURE, SUCCESS, Status
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 class Step:
     """What a leaf that asks for a `step` gets beside the blackboard."""
 
-    __slots__ = ("_board", "_chunks", "_fenced", "frame", "key", "leaf", "place", "stopping")
+    __slots__ = (
+        "_board", "_chunks", "_fenced", "_sizes", "frame", "key", "leaf", "place", "stopping"
+    )  # fmt: skip
 
     def __init__(self, leaf: Leaf, place: Place, frame: Frame) -> None:
         self.leaf = leaf
@@ -31,14 +33,15 @@ class Step:
         self._fenced = False
         self._chunks: list[Any] = []
         self._board: Blackboard = frame.board
+        self._sizes: dict[str, int] = {}
         if frame.run.journal is not None:
             self._board = StepBoard(frame.board)
+            self._sizes = self._measured()
         # The idempotency key: the same for the same execution, also after a crash. A step in
         # front of a reactive sequence is executed on every wake, and each time is another one.
-        key = place.key(frame)
-        frame.run.executions[key] += 1
-        count = frame.run.executions[key]
-        self.key = key if count == 1 else f"{key}#{count}"
+        self.key = place.key(frame)
+        if frame.run.journal is not None or leaf.wants_step:
+            self.key = frame.run.numbered(self.key)
 
     def progress(self) -> None:
         """Tell the watchdog that this step is alive. Nothing is ticked."""
@@ -55,18 +58,26 @@ class Step:
     def recorded(self) -> Status | None:
         """The status of this step when the journal has it: it is applied, not run again."""
         run = self.frame.run
+        if run.is_broken or (run.is_halting and not self.frame.is_final()):
+            return FAILURE  # nothing starts any more, not even in the same tick
         run.note_effect(self.leaf.effect)
         if run.journal is None:
             return None
         try:
             record = run.journal.begin(self.key, self.leaf.name)
-        except DodonaError as broken:
+        except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
             run.crash(broken)
             return FAILURE
         if record is None or record.leaf != self.leaf.name:
             return None
-        for key, value in record.writes.items():
-            self.frame.board[key] = value
+        return self._replayed(record)
+
+    def _replayed(self, record: StepRecord) -> Status:
+        run = self.frame.run
+        try:
+            self.frame.board.update(record.writes)
+        except TreeError as refused:
+            return run.failed(self.place, self.frame, refused)
         for chunk in record.chunks:
             run.deliver(chunk)
         if record.error is not None:
@@ -84,19 +95,32 @@ class Step:
         run = self.frame.run
         if error is not None:
             run.failed(self.place, self.frame, error)
-        if run.journal is not None:
-            try:
-                run.journal.finish(self.key, self._record(status, failed=error is not None))
-            except DodonaError as broken:
-                run.crash(broken)
+        self._keep(status, failed=error is not None)
         return status
+
+    def _keep(self, status: Status, *, failed: bool) -> None:
+        journal = self.frame.run.journal
+        if journal is None:
+            return
+        try:
+            journal.finish(self.key, self._record(status, failed=failed))
+        except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
+            self.frame.run.crash(broken)
+
+    def _measured(self) -> dict[str, int]:
+        """How long the containers are that this step says it writes."""
+        values = {key: self.frame.board.get(key) for key in self.leaf.writes}
+        return {key: len(v) for key, v in values.items() if type(v) in (list, dict)}
 
     def _record(self, status: Status, *, failed: bool) -> StepRecord:
         board = self._board
+        writes = board.writes if isinstance(board, StepBoard) else dict(board.own())
+        # A list that was added to in place was not assigned, and is a write all the same.
+        grown = {k for k, size in self._measured().items() if self._sizes.get(k, size) != size}
         return StepRecord(
             leaf=self.leaf.name,
             succeeded=status is SUCCESS,
-            writes=board.writes if isinstance(board, StepBoard) else dict(board.own()),
+            writes={**{key: self.frame.board[key] for key in grown}, **writes},
             chunks=tuple(self._chunks),
             error=self.frame.board.get("_error") if failed else None,
         )
@@ -179,9 +203,12 @@ class Work(Step):
     def _finish_stopped(self) -> None:
         if self._error is not None:
             self._conclude(FAILURE, None)
-        else:
-            # A stopped step leaves no record: after a resume it is as if it had never begun.
-            self.status = FAILURE
+            return
+        self.status = FAILURE
+        # The tree went on without it, and must do so again after a resume. When the whole run
+        # was stopped, nothing went on: then it is as if the step had never begun.
+        if not self.frame.run.is_halting:
+            self._keep(FAILURE, failed=False)
 
 
 class ThreadWork(Work):
@@ -190,7 +217,7 @@ class ThreadWork(Work):
     __slots__ = ()
 
     def start(self, arguments: Mapping[str, Any]) -> None:
-        self._board = Blackboard(parent=self.frame.board)
+        self._board = ThreadBoard(self.frame.board)
         self.frame.run.began(self)
         loop = asyncio.get_running_loop()
 
@@ -206,7 +233,11 @@ class ThreadWork(Work):
                     return  # the loop is closed: nobody waits for this any more
 
         # A daemon thread of its own, not a pool's: one that never returns blocks nobody.
-        threading.Thread(target=work, name=self.place.path, daemon=True).start()
+        try:
+            threading.Thread(target=work, name=self.place.path, daemon=True).start()
+        except RuntimeError as error:  # no more threads to be had
+            self._conclude(FAILURE, error)
+            self.frame.run.ended(self)
 
     def insist(self) -> bool:
         """A thread cannot be cancelled: leave it behind, unable to write."""

@@ -128,6 +128,13 @@ class _Case:
                     hint=did_you_mean(word, _EXPECTATIONS)
                     or f"It takes {' '.join(':' + w for w in _EXPECTATIONS)}.",
                 )
+            if word == "status" and self.expect[word] not in ("success", "failure"):
+                raise LoadError(
+                    "':status' is :success or :failure.",
+                    where=parts["expect"].span.where(),
+                    hint=did_you_mean(str(self.expect[word]), ("success", "failure"))
+                    or "Write :status :success.",
+                )
             kind = _EXPECTATIONS[word]
             if not isinstance(self.expect[word], kind):
                 raise LoadError(

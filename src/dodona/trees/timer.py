@@ -17,7 +17,7 @@ class Timer:
         self._live = True
         self._frame = frame
         self._handle = asyncio.get_running_loop().call_later(seconds, self._fire)
-        frame.run.timers += 1
+        frame.run.timers.add(self)
 
     def cancel(self) -> None:
         self._handle.cancel()
@@ -32,4 +32,4 @@ class Timer:
     def _end(self) -> None:
         if self._live:
             self._live = False
-            self._frame.run.timers -= 1
+            self._frame.run.timers.discard(self)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from time import monotonic
 from typing import Any
+
+# How long the loop really waits for threads before it lets its own time pass all the same.
+PATIENCE_SECONDS = 10.0
+# Threads of pools live on when their work is done; that is counted where it is handed out.
+_POOLS = ("asyncio_", "ThreadPoolExecutor")
 
 
 class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBaseClass]
@@ -13,16 +22,33 @@ class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBas
     def __init__(self) -> None:
         super().__init__()
         self.elapsed = 0.0
+        self.pooled = 0
+        self._patient_until: float | None = None
 
     def select(self, timeout: float | None = None) -> Any:
-        ready = super().select(0 if timeout is not None else None)
-        if not ready and timeout is not None and timeout > 0:
+        if timeout is None or (timeout > 0 and self._must_wait()):
+            return super().select(timeout if timeout is None else 0.005)
+        self._patient_until = None
+        ready = super().select(0)
+        if not ready and timeout > 0:
             self.elapsed += timeout
         return ready
 
+    def _must_wait(self) -> bool:
+        """Is a thread at work, whose time is not ours to bend?"""
+        if not self.pooled and not any(map(_works, threading.enumerate())):
+            return False
+        if self._patient_until is None:
+            self._patient_until = monotonic() + PATIENCE_SECONDS
+        return monotonic() < self._patient_until
+
+
+def _works(thread: threading.Thread) -> bool:
+    return thread is not threading.main_thread() and not thread.name.startswith(_POOLS)
+
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Timers fire in order and at once. Only for tasks: a thread's time is not ours to bend."""
+    """Timers fire in order and at once, but not while a leaf works in a thread."""
 
     def __init__(self) -> None:
         self._impatient = _Impatient()
@@ -30,3 +56,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._impatient.elapsed
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        self._impatient.pooled += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._returned)
+        return future
+
+    def _returned(self, future: asyncio.Future[Any]) -> None:
+        del future
+        self._impatient.pooled -= 1

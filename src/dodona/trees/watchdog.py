@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from dodona.core.errors import BadRequest
+
 if TYPE_CHECKING:
     from dodona.trees.tree import Tree
 
@@ -15,11 +17,14 @@ WITHIN_SECONDS = 60.0
 class Watchdog:
     """No progress for `seconds`: the steps that run are failed, and the tree goes on from there.
 
-    The third time within a minute the tree is stopped and the recovery tree answers instead.
+    The third time within a minute, or when there is no step to fail, the tree is stopped and the
+    recovery tree answers instead.
     One watchdog may serve many runs; strikes are counted per tree.
     """
 
     def __init__(self, seconds: float, *, recovery: Tree | None = None) -> None:
+        if seconds <= 0:
+            raise BadRequest(f"a watchdog waits more than 0 seconds (got {seconds:g}).")
         self.seconds = seconds
         self.recovery = recovery
         self._strikes: dict[str, deque[float]] = {}

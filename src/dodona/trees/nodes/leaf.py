@@ -144,8 +144,8 @@ def _work(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
             given = arguments(frame.board)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
             return work.ended(FAILURE, error)
-        work.start(given)
         frame.slots[slot] = work
+        work.start(given)
         return RUNNING
 
     def halt(frame: Frame) -> bool:

@@ -88,7 +88,6 @@ class Join:
     def keep(self, frame: Frame, job: Job) -> None:
         """The child is RUNNING."""
         self.running[frame] = job
-        frame.sleepers = self
         if frame.polled:
             self.polls = True
 
@@ -250,6 +249,8 @@ def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
         tick, _, region, item = join.jobs[index]
         child = spare or Frame(frame.run, region, join.scope(parent=frame.board), frame)
         child.enter(region, index)
+        # Before the tick: a child may ask for the next one within its first.
+        child.sleepers = join
         if item is not None:
             child.board.reserve("_index", item[0])
             child.board.reserve("_item", item[1])
@@ -272,6 +273,7 @@ def _sprint(join: Join, frame: Frame, enough: int) -> None:
             join.started = index + 1
             join.succeeded = index
             child.index = index
+            child.sleepers = join
             _settle(join, child, status)
             return
         index += 1

@@ -18,18 +18,18 @@ from dodona.trees.status import FAILURE, RUNNING, Status
 class _Visit:
     """One time through the subtree."""
 
-    __slots__ = ("body", "ending", "outcome", "strikes")
+    __slots__ = ("body", "ending", "given_up", "outcome")
 
     def __init__(self, outer: Frame, local: Schema, body: Branch, final: Branch | None) -> None:
         board = LocalScope(outer.board, local, reserved=("_status",))
         self.body = Frame(outer.run, body.region, board, outer)
         self.ending = final and Frame(outer.run, final.region, board, outer)
         self.outcome: Status | None = None
-        self.strikes = 0
+        self.given_up = 0
 
     def end(self, outcome: Status, said: str) -> None:
         self.outcome = outcome
-        self.strikes = self.body.run.strikes
+        self.given_up = self.body.run.given_up
         self.body.board.reserve("_status", said)
 
 
@@ -78,15 +78,15 @@ class _Scoped:
         return self._close(frame, visit) is not RUNNING
 
     def _close(self, frame: Frame, visit: _Visit) -> Status:
-        if visit.ending is not None and not self._has_ended(visit.ending, visit.strikes):
+        if visit.ending is not None and not self._has_ended(visit.ending, visit.given_up):
             return RUNNING
         frame.slots[self._slot] = None
         return visit.outcome or FAILURE
 
-    def _has_ended(self, ending: Frame, strikes: int) -> bool:
+    def _has_ended(self, ending: Frame, given_up: int) -> bool:
         assert self._final is not None
         # Nobody may stop a :finally but the watchdog, and only one that was under way.
-        if ending.run.strikes > strikes and not ending.run.running:
+        if ending.run.given_up > given_up:
             return self._final.halt(ending)
         return self._final.tick(ending) is not RUNNING
 

@@ -15,6 +15,8 @@ from dodona.trees.program import Build, Compiled
 from dodona.trees.status import RUNNING, Status
 from dodona.trees.timer import Timer
 
+LONGEST = 10.0**9  # a deadline in thirty years is none; and no clock overflows
+
 
 def compile_timeout(node: Node, build: Build) -> Compiled:
     seconds = node.number("seconds")
@@ -31,7 +33,7 @@ def compile_timeout(node: Node, build: Build) -> Compiled:
         if status is RUNNING:
             # Only a child that goes on needs a timer.
             if timer is None:
-                frame.slots[slot] = Timer(frame, limit)
+                frame.slots[slot] = Timer(frame, min(limit, LONGEST))
             return RUNNING
         if timer is not None:
             timer.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dodona.trees.frame import Frame
 from dodona.trees.node import Node, NodeKind, Option
+from dodona.trees.nodes.timeout import LONGEST
 from dodona.trees.program import Build, Compiled
 from dodona.trees.status import RUNNING, SUCCESS, Status
 from dodona.trees.timer import Timer
@@ -16,7 +17,7 @@ def compile_wait(node: Node, build: Build) -> Compiled:
     def tick(frame: Frame) -> Status:
         timer = frame.slots[slot]
         if timer is None:
-            frame.slots[slot] = Timer(frame, seconds(frame.board))
+            frame.slots[slot] = Timer(frame, min(seconds(frame.board), LONGEST))
             return RUNNING
         if not timer.fired:
             return RUNNING
