@@ -216,13 +216,13 @@ async def test_a_nodes_duration_holds_those_below_it() -> None:
 
 async def test_the_time_between_two_ticks_is_nobodys_busy_time() -> None:
     """`busy` counts ticks only; `elapsed` counts from the start to the end, waits included."""
-    trace = await traced("(sequence top (busy a :ms 2) (slow :seconds 0.05) (busy b :ms 2))")
+    trace = await traced("(sequence top (busy a :ms 2) (slow :seconds 0.5) (busy b :ms 2))")
     waiting, top = timing(trace, "slow"), timing(trace, "top")
     assert (waiting.visits, top.visits) == (2, 2)
-    assert waiting.elapsed >= 0.045
-    assert waiting.busy < 0.04
-    assert top.elapsed >= 0.049
-    assert 0.004 <= top.busy < 0.04
+    assert waiting.elapsed >= 0.45
+    assert waiting.busy < 0.4
+    assert top.elapsed >= 0.45
+    assert 0.004 <= top.busy < 0.4
     assert timing(trace, "a").elapsed == pytest.approx(timing(trace, "a").busy)
 
 
@@ -231,7 +231,7 @@ async def test_timings_sum_over_all_visits() -> None:
     trace = await traced("(for-each [1 2 3] (slow :seconds 0.02))")
     found = timing(trace, "slow")
     assert found.visits == 6
-    assert 0.054 <= found.elapsed < 0.5
+    assert found.elapsed >= 0.054
     assert found.last is SUCCESS
 
 
@@ -252,12 +252,12 @@ async def test_the_time_between_a_halt_and_the_next_start_is_not_the_leafs() -> 
     trace = await traced(
         "(sequence (for-each [0.01 0.03] (sequence"
         " (force-success (timeout :seconds 0.02 (slow s :seconds (blackboard :_item))))"
-        " (wait :seconds 0.1))) (for-each [0.03 0.01] (sequence"
+        " (wait :seconds 0.6))) (for-each [0.03 0.01] (sequence"
         " (force-success (timeout :seconds 0.02 (slow r :seconds (blackboard :_item))))"
-        " (wait :seconds 0.1))))"
+        " (wait :seconds 0.6))))"
     )
-    assert timing(trace, "s").elapsed < 0.1
-    assert timing(trace, "r").elapsed < 0.1
+    assert timing(trace, "s").elapsed < 0.6
+    assert timing(trace, "r").elapsed < 0.6
 
 
 # -- memory ----------------------------------------------------------------------------------------

@@ -309,7 +309,7 @@ class Loader:
 def _mentioned(node: Node) -> Iterable[tuple[str, Any]]:
     for expression in node.expressions():
         yield from expression.reads
-    if node.kind.name == "set":
+    if node.kind.writes_options:
         yield from ((key, node.span) for key in node.options)
 
 

@@ -103,6 +103,9 @@ class NodeKind:
     # Does a tick evaluate expressions or call what may raise, outside of a leaf?
     raises: bool = False
     asks: bool = False
+    # Under a parallel, does it stand for a child per item? Do its keywords name keys it writes?
+    expands: bool = False
+    writes_options: bool = False
     binds: Literal["leaf", "decoration", "tree"] | None = None
     check: Callable[[Node], Iterator[Mistake]] | None = None
 

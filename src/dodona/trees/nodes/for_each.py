@@ -107,6 +107,7 @@ KIND = NodeKind(
     usage="(for-each (blackboard :items) CHILD)",
     arity=ONE,
     test=ONE,
+    expands=True,
     raises=True,
     check=_check,
 )

@@ -158,7 +158,7 @@ def _open(
 
 def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
     """The children as a function of the frame: a for-each stands for one per item."""
-    if not any(child.kind.name == "for-each" for child in node.children):
+    if not any(child.kind.expands for child in node.children):
         jobs = tuple(Job(*build.branch(child)) for child in node.children)
         pure = all(child.leaf is not None and not child.leaf.step for child in node.children)
         fixed = Jobs(jobs, tuple(job.tick for job in jobs) if pure else ())
@@ -175,13 +175,13 @@ def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
 
 
 def _branch(child: Node, build: Build) -> Branch:
-    if child.kind.name == "for-each":
+    if child.kind.expands:
         return build.branch(child.children[0], within=child)
     return build.branch(child)
 
 
 def _expanded(child: Node, branch: Branch, frame: Frame) -> list[Job]:
-    if child.kind.name != "for-each":
+    if not child.kind.expands:
         return [Job(*branch)]
     return [Job(*branch, item) for item in enumerate(snapshot(child, frame))]
 
@@ -348,7 +348,7 @@ def _check(node: Node) -> Iterator[Mistake]:
     if "n" in node.options and not by_number:
         yield Mistake("':n' goes with ':policy :require-n' only.", "Add it, or remove :n.")
     n = node.options.get("n")
-    fixed = not any(child.kind.name == "for-each" for child in node.children)
+    fixed = not any(child.kind.expands for child in node.children)
     if n is not None and n.constant and fixed and n.value > len(node.children):
         yield Mistake(f"{n.value} children must succeed, of {len(node.children)}.", "Lower :n.")
 

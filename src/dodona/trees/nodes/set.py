@@ -39,6 +39,7 @@ KIND = NodeKind(
     compile_set,
     usage="(set :key VALUE)",
     open_options=True,
+    writes_options=True,
     raises=True,
     check=_check,
 )
