@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dodona.core.events import TREE_UNRESPONSIVE, Event
-from dodona.trees import FAILURE, SUCCESS, Options, Outcome, Registry, Run, load, run
+from dodona.trees import FAILURE, SUCCESS, Blackboard, Options, Outcome, Registry, Run, load, run
 from dodona.trees.nodes import KINDS
 
 
@@ -684,3 +684,28 @@ async def test_cancelled_at_random_moments() -> None:
             for _ in range(10):
                 group.create_task(one())
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize(
+    ("body", "ended", "called"),
+    [
+        ("(sequence (stop) (pay))", "cancelled", ["stop"]),
+        ("(sequence (stop))", "success", ["stop"]),
+    ],
+)
+async def test_cancelled_within_a_tick(body: str, ended: str, called: list[str]) -> None:
+    """No step starts after the cancellation, not even in its tick; what had succeeded has."""
+    registry, calls, runs = Registry(KINDS), list[str](), list[Run]()
+
+    @registry.leaf("stop")
+    def stop(bb: Blackboard) -> None:
+        calls.append("stop")
+        runs[0].cancel()
+
+    @registry.leaf("pay", step=True)
+    def pay(bb: Blackboard) -> None:
+        calls.append("pay")
+
+    runs.append(Run(load(f'(tree "t" {body})', registry=registry)))
+    outcome = await runs[0].drive()
+    assert (outcome.ended, calls) == (ended, called)

@@ -130,7 +130,6 @@ class Run:
         self._stop: str | None = None
         self._stoppable = True
         self._halting = False
-        self._was_halted = False
         self._globals: dict[str, Any] = {}
         self._given = frozenset(values or ())
         self._interrupted = False
@@ -207,8 +206,8 @@ class Run:
         recovered = False
         try:
             status = await self._phase(self.program.body, self._frame, stoppable=True)
-            # Asked to stop, it may have ended by itself all the same.
-            ended = self._stop if self._stop and self._was_halted else status.value
+            # Asked to stop, it may have succeeded all the same.
+            ended = self._stop if self._stop and status is FAILURE else status.value
             dog = self.options.watchdog
             if ended == "stuck" and dog is not None and dog.recovery is not None:
                 status = await self._recover(dog.recovery)
@@ -252,7 +251,6 @@ class Run:
             await self._unpaused()
             if self._halting:
                 status = FAILURE if branch.halt(frame) else RUNNING
-                self._was_halted = True
             else:
                 status = self._tick(branch, frame)
             self._check()
