@@ -50,8 +50,8 @@ class Debugger:
 
     async def wait_paused(self) -> Place:
         """Where the run stops next."""
-        await self._stopped.wait()
-        assert self.held is not None
+        while self.held is None:  # a cancellation may let it go before we are awake
+            await self._stopped.wait()
         return self.held
 
     def resume(self) -> None:

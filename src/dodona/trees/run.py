@@ -96,7 +96,6 @@ class Run:
         "_thread",
         "_touched",
         "_waiter",
-        "_was_halted",
         "_watch",
         "board",
         "executions",
@@ -109,7 +108,7 @@ class Run:
         "timers",
         "tree",
         "visit",
-    )  # fmt: skip
+    )
 
     def __init__(
         self, tree: Tree, values: Mapping[str, Any] | None = None, options: Options | None = None
@@ -161,10 +160,9 @@ class Run:
         self.ticks += 1
         if self.options.trace is not None:
             self.options.trace.begin(self.ticks)
-        if self.options.debugger is None:
-            return branch.tick(frame)
         status = branch.tick(frame)
-        self.options.debugger.ticked()
+        if self.options.debugger is not None:
+            self.options.debugger.ticked()
         return status
 
     def wake(self) -> None:

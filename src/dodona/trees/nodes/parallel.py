@@ -61,8 +61,9 @@ class Join:
         "succeeded", "ticks", "woken", "writes",
     )  # fmt: skip
 
-    def __init__(self, jobs: Jobs, needed: int, limit: int) -> None:
+    def __init__(self, jobs: Jobs, needed: int, limit: int, scope: type[Blackboard]) -> None:
         self.jobs, self.ticks = jobs
+        self.scope = scope
         self.needed = needed
         self.limit = limit
         self.started = 0
@@ -73,7 +74,6 @@ class Join:
         self.polls = False
         self.writes: dict[int, Mapping[str, Any]] = {}
         self.outcome: Status | None = None
-        self.scope: type[Blackboard] = Blackboard
 
     def rouse(self, frame: Frame) -> None:
         self.woken.add(frame)
@@ -114,8 +114,8 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
     def tick(frame: Frame) -> Status:
         join = frame.slots[slot]
         if join is None:
-            join = _open(jobs(frame), needed, limit, frame.board)
-            join.scope = scope
+            children = jobs(frame)
+            join = Join(children, needed(frame.board, children), limit(frame.board), scope)
         if join.outcome is None:
             join.outcome = advance(join, frame)
         if join.outcome is None or (join.running and not join.halt()):
@@ -141,19 +141,6 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
         return True
 
     return Compiled(tick, halt)
-
-
-def _open(
-    jobs: Jobs,
-    needed: Callable[[Blackboard, int], int],
-    limit: Callable[[Blackboard], int],
-    board: Blackboard,
-) -> Join:
-    total = len(jobs.jobs)
-    count = needed(board, total)
-    if count > total:
-        raise TreeError(f"{count} children must succeed, of {total}.")
-    return Join(jobs, count, limit(board))
 
 
 def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
@@ -186,14 +173,20 @@ def _expanded(child: Node, branch: Branch, frame: Frame) -> list[Job]:
     return [Job(*branch, item) for item in enumerate(snapshot(child, frame))]
 
 
-def _needed(node: Node) -> Callable[[Blackboard, int], int]:
-    """How many must succeed."""
+def _needed(node: Node) -> Callable[[Blackboard, Jobs], int]:
+    """How many must succeed; an error when there are not so many."""
     policy = node.options.get("policy", "require-all")
-    if policy == "require-n":
-        n = node.number("n")
-        return lambda board, total: n(board)
-    fixed = {"require-all": None, "require-one": 1, "continue-on-failure": 0}[policy]
-    return lambda board, total: total if fixed is None else fixed
+    fixed = {"require-one": 1, "continue-on-failure": 0}.get(policy)
+    number = node.number("n") if policy == "require-n" else None
+
+    def needed(board: Blackboard, jobs: Jobs) -> int:
+        total = len(jobs.jobs)
+        count = number(board) if number is not None else total if fixed is None else fixed
+        if count > total:
+            raise TreeError(f"{count} children must succeed, of {total}.")
+        return count
+
+    return needed
 
 
 def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
