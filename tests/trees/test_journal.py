@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dodona.core.errors import StoreError
-from dodona.core.ports import StepRecord
+from dodona.core.ports import StepRecord, StepStart
 from dodona.trees import RUNNING, Blackboard, Options, Outcome, Registry, Run, Status, Step, load
 from dodona.trees.nodes import KINDS
 from dodona.trees.virtual_time import VirtualTimeLoop
@@ -25,15 +25,16 @@ class MemoryJournal:
         self.records: dict[str, str] = {}
         self.begun: list[str] = []
         self.finished: list[str] = []
+        self.flushed: list[tuple[str, ...]] = []
         self.cut_after = cut_after
 
-    def begin(self, key: str, leaf: str) -> StepRecord | None:
-        self.begun.append(key)
-        text = self.records.get(key)
+    def begin(self, start: StepStart) -> StepRecord | None:
+        self.begun.append(start.key)
+        text = self.records.get(start.key)
         if text is None:
             return None
         found = json.loads(text)
-        assert found["leaf"] == leaf
+        assert found["leaf"] == start.leaf
         return StepRecord(**{**found, "chunks": tuple(found["chunks"])})
 
     def finish(self, key: str, record: StepRecord) -> None:
@@ -50,6 +51,9 @@ class MemoryJournal:
                 "error": dict(record.error) if record.error else None,
             }
         )
+
+    async def flush(self) -> None:
+        self.flushed.append(tuple(self.begun))
 
 
 class LongJournal(MemoryJournal):
@@ -346,11 +350,151 @@ def test_another_leaf_under_the_key_is_run() -> None:
     journal.records["x"] = journal.records["x"].replace('"leaf": "now"', '"leaf": "other"')
 
     class Lenient(MemoryJournal):
-        def begin(self, key: str, leaf: str) -> StepRecord | None:
+        def begin(self, start: StepStart) -> StepRecord | None:
             return StepRecord(leaf="other", succeeded=False)
 
     outcome = play(cast.run('(action x :fn "now")', Lenient()))
     assert (outcome.succeeded, cast.calls["steps"]) == (True, 2)
+
+
+# -- effects ---------------------------------------------------------------------------------------
+
+
+def effects(journal: MemoryJournal) -> tuple[Registry, list[str]]:
+    """Leaves with effects that note what the journal had made durable when they were called."""
+    registry, seen = Registry(KINDS), list[str]()
+
+    def note(key: str) -> None:
+        durable = journal.flushed[-1] if journal.flushed else ()
+        seen.append(f"{key} {'noted' if key in durable else 'NOT noted'}")
+
+    @registry.leaf("pay", effect="once")
+    async def pay(bb: Blackboard, step: Step) -> None:
+        note(step.key)
+
+    @registry.leaf("post", effect="keyed", thread=True)
+    def post(bb: Blackboard, step: Step) -> None:
+        note(step.key)
+
+    @registry.leaf("look", effect="none")
+    async def look(bb: Blackboard, step: Step) -> None:
+        note(step.key)
+
+    return registry, seen
+
+
+def test_the_start_of_an_effect_is_durable_before_it_happens() -> None:
+    """Of an async leaf and of one in a thread; what has no effect does not wait."""
+    journal = MemoryJournal()
+    registry, seen = effects(journal)
+    tree = load('(tree "t" (sequence (look) (pay) (post)))', registry=registry)
+
+    async def drive() -> Outcome:
+        return await Run(tree, None, Options(journal=journal)).drive()
+
+    assert asyncio.run(drive()).succeeded
+    assert seen == ["look NOT noted", "pay noted", "post noted"]
+
+
+@pytest.mark.parametrize("leaf", ["pay", "post"])
+def test_an_effect_whose_start_cannot_be_noted_does_not_happen(leaf: str) -> None:
+    """The run ends with the journal's error."""
+
+    class Full(MemoryJournal):
+        async def flush(self) -> None:
+            raise StoreError("the disk is full.")
+
+    journal = Full()
+    registry, seen = effects(journal)
+    tree = load(f'(tree "t" (sequence ({leaf}) (look)))', registry=registry)
+
+    async def drive() -> Outcome:
+        return await Run(tree, None, Options(journal=journal)).drive()
+
+    with pytest.raises(StoreError, match="disk is full"):
+        asyncio.run(drive())
+    assert seen == []
+
+
+@pytest.mark.parametrize("leaf", ["pay", "post"])
+def test_an_effect_halted_while_its_start_is_noted_does_not_happen(leaf: str) -> None:
+    """The barrier hangs, the deadline comes: the effect never takes place."""
+
+    class Slow(MemoryJournal):
+        async def flush(self) -> None:
+            await asyncio.sleep(0.05)
+
+    journal = Slow()
+    registry, seen = effects(journal)
+    tree = load(f'(tree "t" (timeout :seconds 0.01 ({leaf})))', registry=registry)
+
+    async def drive() -> Outcome:
+        return await Run(tree, None, Options(journal=journal)).drive()
+
+    assert not asyncio.run(drive()).succeeded
+    assert seen == []
+
+
+class Unknowing(MemoryJournal):
+    """A journal in which every step was begun by a process that died."""
+
+    def begin(self, start: StepStart) -> StepRecord | None:
+        error = {"code": "outcome_unknown", "message": "nobody knows."}
+        return StepRecord(start.leaf, False, error=error, outcome_unknown=True)
+
+
+def test_a_leaf_is_told_that_nobody_knows_what_it_did() -> None:
+    """A leaf that takes its step can look; any other fails with that error."""
+    registry, seen = Registry(KINDS), list[bool]()
+
+    @registry.leaf("looks", effect="once")
+    async def looks(bb: Blackboard, step: Step) -> None:
+        seen.append(step.outcome_unknown)
+
+    @registry.leaf("blind", effect="once")
+    async def blind(bb: Blackboard) -> None:
+        seen.append(False)
+
+    looking = load('(tree "t" (looks))', registry=registry)
+    assert play(Run(looking, None, Options(journal=LookingUnknowing()))).succeeded
+    outcome = play(
+        Run(load('(tree "t" (blind))', registry=registry), None, Options(journal=Unknowing()))
+    )
+    assert (outcome.succeeded, seen) == (False, [True])
+    assert outcome.blackboard["_error"]["code"] == "outcome_unknown"
+
+
+class LookingUnknowing(Unknowing):
+    def finish(self, key: str, record: StepRecord) -> None:
+        """Whatever it is, it is known now."""
+
+
+def test_requests_of_effects_are_told_apart() -> None:
+    """By arguments and declared reads; what has no effect has no hash."""
+    hashes: list[str] = []
+
+    class Listening(MemoryJournal):
+        def begin(self, start: StepStart) -> StepRecord | None:
+            hashes.append(start.request_hash)
+            return super().begin(start)
+
+    registry = Registry(KINDS)
+
+    @registry.leaf("pay", effect="once", reads=("to",))
+    async def pay(bb: Blackboard, amount: int) -> None: ...
+
+    @registry.leaf("look", effect="none", reads=("to",))
+    async def look(bb: Blackboard, amount: int) -> None: ...
+
+    for body in ("(pay :amount 1)", "(pay :amount 2)", "(pay :amount 1)", "(look :amount 1)"):
+        tree = load(f'(tree "t" :blackboard-schema {{:to "ada"}} {body})', registry=registry)
+        play(Run(tree, None, Options(journal=Listening())))
+    tree = load('(tree "t" :blackboard-schema {:to "bob"} (pay :amount 1))', registry=registry)
+    play(Run(tree, None, Options(journal=Listening())))
+    one, two, same, none, other = hashes
+    assert one == same
+    assert len({one, two, other}) == 3
+    assert none == ""
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -361,10 +505,10 @@ class Broken(MemoryJournal):
         super().__init__()
         self.word = word
 
-    def begin(self, key: str, leaf: str) -> StepRecord | None:
+    def begin(self, start: StepStart) -> StepRecord | None:
         if self.word == "begin":
             raise StoreError("the disk is full.")
-        return super().begin(key, leaf)
+        return super().begin(start)
 
     def finish(self, key: str, record: StepRecord) -> None:
         if self.word == "finish":

@@ -68,7 +68,7 @@ def test_pure_or_step(registry: Registry) -> None:
     def says(bb: Blackboard) -> None: ...
 
     @leaf("keyed", effect="keyed")
-    def keyed(bb: Blackboard) -> None: ...
+    async def keyed(bb: Blackboard) -> None: ...
 
     @leaf("harmless", effect="none")
     async def harmless(bb: Blackboard) -> None: ...
@@ -80,10 +80,23 @@ def test_pure_or_step(registry: Registry) -> None:
         "pure": (False, False, Effect.NONE),
         "later": (True, True, Effect.ONCE),
         "blocks": (True, True, Effect.ONCE),
-        "says": (True, False, Effect.ONCE),
-        "keyed": (True, False, Effect.KEYED),
+        "says": (True, False, Effect.NONE),
+        "keyed": (True, True, Effect.KEYED),
         "harmless": (True, True, Effect.NONE),
     }
+
+
+def test_a_sync_leaf_has_no_effect(registry: Registry) -> None:
+    """It runs within a tick, and could not wait until the journal knows that it starts."""
+    with pytest.raises(LoadError) as caught:
+
+        @registry.leaf("pay", effect="once")
+        def pay(bb: Blackboard) -> None: ...
+
+    assert str(caught.value) == (
+        "leaf 'pay' is sync and has the effect 'once': it cannot wait until the journal knows "
+        "that it starts. Make it async, or give it thread=True."
+    )
 
 
 def test_a_leaf_without_a_blackboard(registry: Registry) -> None:

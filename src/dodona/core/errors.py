@@ -3,6 +3,7 @@
     DodonaError
     ├── ConfigError        the operator: a setting is wrong
     ├── StoreError         the operator: the database cannot be used
+    │   └── Fenced             nobody: another process has taken the run over
     ├── TreeError          the tree author: a file does not read, load or run
     │   ├── ReadError          the text is not a form
     │   │   └── UnexpectedEnd      the text stops too early; more of it may help
@@ -15,6 +16,7 @@
     ├── ProviderError      the runtime: retry or fall back
     ├── BudgetExceeded     whoever set the ceiling
     ├── AccessDenied       the caller: not allowed
+    ├── NotFound           the caller: no such thing, or it is somebody else's
     └── BadRequest         the caller: the request makes no sense
 
 Anything else that is raised is a bug and stays outside this tree.
@@ -24,44 +26,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """A place in a text; `excerpt` shows its line with a caret under it."""
+    """A place in a text; `excerpt` shows its line with a caret under it.
+
+    Column 0 is the whole line, line 0 the whole of what `file` names.
+    """
 
     file: str
-    line: int
-    column: int
+    line: int = 0
+    column: int = 0
     excerpt: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part)
 
 
 class DodonaError(Exception):
-    """What happened, where, and what to do next."""
+    """What happened, where, and what to do next; or several mistakes found in one pass."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
 
-    def __init__(self, message: str, *, where: Where | None = None, hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        where: Where | None = None,
+        hint: str = "",
+        found: Sequence[DodonaError] = (),
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
         self.hint = hint
+        self._found = tuple(found)
+
+    @classmethod
+    def gather(cls, found: Sequence[DodonaError]) -> DodonaError:
+        """The one mistake found, or an error that holds them all."""
+        if len(found) == 1:
+            return found[0]
+        return cls(f"{len(found)} mistakes.", found=found)
 
     def __str__(self) -> str:
-        """One line: where, what, what to do."""
+        """Where, what, what to do, on one line; of several mistakes, a line for each."""
+        if self._found:
+            return "\n".join(str(problem) for problem in self._found)
         place = f"{self.where}: " if self.where else ""
         hint = f" {self.hint}" if self.hint else ""
         return f"{place}{self.message}{hint}"
 
     def problems(self) -> Sequence[DodonaError]:
         """The single mistakes this error reports: itself, unless it gathers several."""
-        return (self,)
+        return self._found or (self,)
 
 
 class ConfigError(DodonaError):
@@ -73,6 +96,13 @@ class StoreError(DodonaError):
     code = "store_unavailable"
     exit_code = 4
     http_status = 503
+
+
+class Fenced(StoreError):
+    """A process that was taken for dead must not write any more."""
+
+    code = "run_fenced"
+    http_status = 409
 
 
 class TreeError(DodonaError):
@@ -89,33 +119,7 @@ class UnexpectedEnd(ReadError):
 
 
 class LoadError(TreeError):
-    """One mistake, or several found in one pass."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        where: Where | None = None,
-        hint: str = "",
-        found: Sequence[DodonaError] = (),
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
-        self._found = tuple(found)
-
-    @classmethod
-    def gather(cls, found: Sequence[DodonaError]) -> DodonaError:
-        """The one mistake found, or an error that holds them all."""
-        if len(found) == 1:
-            return found[0]
-        return cls(f"{len(found)} mistakes.", found=found)
-
-    def __str__(self) -> str:
-        if not self._found:
-            return super().__str__()
-        return "\n".join(str(problem) for problem in self._found)
-
-    def problems(self) -> Sequence[DodonaError]:
-        return self._found or (self,)
+    """Shares its code: to a program, a tree that does not load is invalid."""
 
 
 class ExpressionError(TreeError):
@@ -142,10 +146,52 @@ class ToolRetry(DodonaError):
     http_status = 422
 
 
+class Fault(Enum):
+    """What went wrong at a provider; the first five are worth another try."""
+
+    CONNECTION = "connection"  # nobody answers, or the line broke before an answer began
+    RATE_LIMITED = "rate_limited"
+    SERVER = "server"  # 5xx, overloaded
+    SILENT = "silent"  # no first token in time
+    CUT = "cut"  # the stream ended without a finish, or stalled in mid-answer
+    REFUSED = "refused"  # 4xx: the request is wrong
+    UNAUTHORISED = "unauthorised"
+    TOO_LONG = "too_long"  # more than the model's window
+    GARBLED = "garbled"  # the answer does not follow the protocol
+
+
 class ProviderError(DodonaError):
+    """A model call came to nothing. `retry_after` is what the provider asked for, in seconds."""
+
     code = "provider_failed"
     exit_code = 5
     http_status = 502
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        fault: Fault,
+        provider: str,
+        status: int | None = None,
+        retry_after: float | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.fault = fault
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def is_retryable(self) -> bool:
+        """May the same request work a moment later, or elsewhere?"""
+        return self.fault in _RETRYABLE
+
+
+_RETRYABLE = frozenset(
+    {Fault.CONNECTION, Fault.RATE_LIMITED, Fault.SERVER, Fault.SILENT, Fault.CUT}
+)
 
 
 class BudgetExceeded(DodonaError):
@@ -158,6 +204,12 @@ class AccessDenied(DodonaError):
     code = "access_denied"
     exit_code = 7
     http_status = 403
+
+
+class NotFound(DodonaError):
+    code = "not_found"
+    exit_code = 2
+    http_status = 404
 
 
 class BadRequest(DodonaError):
@@ -179,11 +231,9 @@ def as_json(error: DodonaError) -> dict[str, Any]:
     """What a program reads; `where` is there when the mistake has a place."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     if error.where:
-        body["where"] = {
-            "file": error.where.file,
-            "line": error.where.line,
-            "column": error.where.column,
-        }
+        place = {"line": error.where.line, "column": error.where.column}
+        known = {name: number for name, number in place.items() if number}
+        body["where"] = {"file": error.where.file, **known}
     problems = error.problems()
     if len(problems) > 1:
         body["problems"] = [as_json(problem)["error"] for problem in problems]

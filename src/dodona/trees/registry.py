@@ -8,11 +8,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, TypeVar, cast, get_origin, get_type_hints
 
 from dodona.core.errors import LoadError
 from dodona.core.near import did_you_mean
+from dodona.core.ports import Effect
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.node import NodeKind
 from dodona.trees.status import Status
@@ -20,17 +20,6 @@ from dodona.trees.status import Status
 Result = Status | bool | None
 LeafFunction = Callable[..., Result | Awaitable[Result]]
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Effect(Enum):
-    """What running a step twice would do.
-
-    NONE: nothing · KEYED: nothing, given the same key · ONCE: it would happen twice.
-    """
-
-    NONE = "none"
-    KEYED = "keyed"
-    ONCE = "once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +180,12 @@ def make_leaf(
             f"leaf '{name}' has no effect '{effect}'.",
             hint=did_you_mean(effect, effects) or f"There are: {', '.join(effects)}.",
         )
+    if effect not in (None, Effect.NONE.value) and not (is_async or thread):
+        raise LoadError(
+            f"leaf '{name}' is sync and has the effect '{effect}': it cannot wait until the "
+            "journal knows that it starts.",
+            hint="Make it async, or give it thread=True.",
+        )
     parameters = list(inspect.signature(function).parameters.values())
     wants_step = any(p.name == "step" for p in parameters[1:])
     is_step = step or is_async or thread or wants_step or effect is not None
@@ -205,8 +200,8 @@ def make_leaf(
         reads=tuple(reads),
         writes=tuple(writes),
         step=is_step,
-        # What a step does is unknown unless it says so, and unknown means: not twice.
-        effect=Effect(effect) if effect else (Effect.ONCE if is_step else Effect.NONE),
+        # What it does is unknown unless it says so, and unknown means: not twice.
+        effect=Effect(effect) if effect else (Effect.ONCE if is_async or thread else Effect.NONE),
         thread=thread,
         is_async=is_async,
         parameters={

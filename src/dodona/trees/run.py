@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dodona.core.errors import DodonaError, StoreError, TreeError
 from dodona.core.events import TREE_ESCALATED, TREE_STUCK, TREE_UNRESPONSIVE, Emit, Event, Severity
-from dodona.core.ports import Journal, KeyValue
+from dodona.core.ports import Effect, Journal, KeyValue
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.debugger import Debugger, debugged
 from dodona.trees.frame import Frame
 from dodona.trees.program import Branch, Instrument, Place
-from dodona.trees.registry import Effect
 from dodona.trees.schema import Scope, fresh, same
 from dodona.trees.status import FAILURE, RUNNING, Status
 from dodona.trees.step import Work

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dodona.core.errors import TreeError
-from dodona.core.ports import StepRecord
+from dodona.core.ports import Effect, StepRecord, StepStart
 from dodona.trees.blackboard import Blackboard, StepBoard, ThreadBoard
 from dodona.trees.status import FAILURE, SUCCESS, Status
 
@@ -22,7 +24,8 @@ class Step:
     """What a leaf that asks for a `step` gets beside the blackboard."""
 
     __slots__ = (
-        "_board", "_chunks", "_fenced", "_sizes", "frame", "key", "leaf", "place", "stopping"
+        "_board", "_chunks", "_fenced", "_sizes", "frame", "key", "leaf", "outcome_unknown",
+        "place", "stopping",
     )  # fmt: skip
 
     def __init__(self, leaf: Leaf, place: Place, frame: Frame) -> None:
@@ -30,6 +33,8 @@ class Step:
         self.place = place
         self.frame = frame
         self.stopping = False  # a leaf in a thread looks at this to end early
+        # A crash cut this very step: the leaf must find out what happened, not repeat it.
+        self.outcome_unknown = False
         self._fenced = False
         self._chunks: list[Any] = []
         self._board: Blackboard = frame.board
@@ -55,7 +60,7 @@ class Step:
         self._chunks.append(chunk)
         self.frame.run.deliver(chunk)
 
-    def recorded(self) -> Status | None:
+    def recorded(self, arguments: Mapping[str, Any]) -> Status | None:
         """The status of this step when the journal has it: it is applied, not run again."""
         run = self.frame.run
         if run.is_broken or (run.is_halting and not self.frame.is_final()):
@@ -63,14 +68,26 @@ class Step:
         run.note_effect(self.leaf.effect)
         if run.journal is None:
             return None
+        start = StepStart(self.key, self.leaf.name, self.leaf.effect, self._request_hash(arguments))
         try:
-            record = run.journal.begin(self.key, self.leaf.name)
+            record = run.journal.begin(start)
         except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
             run.crash(broken)
             return FAILURE
         if record is None or record.leaf != self.leaf.name:
             return None
+        if record.outcome_unknown and self.leaf.wants_step:
+            self.outcome_unknown = True
+            return None
         return self._replayed(record)
+
+    def _request_hash(self, arguments: Mapping[str, Any]) -> str:
+        """What is asked for, in short: an effect must not be taken for another one's."""
+        if self.leaf.effect is Effect.NONE:
+            return ""
+        read = {key: self.frame.board.get(key) for key in self.leaf.reads}
+        asked = json.dumps([arguments, read], sort_keys=True, default=repr)
+        return hashlib.blake2b(asked.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     def _replayed(self, record: StepRecord) -> Status:
         run = self.frame.run
@@ -171,7 +188,22 @@ class Work(Step):
         assert self._task is not None
         self._task.cancel()
 
+    async def _note_start(self) -> bool:
+        """Wait until the journal has the start of an effect; False: it must not happen."""
+        journal = self.frame.run.journal
+        if journal is None or self.leaf.effect is Effect.NONE:
+            return True
+        try:
+            await journal.flush()
+        except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
+            self.frame.run.crash(broken)
+            return False
+        return True
+
     async def _run(self, arguments: Mapping[str, Any]) -> None:
+        if not await self._note_start():
+            self.status = FAILURE
+            return
         try:
             result = await self.call(arguments)
         except asyncio.CancelledError:
@@ -219,6 +251,27 @@ class ThreadWork(Work):
     def start(self, arguments: Mapping[str, Any]) -> None:
         self._board = ThreadBoard(self.frame.board)
         self.frame.run.began(self)
+        if self.frame.run.journal is None or self.leaf.effect is Effect.NONE:
+            self._launch(arguments)
+            return
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._launch_noted(arguments), name=self.place.path)
+
+    async def _launch_noted(self, arguments: Mapping[str, Any]) -> None:
+        """Launch the thread once the journal knows, unless the tree stopped waiting for it."""
+        noted = await self._note_start()
+        if self._fenced:
+            return
+        if noted and not self.stopping:
+            self._launch(arguments)
+            return
+        if not noted:
+            self.status = FAILURE
+        else:
+            self._finish_stopped()
+        self.frame.run.ended(self)
+
+    def _launch(self, arguments: Mapping[str, Any]) -> None:
         loop = asyncio.get_running_loop()
 
         def work() -> None:

@@ -95,13 +95,18 @@ def _sync_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
 
     def tick(frame: Frame) -> Status:
         step = frame.slots[slot]
+        try:
+            given = arguments(frame.board)
+        except Exception as error:  # noqa: BLE001 - the boundary of a node tick
+            frame.slots[slot] = None
+            return frame.run.failed(place, frame, error)
         if step is None:
             step = Step(leaf, place, frame)
-            known = step.recorded()
+            known = step.recorded(given)
             if known is not None:
                 return known
         try:
-            result = step.call(arguments(frame.board))
+            result = step.call(given)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
             frame.slots[slot] = None
             return step.ended(FAILURE, error)
@@ -136,14 +141,15 @@ def _work(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
         return work.status
 
     def start(frame: Frame) -> Status:
-        work = make(leaf, place, frame)
-        known = work.recorded()
-        if known is not None:
-            return known
         try:
             given = arguments(frame.board)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
-            return work.ended(FAILURE, error)
+            # Nothing to journal: the same blackboard fails in the same way.
+            return frame.run.failed(place, frame, error)
+        work = make(leaf, place, frame)
+        known = work.recorded(given)
+        if known is not None:
+            return known
         frame.slots[slot] = work
         work.start(given)
         return RUNNING

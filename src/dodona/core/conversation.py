@@ -1,0 +1,131 @@
+"""What is kept of a conversation: a tree whose nodes are runs, each with its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from dodona.core.messages import Raw
+
+
+class RunStatus(Enum):
+    """QUEUED waits for its lane, WAITING holds it while a person is asked."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def has_ended(self) -> bool:
+        return self in (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to keep. `metadata` holds tool calls with their results, and the like."""
+
+    role: str
+    content: str
+    token_count: int
+    metadata: Mapping[str, Any] | None = None
+    raw: Raw | None = None
+    tool_call_id: str | None = None
+    key_insight: str | None = None
+    mentioned_symbols: tuple[str, ...] = ()
+    mentioned_files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage(NewMessage):
+    id: int = 0
+    run_id: int = 0
+    ordinal: int = 0
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    id: int
+    user_id: str
+    project_id: str
+    agent_id: str
+    title: str
+    head_id: int | None
+    created_at: float
+    updated_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunNode:
+    """A run as a node of its conversation's tree."""
+
+    id: int
+    conversation_id: int
+    parent_id: int | None
+    status: RunStatus
+    attempt: int
+    owner: str | None
+    session_key: str | None
+    origin: str
+    label: str | None
+    tokens: int
+    pins_hash: str | None
+    error: Mapping[str, Any] | None
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    cancel_requested_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Stands for a run and all before it."""
+
+    run_id: int
+    content: str
+    token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The newest runs that fit, oldest first, after the summary of what came before them."""
+
+    head_id: int | None
+    messages: tuple[StoredMessage, ...]
+    summary: Summary | None = None
+    is_cut: bool = False  # older runs exist that are neither here nor summarised
+
+    @property
+    def tokens(self) -> int:
+        total = sum(message.token_count for message in self.messages)
+        return total + (self.summary.token_count if self.summary else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to drive a run. It holds until a later attempt is claimed."""
+
+    run_id: int
+    conversation_id: int
+    attempt: int
+    owner: str
+    cancel_requested: bool = False
+
+    @property
+    def is_resumed(self) -> bool:
+        return self.attempt > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Why a lane was not to be had: the run that holds it, and who drives it."""
+
+    run_id: int
+    status: RunStatus
+    owner: str | None
+    holder: str  # in words, for people

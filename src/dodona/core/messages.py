@@ -1,0 +1,86 @@
+"""What is said: the messages of a conversation as a model sees them, and its calls of tools.
+
+    Message = SystemText | UserText | AssistantText | ToolResult
+
+Messages do not change. Each keeps what a wire made of it, so that the history of a run is
+encoded once, not once per request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+def _encodings() -> dict[str, bytes]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as it is offered to a model; `parameters` is a JSON Schema of an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call as the model wrote it: `arguments` is JSON text, and may be malformed."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A provider's own JSON of an assistant message; it goes back verbatim to that provider.
+
+    Signatures of thinking are only valid where they were made, and only unchanged.
+    """
+
+    provider: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SystemText:
+    """Instructions. Before the first other message they are the system prompt."""
+
+    text: str
+    encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserText:
+    text: str
+    encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantText:
+    """What a model answered: text, thinking, calls, in the provider's own JSON when known."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    thinking: str = ""
+    raw: Raw | None = None
+    encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a call returned, or why it did not."""
+
+    call_id: str
+    name: str
+    text: str
+    failed: bool = False
+    encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
+
+
+Message: TypeAlias = SystemText | UserText | AssistantText | ToolResult

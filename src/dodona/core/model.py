@@ -1,0 +1,141 @@
+"""The port of language models: a request goes in, a stream of events comes out.
+
+    async with model.stream(request) as stream:
+        async for event in stream:
+            ...
+
+Leaving the block closes the connection, also in mid-answer. The last event is `Done`; a stream
+that ends otherwise raises `ProviderError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol, Self, TypeAlias
+
+from dodona.core.messages import AssistantText, Message, ToolSpec
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One call of a model. `None` leaves a setting to the provider."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_tokens: int | None = None
+    temperature: float | None = None
+    thinking: bool = False
+    cache_key: str = ""  # the same for requests that share a prefix: routes to a warm cache
+    allow_restart: bool = False  # may an answer begin anew after some of it was shown?
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a call used. Unlike on the wires, the numbers mean the same for every provider.
+
+    `input_tokens` includes cache reads and writes, `output_tokens` includes reasoning.
+    `wire` is the provider's own account, untouched.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None  # only as the provider says it; never computed here
+    wire: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Finish(Enum):
+    """Why an answer ended."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    REFUSAL = "refusal"  # the provider's filter, or the model declined
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """A piece of a call's arguments: a sign of life. Whole calls are in `Done.message`."""
+
+    index: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The answer begins anew, from another model perhaps: drop what this stream gave so far."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A try that came to nothing, and why."""
+
+    provider: str
+    model: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The whole answer, and who gave it; `attempts` are the tries before it."""
+
+    finish: Finish
+    message: AssistantText
+    usage: Usage
+    provider: str
+    model: str  # as the provider calls what answered
+    wire_finish: str = ""
+    attempts: tuple[Attempt, ...] = ()
+
+
+ModelEvent: TypeAlias = TextDelta | ThinkingDelta | CallDelta | Restart | Done
+
+
+class ModelStream(Protocol):
+    """The events of one answer."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the provider has accounted for so far: the best there is of a call cut short."""
+        ...
+
+    def __aiter__(self) -> Self: ...
+
+    async def __anext__(self) -> ModelEvent: ...
+
+
+class Model(Protocol):
+    """A provider and one of its models. `stream` may be called any number of times at once."""
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]: ...
+
+
+class Counter(Protocol):
+    """Counts tokens as the named model would."""
+
+    def count(self, text: str, model: str) -> int: ...
