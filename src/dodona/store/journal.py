@@ -1,0 +1,230 @@
+"""The journal of one run: what its steps were asked and what they left.
+
+Notes are gathered and written together: when a barrier asks for it, with the next thing that the
+run commits, or a moment after an effect has ended. Every write checks that the run is still ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import time
+from typing import Any, TypeVar
+
+import msgspec
+from sqlalchemy import bindparam, select, update
+
+from dodona.core.conversation import Claim
+from dodona.core.errors import StoreError, TreeError
+from dodona.core.ports import Effect, StepRecord, StepStart
+from dodona.store.database import Database, Operation, Row, Transaction
+from dodona.store.runs import check_claim
+from dodona.store.schema import runs, steps
+from dodona.store.statements import replacement, statement
+from dodona.store.text import to_json
+
+T = TypeVar("T")
+Hide = Callable[[str], str]
+
+_SOON = 0.02  # seconds after an effect has ended
+
+_COLUMNS = (
+    *("run_id", "key", "leaf", "effect", "attempt", "request_hash", "status", "payload"),
+    *("started_at", "ended_at"),
+)
+_PUT = replacement(steps, *_COLUMNS)
+_READ = statement(
+    select(*(steps.c[name] for name in _COLUMNS)).where(steps.c.run_id == bindparam("run_id"))
+)
+_EXPIRE = statement(
+    update(steps)
+    .where(
+        steps.c.payload.is_not(None),
+        steps.c.run_id.in_(select(runs.c.id).where(runs.c.ended_at < bindparam("before"))),
+    )
+    .values(payload=None)
+)
+
+_UNKNOWN = {
+    "code": "outcome_unknown",
+    "message": "the process stopped while this was being done: its outcome is unknown.",
+    "hint": "Verify before repeating it.",
+}
+
+
+class _Payload(msgspec.Struct, omit_defaults=True):
+    """What a finished step left, as it is kept."""
+
+    writes: dict[str, Any] = {}
+    chunks: list[Any] = []
+    error: dict[str, Any] | None = None
+
+
+_payload = msgspec.json.Decoder(_Payload)
+
+
+class RunJournal:
+    """A run's steps, while one process drives it. Made by `open_journal`."""
+
+    def __init__(self, database: Database, claim: Claim, *, past: list[Row], hide: Hide) -> None:
+        self._database = database
+        self._claim = claim
+        self._hide = hide
+        self._past = {row[1]: dict(zip(_COLUMNS, row, strict=True)) for row in past}
+        self._current: dict[str, dict[str, Any]] = {}
+        self._pending: dict[str, dict[str, Any]] = {}
+        self._writing = asyncio.Lock()
+        self._soon: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._broken: BaseException | None = None
+
+    def begin(self, start: StepStart) -> StepRecord | None:
+        self._refuse_broken()
+        past = self._past.get(start.key)
+        if past is not None and (record := _judged(start, past)) is not None:
+            return record
+        self._note(
+            run_id=self._claim.run_id,
+            key=start.key,
+            leaf=start.leaf,
+            effect=start.effect.value,
+            attempt=self._claim.attempt,
+            request_hash=start.request_hash,
+            status="started",
+            payload=None,
+            started_at=time(),
+            ended_at=None,
+        )
+        return None
+
+    def finish(self, key: str, record: StepRecord) -> None:
+        self._refuse_broken()
+        row = self._current[key]
+        self._note(
+            **{
+                **row,
+                "status": "succeeded" if record.succeeded else "failed",
+                "payload": self._encoded(key, record),
+                "ended_at": time(),
+            }
+        )
+        if row["effect"] != Effect.NONE.value:
+            self._flush_soon()
+
+    async def flush(self) -> None:
+        await self.commit(lambda _: None)
+
+    async def commit(self, operation: Operation[T]) -> T:
+        """Do something for the run, in one transaction with what was noted before it."""
+        self._refuse_broken()
+        async with self._writing:
+            noted, self._pending = self._pending, {}
+            if self._soon is not None:
+                self._soon.cancel()
+                self._soon = None
+            try:
+                return await self._database.write(lambda tx: self._write(tx, noted, operation))
+            except BaseException:
+                # Not written, so not forgotten: it goes with the next, if there is one.
+                self._pending = {**noted, **self._pending}
+                raise
+
+    def _write(
+        self, tx: Transaction, noted: Mapping[str, dict[str, Any]], operation: Operation[T]
+    ) -> T:
+        check_claim(tx, self._claim)
+        for row in noted.values():
+            tx.run(_PUT, **row)
+        return operation(tx)
+
+    def noted(self) -> Operation[None]:
+        """What is not written yet, for a transaction of the caller's: the one that ends the run."""
+        rows = list(self._pending.values())
+
+        def write(tx: Transaction) -> None:
+            for row in rows:
+                tx.run(_PUT, **row)
+
+        return write
+
+    def _note(self, **row: Any) -> None:
+        self._current[row["key"]] = self._pending[row["key"]] = row
+
+    def _encoded(self, key: str, record: StepRecord) -> str:
+        error = None if record.error is None else dict(record.error)
+        try:
+            text = to_json(_Payload(dict(record.writes), list(record.chunks), error))
+        except (TypeError, ValueError, RecursionError) as wrong:
+            raise TreeError(
+                f"what leaf '{record.leaf}' left at {key} cannot be kept: {wrong}.",
+                hint="Steps write texts, numbers, lists and maps.",
+            ) from wrong
+        return self._hide(text)
+
+    def _flush_soon(self) -> None:
+        if self._soon is None and self._task is None:
+            self._soon = asyncio.get_running_loop().call_later(_SOON, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._soon = None
+        self._task = asyncio.get_running_loop().create_task(self._flush_quietly())
+
+    async def _flush_quietly(self) -> None:
+        """Nobody waits for this one, so its failure is told to whoever comes next."""
+        try:
+            await self.flush()
+        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+            self._broken = error
+        finally:
+            self._task = None
+
+    def _refuse_broken(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+
+def _judged(start: StepStart, past: Mapping[str, Any]) -> StepRecord | None:
+    """What is known of a step that was begun before; None when it runs (again)."""
+    same = past["leaf"] == start.leaf and past["request_hash"] == start.request_hash
+    if not same:
+        if Effect(past["effect"]) is Effect.ONCE or start.effect is Effect.ONCE:
+            raise StoreError(
+                f"step {start.key} was begun with another request, and must not be done twice.",
+                hint="Did the tree or its inputs change under the run? It cannot be resumed.",
+            )
+        return None
+    if past["status"] == "started":
+        unknown = start.effect is Effect.ONCE
+        return (
+            StepRecord(start.leaf, False, error=_UNKNOWN, outcome_unknown=True) if unknown else None
+        )
+    if past["payload"] is None:
+        raise StoreError(
+            f"what step {start.key} left has expired.",
+            hint="Runs that have ended so long ago cannot be replayed.",
+        )
+    kept = _payload.decode(past["payload"])
+    return StepRecord(
+        leaf=past["leaf"],
+        succeeded=past["status"] == "succeeded",
+        writes=kept.writes,
+        chunks=tuple(kept.chunks),
+        error=kept.error,
+    )
+
+
+class Journals:
+    """The journals of all runs."""
+
+    def __init__(self, database: Database, *, hide: Hide) -> None:
+        self._database = database
+        self._hide = hide
+
+    async def open(self, claim: Claim) -> RunJournal:
+        """The journal of a run that this process has claimed, with what earlier attempts left."""
+        past = await self._database.read(lambda tx: tx.rows(_READ, run_id=claim.run_id))
+        return RunJournal(self._database, claim, past=past, hide=self._hide)
+
+    async def expire(self, before: float) -> int:
+        """Forget what the steps of runs left that ended before a time; messages stay."""
+        return await self._database.write(lambda tx: tx.run(_EXPIRE, before=before))

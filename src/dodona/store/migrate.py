@@ -1,0 +1,44 @@
+"""Bringing a database to this version of Dodona, and knowing when not to touch it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dodona.core.errors import StoreError
+
+REVISIONS: Final = ("0001",)  # oldest first
+HEAD: Final = REVISIONS[-1]
+
+
+def refuse_newer(revision: str, place: str) -> None:
+    """Raise when a newer Dodona has been here."""
+    if revision not in REVISIONS:
+        raise StoreError(
+            f"the store {place} was written by a newer Dodona (its schema is {revision}, this "
+            f"version knows {HEAD}).",
+            hint="Nothing was changed. Upgrade Dodona, or name another store with [store] url.",
+        )
+
+
+def upgrade(connection: Any, *, dialect: str) -> None:
+    """Run the migrations that are missing on a driver's connection, in its transaction."""
+    # Imported on use: most starts have nothing to migrate.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from sqlalchemy import create_engine  # noqa: PLC0415
+    from sqlalchemy.pool import StaticPool  # noqa: PLC0415
+
+    url = "sqlite://" if dialect == "sqlite" else "postgresql+psycopg://"
+    engine = create_engine(url, creator=lambda: connection, poolclass=StaticPool)
+    # The transaction is the caller's: all of a migration is there, or nothing.
+    for name in ("do_begin", "do_commit", "do_rollback", "do_close"):
+        setattr(engine.dialect, name, _leave)
+    config = Config()
+    config.set_main_option("script_location", "dodona.store:migrations")
+    with engine.connect() as borrowed:
+        config.attributes["connection"] = borrowed
+        command.upgrade(config, "head")
+
+
+def _leave(connection: Any) -> None:
+    """Begin, commit and roll back nothing."""

@@ -1,0 +1,181 @@
+"""The store in PostgreSQL: a pool of threads, each with its connection.
+
+The synchronous driver in threads costs half of what the asynchronous one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+import psycopg
+from psycopg.types.string import TextLoader
+
+from dodona.core.errors import StoreError
+from dodona.store.database import Operation, Row, shielded
+from dodona.store.location import Location
+from dodona.store.owners import AdvisoryOwners, advisory_key
+from dodona.store.statements import POSTGRES, Statement
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Row]
+
+_THREADS = 8
+_TRIES = 5
+_CONNECT_SECONDS = 10
+
+
+class PostgresTransaction:
+    __slots__ = ("_execute",)
+
+    def __init__(self, connection: Connection) -> None:
+        self._execute = cast(Callable[..., psycopg.Cursor[Row]], connection.execute)
+
+    def run(self, statement: Statement, **values: Any) -> int:
+        sql = statement.sql(POSTGRES)
+        return self._execute(sql, statement.values(values)).rowcount
+
+    def row(self, statement: Statement, **values: Any) -> Row | None:
+        sql = statement.sql(POSTGRES)
+        return self._execute(sql, statement.values(values)).fetchone()
+
+    def rows(self, statement: Statement, **values: Any) -> list[Row]:
+        sql = statement.sql(POSTGRES)
+        return self._execute(sql, statement.values(values)).fetchall()
+
+
+class PostgresDatabase:
+    """An open database. Made by `opening`, which has looked at it and migrated it."""
+
+    def __init__(self, location: Location, *, durability: str) -> None:
+        self._location = location
+        self._durability = durability
+        self._mine = threading.local()
+        self._all: list[Connection] = []
+        self._owners = AdvisoryOwners()
+        self._alive = self._hold_owner()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dodona-store")
+
+    @property
+    def owners(self) -> AdvisoryOwners:
+        return self._owners
+
+    async def write(self, operation: Operation[T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await shielded(loop.run_in_executor(self._threads, self._write, operation))
+
+    async def read(self, operation: Operation[T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._read, operation)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._threads.shutdown()
+        for connection in (*self._all, self._alive):
+            connection.close()
+
+    def _write(self, operation: Operation[T]) -> T:
+        return self._transact(operation, "BEGIN")
+
+    def _read(self, operation: Operation[T]) -> T:
+        return self._transact(operation, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def _transact(self, operation: Operation[T], begin: str) -> T:
+        """Run it; again when another transaction was in the way, or the line was dead."""
+        for last in (*[False] * (_TRIES - 1), True):
+            connection = self._connection()
+            try:
+                return _run(operation, connection, begin)
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+                if last:
+                    raise translated(error, self._location) from error
+            except psycopg.OperationalError as error:
+                # A line that broke before COMMIT took nothing with it: try on a new one.
+                if last or not connection.broken:
+                    raise translated(error, self._location) from error
+            except psycopg.Error as error:
+                raise translated(error, self._location) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._mine, "connection", None)
+        if connection is None or connection.closed:
+            connection = connect(self._location, durability=self._durability)
+            self._mine.connection = connection
+            self._all.append(connection)
+        if self._alive.closed:
+            self._alive = self._hold_owner()
+        return connection
+
+    def _hold_owner(self) -> Connection:
+        connection = connect(self._location, durability=self._durability)
+        connection.execute("SELECT pg_advisory_lock(%s)", (advisory_key(self._owners.me),))
+        return connection
+
+
+def _run(operation: Operation[T], connection: Connection, begin: str) -> T:
+    execute = cast(Callable[[str], object], connection.execute)
+    execute(begin)
+    try:
+        result = operation(PostgresTransaction(connection))
+    except BaseException:
+        if not connection.broken:
+            execute("ROLLBACK")
+        raise
+    try:
+        execute("COMMIT")
+    except psycopg.OperationalError as error:
+        if connection.broken:
+            raise StoreError(
+                "the connection to the database broke during a commit: whether it was made is "
+                "not known.",
+                hint="The run can be resumed: what is recorded is not repeated.",
+            ) from error
+        raise
+    return result
+
+
+def connect(location: Location, *, durability: str) -> Connection:
+    """A connection in autocommit: transactions are begun by name."""
+    try:
+        connection: Connection = psycopg.connect(
+            location.dsn,
+            autocommit=True,
+            connect_timeout=_CONNECT_SECONDS,
+            application_name="dodona",
+        )
+    except psycopg.Error as error:
+        raise translated(error, location) from error
+    connection.adapters.register_loader("jsonb", TextLoader)  # as SQLite gives it
+    if durability != "full":
+        connection.execute("SET synchronous_commit = off")
+    return connection
+
+
+def translated(error: psycopg.Error, location: Location) -> StoreError:
+    """What PostgreSQL's error means for whoever runs Dodona."""
+    words = " ".join(str(error).split())
+    if isinstance(error, psycopg.errors.DiskFull):
+        return StoreError(
+            f"the store {location} cannot grow: the disk is full.",
+            hint="Nothing that was acknowledged is lost. Make room; what failed can be repeated.",
+        )
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        return StoreError(
+            f"the store {location} is read-only.", hint="Is this a standby? Name the primary."
+        )
+    if isinstance(error, psycopg.errors.DataCorrupted | psycopg.errors.IndexCorrupted):
+        return StoreError(
+            f"the store {location} is damaged: {words}.", hint="Restore a backup of it."
+        )
+    if isinstance(error, psycopg.OperationalError):
+        return StoreError(
+            f"the store {location} cannot be reached: {words}.",
+            hint="Is the server running, and are name and password right?",
+        )
+    return StoreError(f"the store {location} failed: {words}.")

@@ -1,0 +1,443 @@
+"""The tables, for SQLite and PostgreSQL alike. Migrations make them; this is what they make.
+
+A run's parent is in the same conversation: composite keys see to that. It is set once, to a run
+that has ended, so there are no cycles.
+
+Times are seconds since 1970. Columns ending in `_json`, and `metadata`, hold JSON text.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+# SQLite makes ids only for a column that is exactly INTEGER.
+Id = BigInteger().with_variant(Integer, "sqlite")
+# The JSON that operators may want to query. What must come back verbatim is Text: JSONB
+# reorders keys.
+Json = Text().with_variant(JSONB, "postgresql")
+
+
+def _now_columns(*names: str) -> list[Column[float]]:
+    return [Column(name, Double, nullable=False) for name in names]
+
+
+def _among(column: str, values: tuple[str, ...]) -> str:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return f"{column} IN ({listed})"
+
+
+def _one_of(column: str, *values: str) -> CheckConstraint:
+    return CheckConstraint(_among(column, values), name=column)
+
+
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    condition = text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+projects = Table(
+    "projects",
+    metadata,
+    Column("user_id", Text, nullable=False),
+    Column("id", Text, nullable=False),
+    Column("vault_path", Text),
+    Column("code_paths_json", Json, nullable=False, server_default="[]"),
+    Column("settings_json", Json, nullable=False, server_default="{}"),
+    *_now_columns("created_at"),
+    PrimaryKeyConstraint("user_id", "id"),
+)
+
+conversations = Table(
+    "conversations",
+    metadata,
+    # Said aloud, because a column of a foreign key does not count by itself.
+    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("user_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False, server_default="default"),
+    Column("agent_id", Text, nullable=False, server_default="oracle"),
+    Column("title", Text, nullable=False, server_default=""),
+    Column("head_id", Id),
+    *_now_columns("created_at", "updated_at"),
+    CheckConstraint("user_id <> ''", name="user_id"),
+    ForeignKeyConstraint(
+        ["id", "head_id"], ["runs.conversation_id", "runs.id"], name="fk_head", use_alter=True
+    ),
+    Index("ix_conversations_user_id", "user_id", "updated_at"),
+    sqlite_autoincrement=True,
+)
+
+_HOLDERS = ("running", "waiting")
+_ENDED = ("succeeded", "failed", "cancelled")
+
+# Conditions are written out, not given as parameters: only so are partial indexes found.
+HOLDS_LANE = text(_among("runs.status", _HOLDERS))
+IS_OPEN = text(_among("runs.status", ("queued", *_HOLDERS)))
+IS_QUEUED = text("runs.status = 'queued'")
+IS_HELD = text("reservations.status = 'held'")
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("conversation_id", Id, nullable=False),
+    Column("parent_id", Id),
+    Column("follows_head", Boolean, nullable=False),
+    Column("session_key", Text),
+    Column("status", Text, nullable=False, server_default="queued"),
+    Column("attempt", Integer, nullable=False, server_default="0"),
+    Column("owner", Text),
+    Column("pins_hash", Text),
+    Column("origin", Text, nullable=False, server_default="user"),
+    Column("label", Text),
+    Column("tokens", Integer, nullable=False, server_default="0"),
+    Column("error_json", Json),
+    *_now_columns("created_at"),
+    Column("started_at", Double),
+    Column("ended_at", Double),
+    Column("cancel_requested_at", Double),
+    _one_of("status", "queued", *_HOLDERS, *_ENDED),
+    CheckConstraint("parent_id <> id", name="parent_is_another"),
+    CheckConstraint("tokens >= 0", name="tokens"),
+    CheckConstraint("(status = 'running') = (owner IS NOT NULL)", name="running_has_owner"),
+    UniqueConstraint("conversation_id", "id"),
+    ForeignKeyConstraint(
+        ["conversation_id"], ["conversations.id"], ondelete="CASCADE", name="fk_runs_conversation"
+    ),
+    ForeignKeyConstraint(
+        # No cascade: SQLite nests one per generation, and stops at a thousand.
+        ["conversation_id", "parent_id"],
+        ["runs.conversation_id", "runs.id"],
+        name="fk_runs_parent",
+    ),
+    Index("ix_runs_parent", "conversation_id", "parent_id"),
+    # The lane: one run at a time in a conversation, whichever process asks.
+    _partial(
+        "uq_runs_lane",
+        "conversation_id",
+        unique=True,
+        where=_among("status", _HOLDERS),
+    ),
+    # The status is a column too, or SQLite would rather walk over all runs that ever were.
+    _partial(
+        "ix_runs_open",
+        *("conversation_id", "status", "id"),
+        where=_among("status", ("queued", *_HOLDERS)),
+    ),
+    Index("ix_runs_ended_at", "ended_at"),
+    sqlite_autoincrement=True,
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("conversation_id", Id, nullable=False),
+    Column("run_id", Id, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Column("tool_call_id", Text),
+    Column("metadata", Json),
+    Column("raw", Text),
+    Column("raw_provider", Text),
+    Column("token_count", Integer, nullable=False),
+    Column("key_insight", Text),
+    Column("mentioned_symbols_json", Json, nullable=False, server_default="[]"),
+    Column("mentioned_files_json", Json, nullable=False, server_default="[]"),
+    *_now_columns("created_at"),
+    _one_of("role", "user", "assistant", "tool"),
+    CheckConstraint("role = 'tool' OR content <> ''", name="content"),
+    CheckConstraint("role <> 'tool' OR tool_call_id IS NOT NULL", name="tool_call_id"),
+    CheckConstraint("token_count > 0", name="token_count"),
+    CheckConstraint("ordinal >= 0", name="ordinal"),
+    UniqueConstraint("run_id", "ordinal"),
+    ForeignKeyConstraint(
+        ["conversation_id", "run_id"],
+        ["runs.conversation_id", "runs.id"],
+        ondelete="CASCADE",
+        name="fk_messages_run",
+    ),
+    Index("ix_messages_conversation_id", "conversation_id", "run_id"),
+)
+
+steps = Table(
+    "steps",
+    metadata,
+    Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("key", Text, nullable=False),
+    Column("leaf", Text, nullable=False),
+    Column("effect", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("request_hash", Text, nullable=False, server_default=""),
+    Column("status", Text, nullable=False),
+    Column("payload", Text),
+    *_now_columns("started_at"),
+    Column("ended_at", Double),
+    PrimaryKeyConstraint("run_id", "key"),
+    _one_of("effect", "none", "keyed", "once"),
+    _one_of("status", "started", "succeeded", "failed"),
+)
+
+summaries = Table(
+    "summaries",
+    metadata,
+    Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("content", Text, nullable=False),
+    Column("token_count", Integer, nullable=False),
+    Column("model", Text),
+    *_now_columns("created_at"),
+    CheckConstraint("content <> ''", name="content"),
+    CheckConstraint("token_count > 0", name="token_count"),
+)
+
+oracle_contexts = Table(
+    "oracle_contexts",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("conversation_id", Id, ForeignKey("conversations.id", ondelete="SET NULL")),
+    *_now_columns("session_start"),
+    Column("last_activity", Double),
+    Column("last_model", Text),
+    Column("token_budget", Integer, nullable=False, server_default="16000"),
+    Column("tokens_used", Integer, nullable=False, server_default="0"),
+    Column("key_decisions_json", Json, nullable=False, server_default="[]"),
+    Column("mentioned_symbols", Text),
+    Column("mentioned_files", Text),
+    Column("status", Text, nullable=False, server_default="active"),
+    Column("compression_count", Integer, nullable=False, server_default="0"),
+    _one_of("status", "active", "suspended", "closed"),
+    CheckConstraint("token_budget BETWEEN 4000 AND 128000", name="token_budget"),
+    CheckConstraint("tokens_used >= 0 AND tokens_used * 10 <= token_budget * 11", name="tokens"),
+    UniqueConstraint("user_id", "project_id"),
+    Index("ix_oracle_contexts_last_activity", "last_activity"),
+    Index("ix_oracle_contexts_conversation_id", "conversation_id"),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("agent_id", Text, nullable=False),
+    Column("conversation_id", Id, ForeignKey("conversations.id", ondelete="SET NULL")),
+    Column("message_count", BigInteger, nullable=False, server_default="0"),
+    Column("input_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("output_tokens", BigInteger, nullable=False, server_default="0"),
+    *_now_columns("created_at", "updated_at"),
+    Index("ix_sessions_agent_id", "agent_id"),
+    Index("ix_sessions_updated_at", "updated_at"),
+    Index("ix_sessions_conversation_id", "conversation_id"),
+)
+
+# Amounts are whole: tokens, or billionths of a dollar, so that sums are exact.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("scope", Text, nullable=False),
+    Column("period", Text, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("ceiling", BigInteger, nullable=False),
+    Column("used", BigInteger, nullable=False, server_default="0"),
+    Column("held", BigInteger, nullable=False, server_default="0"),
+    PrimaryKeyConstraint("scope", "period", "unit"),
+    _one_of("unit", "tokens", "usd"),
+    CheckConstraint("ceiling >= 0 AND used >= 0 AND held >= 0", name="amounts"),
+)
+
+reservations = Table(
+    "reservations",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("run_id", Id, ForeignKey("runs.id", ondelete="SET NULL")),
+    Column("step_key", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("lines_json", Text, nullable=False),
+    Column("status", Text, nullable=False, server_default="held"),
+    Column("estimated", Boolean, nullable=False, server_default=text("false")),
+    *_now_columns("created_at"),
+    Column("settled_at", Double),
+    _one_of("status", "held", "settled"),
+    _partial(
+        "ix_reservations_held",
+        "run_id",
+        where="status = 'held'",
+    ),
+)
+
+token_records = Table(
+    "token_records",
+    metadata,
+    Column("id", Id, primary_key=True),
+    *_now_columns("timestamp"),
+    Column("user_id", Text, nullable=False),
+    Column("session_key", Text),
+    Column("agent_id", Text, nullable=False),
+    Column("run_id", Id),  # no foreign key: the audit outlives what it is about
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cache_read_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("cache_write_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("reasoning_tokens", BigInteger, nullable=False, server_default="0"),
+    Column("cost_estimate_usd", Double),  # NULL is unknown, which is not zero
+    Column("estimated", Boolean, nullable=False, server_default=text("false")),
+    Column("usage_json", Json),
+    Index("ix_token_records_timestamp", "timestamp"),
+    Index("ix_token_records_session_key", "session_key"),
+    Index("ix_token_records_agent_id", "agent_id", "timestamp"),
+    Index("ix_token_records_provider", "provider"),
+    Index("ix_token_records_user_id", "user_id", "timestamp"),
+)
+
+memory_entities = Table(
+    "memory_entities",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("entity_type", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("predicate", Text, nullable=False),
+    Column("object", Text, nullable=False),
+    Column("session_key", Text),
+    Column("conversation_id", Id, ForeignKey("conversations.id", ondelete="CASCADE")),
+    *_now_columns("learned_at"),
+    Column("superseded_at", Double),
+    Column("superseded_by", Text, ForeignKey("memory_entities.id", ondelete="SET NULL")),
+    Column("confidence", Double, nullable=False),
+    _one_of("entity_type", "fact", "relationship", "attribute"),
+    CheckConstraint("confidence BETWEEN 0 AND 1", name="confidence"),
+    Index("ix_memory_entities_subject", "user_id", "subject", "predicate"),
+    Index("ix_memory_entities_predicate", "predicate"),
+    Index("ix_memory_entities_session_key", "session_key"),
+    Index("ix_memory_entities_learned_at", "learned_at"),
+    Index("ix_memory_entities_conversation_id", "conversation_id"),
+    Index("ix_memory_entities_superseded_by", "superseded_by"),
+    _partial(
+        "ix_memory_entities_active",
+        "user_id",
+        "subject",
+        where="superseded_at IS NULL",
+    ),
+)
+
+threads = Table(
+    "threads",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    *_now_columns("created_at", "updated_at"),
+    CheckConstraint("title <> ''", name="title"),
+    Index("ix_threads_user_id", "user_id", "project_id", "updated_at"),
+    sqlite_autoincrement=True,
+)
+
+thread_entries = Table(
+    "thread_entries",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("thread_id", Id, ForeignKey("threads.id", ondelete="CASCADE"), nullable=False),
+    Column("author", Text, nullable=False),
+    Column("entry_type", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    *_now_columns("created_at"),
+    _one_of("author", "user", "claude", "oracle", "librarian"),
+    _one_of("entry_type", "thought", "decision", "research", "insight"),
+    CheckConstraint("content <> ''", name="content"),
+    Index("ix_thread_entries_thread_id", "thread_id", "id"),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("project_id", Text, nullable=False),
+    Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE")),
+    Column("event_type", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    *_now_columns("created_at"),
+    Column("delivered_at", Double),
+    _one_of("severity", "debug", "info", "warning", "error", "critical"),
+    Index("ix_notices_run_id", "run_id"),
+    _partial(
+        "ix_notices_pending",
+        "user_id",
+        "project_id",
+        where="delivered_at IS NULL",
+    ),
+)
+
+plugin_state = Table(
+    "plugin_state",
+    metadata,
+    Column("user_id", Text, nullable=False),
+    Column("plugin", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value_json", Json, nullable=False),
+    PrimaryKeyConstraint("user_id", "plugin", "key"),
+)
+
+tree_globals = Table(
+    "tree_globals",
+    metadata,
+    Column("scope", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("value_json", Json, nullable=False),
+    PrimaryKeyConstraint("scope", "key"),
+)
+
+settings = Table(
+    "settings",
+    metadata,
+    Column("user_id", Text, primary_key=True),
+    Column("model_settings_json", Json, nullable=False),
+    *_now_columns("updated_at"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("user_id", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("scopes_json", Json, nullable=False, server_default="[]"),
+    *_now_columns("created_at"),
+    Column("last_used_at", Double),
+    Column("revoked_at", Double),
+    UniqueConstraint("hash"),
+    Index("ix_tokens_user_id", "user_id"),
+)

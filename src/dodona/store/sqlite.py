@@ -1,0 +1,173 @@
+"""The store in one file: WAL, one writer thread, a few readers beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from dodona.core.errors import StoreError
+from dodona.store.database import Operation, Row, shielded
+from dodona.store.owners import FileOwners
+from dodona.store.statements import SQLITE, Statement
+from dodona.store.writer import Writer
+
+T = TypeVar("T")
+
+APPLICATION_ID: Final = 0x0D0D0A1  # in the file's header: this is ours
+_READERS = 4
+
+
+class SqliteTransaction:
+    """Runs statements on a connection; who owns the transaction is not its business."""
+
+    __slots__ = ("_execute",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._execute = connection.execute
+
+    def run(self, statement: Statement, **values: Any) -> int:
+        sql = statement.sql(SQLITE)
+        return self._execute(sql, statement.values(values)).rowcount
+
+    def row(self, statement: Statement, **values: Any) -> Row | None:
+        sql = statement.sql(SQLITE)
+        rows = self._execute(sql, statement.values(values)).fetchall()
+        return rows[0] if rows else None
+
+    def rows(self, statement: Statement, **values: Any) -> list[Row]:
+        sql = statement.sql(SQLITE)
+        return self._execute(sql, statement.values(values)).fetchall()
+
+
+class SqliteDatabase:
+    """An open file. Made by `opening`, which has looked at it and migrated it."""
+
+    def __init__(self, path: Path, *, durability: str) -> None:
+        self._path = path
+        self._owners = FileOwners(Path(f"{path}-owners"))
+        self._writer = Writer(
+            connect(path, durability=durability),
+            transaction=SqliteTransaction,
+            translate=self._translated,
+        )
+        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="dodona-store-reader")
+
+    @property
+    def owners(self) -> FileOwners:
+        return self._owners
+
+    async def write(self, operation: Operation[T]) -> T:
+        return await shielded(self._writer.submit(operation))
+
+    async def read(self, operation: Operation[T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, self._read, operation)
+
+    def _read(self, operation: Operation[T]) -> T:
+        # As many connections as there are threads that ever read at once.
+        connection = connect_reader(self._path) if self._idle.empty() else self._idle.get()
+        try:
+            connection.execute("BEGIN")
+            try:
+                return operation(SqliteTransaction(connection))
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._idle.put(connection)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._readers.shutdown()
+        while not self._idle.empty():
+            self._idle.get().close()
+        # Last, so that closing the writer's connection folds the log into the file.
+        self._writer.close()
+        self._owners.close()
+
+    def _translated(self, error: sqlite3.Error) -> StoreError:
+        return translated(error, self._path, holders=self._owners.others)
+
+
+def connect(path: Path, *, durability: str) -> sqlite3.Connection:
+    """A connection that writes. It waits for no lock: whoever writes decides how to wait."""
+    connection = sqlite3.connect(
+        path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_size_limit = 67108864")
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=10, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def create(path: Path) -> None:
+    """Make the file, for its owner only: what is in it was said in confidence."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreError(
+            f"cannot make the store {path}: {error.strerror}.",
+            hint="Choose another place with [store] url, or DODONA_STORE__URL.",
+        ) from error
+
+
+def translated(
+    error: sqlite3.Error, path: Path, *, holders: Callable[[], list[str]] = list
+) -> StoreError:
+    """What SQLite's error means for whoever runs Dodona."""
+    # Errors of the module itself, such as too many variables, have no code.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_BUSY:
+        others = ", ".join(holders()) or "another program"
+        return StoreError(
+            f"the store {path} is locked by {others}.", hint="Try again when it has finished."
+        )
+    what, hint = _MEANINGS.get(code, (f"failed: {error}", ""))
+    return StoreError(f"the store {path} {what}.", hint=hint)
+
+
+_MEANINGS = {
+    sqlite3.SQLITE_FULL: (
+        "cannot grow: the disk is full",
+        "Nothing that was acknowledged is lost. Make room; what failed can then be repeated.",
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "cannot be written: file or disk is read-only",
+        "Make the file and its folder writable for this user.",
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened",
+        "Look at the permissions of the file and of its folder.",
+    ),
+    sqlite3.SQLITE_IOERR: (
+        "cannot be read or written: the disk reports an error",
+        "Look at the disk and at the system's log.",
+    ),
+    sqlite3.SQLITE_CORRUPT: (
+        "is damaged",
+        "Nothing was changed. Keep a copy, then restore a backup, or try: dodona db check.",
+    ),
+    sqlite3.SQLITE_NOTADB: (
+        "is not a SQLite database",
+        "Nothing was changed. Name another file with [store] url.",
+    ),
+}

@@ -1,0 +1,56 @@
+"""The store: one database, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from dodona.store.budgets import Budgets
+from dodona.store.conversations import Conversations
+from dodona.store.database import Database
+from dodona.store.journal import Journals
+from dodona.store.keyvalue import StoreKeyValue
+from dodona.store.location import locate
+from dodona.store.opening import Durability, open_database
+from dodona.store.records import Records
+from dodona.store.runs import Runs
+
+
+class Store:
+    """All that outlives the process. Close it, or use it in `async with`."""
+
+    def __init__(self, database: Database, *, hide: Callable[[str], str]) -> None:
+        self.database = database
+        self.conversations = Conversations(database)
+        self.runs = Runs(database)
+        self.journals = Journals(database, hide=hide)
+        self.budgets = Budgets(database)
+        self.records = Records(database)
+
+    @classmethod
+    async def open(
+        cls, url: str, *, hide: Callable[[str], str], durability: Durability = "full"
+    ) -> Self:
+        """Open the store at a path or url, made or migrated if need be.
+
+        `hide` takes known secrets out of what the journal keeps.
+        """
+        return cls(await open_database(locate(url), durability=durability), hide=hide)
+
+    def key_values(self, scope: str) -> StoreKeyValue:
+        return StoreKeyValue(self.database, scope)
+
+    async def close(self) -> None:
+        await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
