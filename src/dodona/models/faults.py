@@ -1,0 +1,200 @@
+"""What a provider says when it fails, and what that means for whoever asked."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+import msgspec
+
+from dodona.core.errors import Fault, ProviderError
+from dodona.models.provider import Endpoint
+
+QUOTED = 300  # characters of a provider's own words in an error
+READ = 64 * 1024  # of what it said, at most
+
+_TOO_LONG = re.compile(
+    r"context.?length|context.?window|context.?size|context limit|maximum model length"
+    r"|prompt is too long|request_too_large"
+    r"|input token count.{0,40}exceeds|too many (input )?tokens",
+    re.IGNORECASE,
+)
+_NO_CREDIT = re.compile(
+    r"insufficient_quota|billing_error|credit balance is too low|insufficient (credits|balance)",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(
+    r"(invalid|incorrect|not valid|missing).{0,20}api.?key|api.?key.{0,20}not valid", re.I
+)
+
+# Errors inside a stream have no status, but a type or a code.
+_NAMED: tuple[tuple[str, Fault], ...] = (
+    ("overloaded", Fault.SERVER),
+    ("rate_limit", Fault.RATE_LIMITED),
+    ("resource_exhausted", Fault.RATE_LIMITED),
+    ("authentication", Fault.UNAUTHORISED),
+    ("permission", Fault.UNAUTHORISED),
+    ("not_found", Fault.REFUSED),
+    ("invalid", Fault.REFUSED),
+)
+_WORDS: Mapping[Fault, str] = {
+    Fault.RATE_LIMITED: "limits the rate of requests",
+    Fault.SERVER: "failed",
+    Fault.REFUSED: "refused the request",
+    Fault.UNAUTHORISED: "refused the key",
+    Fault.TOO_LONG: "was given more than fits the model's window",
+}
+
+
+class Faults:
+    """Makes errors that name the provider, quote it without secrets, and say what to do."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._provider = endpoint.provider
+
+    def error(
+        self,
+        what: str,
+        fault: Fault,
+        *,
+        said: str | bytes = "",
+        hint: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> ProviderError:
+        quoted = self._quote(said)
+        return ProviderError(
+            f"{self._provider.name} {what}: {quoted}"
+            if quoted
+            else f"{self._provider.name} {what}.",
+            fault=fault,
+            provider=self._provider.name,
+            status=status,
+            retry_after=retry_after,
+            hint=hint,
+        )
+
+    def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """An HTTP answer that is no answer."""
+        said, kind = _told(_json(body))
+        fault = _fault(status, f"{kind} {said}")
+        return self.error(
+            f"{_WORDS[fault]} ({status})",
+            fault,
+            said=said or body,
+            hint=self._hint(fault, status, f"{kind} {said}"),
+            status=status,
+            retry_after=retry_after(headers),
+        )
+
+    def told(self, error: object) -> ProviderError:
+        """An error inside a stream that began well."""
+        said, kind = _told({"error": error})
+        status = int(kind.split()[0]) if re.match(r"[345]\d\d\b", kind) else None
+        text = f"{kind} {said}"
+        if status is not None or _TOO_LONG.search(text) or _NO_CREDIT.search(text):
+            fault = _fault(status or 400, text)
+        else:
+            lower = kind.lower()
+            fault = next((fault for word, fault in _NAMED if word in lower), Fault.SERVER)
+        return self.error(
+            f"{_WORDS[fault]} in mid-answer",
+            fault,
+            said=said or kind,
+            hint=self._hint(fault, status, text),
+            status=status,
+        )
+
+    def garbled(self, why: str, said: bytes = b"") -> ProviderError:
+        return self.error(
+            f"does not follow the protocol: {why}", Fault.GARBLED, said=said, hint=self._base_hint()
+        )
+
+    def cut(self, why: str = "the stream ended without a finish") -> ProviderError:
+        return self.error(f"broke off the answer: {why}", Fault.CUT)
+
+    def _hint(self, fault: Fault, status: int | None, text: str) -> str:
+        if fault is Fault.UNAUTHORISED:
+            if status == 402 or _NO_CREDIT.search(text):
+                return "Add credit to the account, or use another provider."
+            names = " or ".join(self._provider.key_env)
+            return f"Set {names} to a valid key." if names else "Check the key."
+        if fault is Fault.TOO_LONG:
+            return "Shorten the conversation, or use a model with a larger window."
+        if status is not None and 300 <= status < 400:
+            return self._base_hint()
+        if status == 404:
+            name = f"Check the name of the model '{self._endpoint.model}'."
+            return f"{name} {self._base_hint()}".rstrip()
+        return ""
+
+    def _base_hint(self) -> str:
+        if self._endpoint.base_url == self._provider.base_url:
+            return ""
+        return f"Check base_url ({self._quote(self._endpoint.base_url)})."
+
+    def _quote(self, said: str | bytes) -> str:
+        said = said[:READ]
+        if isinstance(said, bytes):
+            said = said.decode(errors="replace")
+        # Scrubbed before it is cut to length: half a key would not be known as one.
+        text = " ".join(self._endpoint.redactor.scrub(said).split())
+        return text if len(text) <= QUOTED else f"{text[: QUOTED - 1]}…"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, from a number or a date; None when it is not said, or makes no sense."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        said = headers.get(name, "").strip()
+        try:
+            seconds = float(said) * unit
+        except ValueError:
+            continue
+        return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    try:
+        date = parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, OverflowError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def _fault(status: int, text: str) -> Fault:
+    if status == 429:
+        return Fault.UNAUTHORISED if _NO_CREDIT.search(text) else Fault.RATE_LIMITED
+    if status == 413 or (status < 500 and _TOO_LONG.search(text)):
+        return Fault.TOO_LONG
+    if status in {401, 402, 403} or _NO_CREDIT.search(text) or _BAD_KEY.search(text):
+        return Fault.UNAUTHORISED
+    if status >= 500 or status in {408, 409, 425}:
+        return Fault.SERVER
+    return Fault.REFUSED
+
+
+def _json(body: bytes) -> object:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _told(answer: object) -> tuple[str, str]:
+    """The message of an error, and its codes and types in one line."""
+    if isinstance(answer, list) and answer:  # Gemini wraps its errors
+        answer = cast("list[Any]", answer)[0]
+    if not isinstance(answer, dict):
+        return "", ""
+    members = cast("dict[str, Any]", answer)
+    error = members.get("error", members)
+    if not isinstance(error, dict):
+        return str(error), ""
+    found = cast("dict[str, Any]", error)
+    said = found.get("message") or found.get("detail") or ""
+    kinds = [str(found[name]) for name in ("code", "type", "status") if found.get(name)]
+    return str(said), " ".join(kinds)

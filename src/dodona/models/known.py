@@ -1,0 +1,326 @@
+"""The table behind the catalogue: windows of single models, traits of whole families.
+
+Names are written as their makers write them; the catalogue compares them in one spelling. A figure
+is here because the maker publishes it or a seed demands it; genai-prices knows many more windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What models whose names begin alike have in common.
+
+    `vocabulary` is a splintr name. `factor` is what to expect of the wire for each token counted
+    with it: 1 when the vocabulary is the model's own, more when it stands in for a secret one.
+    """
+
+    vocabulary: str
+    factor: float = 1.0
+    thinks: bool = False
+    calls_tools: bool = True
+
+
+# Claude's vocabulary is not public. Published comparisons put it 15–30 % above o200k, prose below
+# code; from Opus 4.7 on the maker says about 30 % more than that. Learning starts here, high
+# enough that a first reservation is too large sooner than too small.
+CLAUDE_FACTOR: Final = 1.25
+NEW_CLAUDE_FACTOR: Final = 1.6
+STAND_IN_FACTOR: Final = 1.2
+
+UNKNOWN_FAMILY: Final = Family("o200k_base", STAND_IN_FACTOR)
+
+_NEW_CLAUDE = Family("o200k_base", NEW_CLAUDE_FACTOR, thinks=True)
+_CLAUDE = Family("o200k_base", CLAUDE_FACTOR, thinks=True)
+_CLAUDE_3 = Family("o200k_base", CLAUDE_FACTOR)
+_GPT_3 = Family("cl100k_base")
+_GPT_4O = Family("o200k_base")
+_OPENAI_THINKS = Family("o200k_base", thinks=True)
+_OPENAI_TOOLLESS = Family("o200k_base", thinks=True, calls_tools=False)
+# Gemma's vocabulary is Gemini's; gemma4 counts as gemma3 does, at fifty times its speed.
+_GEMINI = Family("gemma4", thinks=True)
+_NEW_GEMINI = Family("gemma4", STAND_IN_FACTOR, thinks=True)
+_GEMINI_2_0 = Family("gemma4")
+_GEMMA = Family("gemma4", calls_tools=False)
+_DEEPSEEK = Family("deepseek_v3", thinks=True)
+_LLAMA = Family("llama3")
+_LLAMA_4 = Family("llama3", STAND_IN_FACTOR)
+_QWEN = Family("qwen3")
+_QWEN_THINKS = Family("qwen3", thinks=True)
+_NEW_QWEN = Family("qwen3", STAND_IN_FACTOR, thinks=True)
+_TEKKEN = Family("mistral_v3")
+_MISTRAL_V2 = Family("mistral_v2")
+_STAND_IN_THINKS = Family("o200k_base", STAND_IN_FACTOR, thinks=True)
+
+FAMILIES: Final[dict[str, Family]] = {
+    "claude": _NEW_CLAUDE,
+    "claude-2": _CLAUDE_3,
+    "claude-3": _CLAUDE_3,
+    "claude-3-7": _CLAUDE,
+    **{f"claude-{kind}-4": _CLAUDE for kind in ("opus", "sonnet", "haiku")},
+    "claude-opus-4-7": _NEW_CLAUDE,
+    "claude-opus-4-8": _NEW_CLAUDE,
+    "gpt": _STAND_IN_THINKS,
+    **{f"gpt-5{minor}": _OPENAI_THINKS for minor in ("", ".1", ".2", ".3", ".4", ".5", ".6")},
+    "gpt-3.5": _GPT_3,
+    "gpt-4": _GPT_3,
+    "gpt-4o": _GPT_4O,
+    "gpt-4.1": _GPT_4O,
+    "gpt-4.5": _GPT_4O,
+    "gpt-oss": Family("gpt-oss", thinks=True),
+    "chatgpt-4o": _GPT_4O,
+    "codex-mini": _OPENAI_THINKS,
+    "o1": _OPENAI_THINKS,
+    "o1-mini": _OPENAI_TOOLLESS,
+    "o1-preview": _OPENAI_TOOLLESS,
+    "o3": _OPENAI_THINKS,
+    "o4": _OPENAI_THINKS,
+    "gemini": _NEW_GEMINI,
+    "gemini-2.5": _GEMINI,
+    "gemini-3": _GEMINI,
+    "gemini-1.5": _GEMINI_2_0,
+    "gemini-2.0": _GEMINI_2_0,
+    "gemini-2.0-flash-thinking": _GEMINI,
+    "gemma": _GEMMA,
+    "gemma-4": _GEMINI,
+    "deepseek": Family("deepseek_v3", STAND_IN_FACTOR, thinks=True),
+    "deepseek-reasoner": _DEEPSEEK,
+    "deepseek-chat": Family("deepseek_v3"),
+    "deepseek-v3": Family("deepseek_v3"),
+    "deepseek-v3.1": _DEEPSEEK,
+    "deepseek-v3.2": _DEEPSEEK,
+    "deepseek-r1": Family("deepseek_v3", thinks=True, calls_tools=False),
+    "deepseek-r1-0528": _DEEPSEEK,
+    "deepseek-r1-distill-llama": Family("llama3", thinks=True, calls_tools=False),
+    "deepseek-r1-distill-qwen": Family("qwen3", thinks=True, calls_tools=False),
+    "llama": _LLAMA,
+    "llama-2": Family("llama2", calls_tools=False),
+    "llama-3-8b": Family("llama3", calls_tools=False),
+    "llama-3-70b": Family("llama3", calls_tools=False),
+    "llama-4": _LLAMA_4,
+    "codellama": Family("codellama", calls_tools=False),
+    "qwen": _QWEN,
+    "qwen3": _QWEN_THINKS,
+    "qwen3-coder": _QWEN,
+    **{f"qwen3.{minor}": _NEW_QWEN for minor in (5, 6, 7, 8)},
+    "qwq": _QWEN_THINKS,
+    "mistral": _TEKKEN,
+    "mistral-7b": _MISTRAL_V2,
+    "mixtral": _MISTRAL_V2,
+    "codestral": _MISTRAL_V2,
+    "ministral": _TEKKEN,
+    "devstral": _TEKKEN,
+    "pixtral": _TEKKEN,
+    "magistral": Family("mistral_v3", thinks=True),
+    "grok": _STAND_IN_THINKS,
+    "grok-2": UNKNOWN_FAMILY,
+    "grok-3": UNKNOWN_FAMILY,
+    "grok-3-mini": _STAND_IN_THINKS,
+    "kimi": Family("kimi_k2", STAND_IN_FACTOR),
+    "kimi-k2": Family("kimi_k2"),
+    "kimi-k2-thinking": Family("kimi_k2", thinks=True),
+    "kimi-k3": Family("kimi_k3", thinks=True),
+    "glm": Family("glm4", STAND_IN_FACTOR, thinks=True),
+    "glm-4": Family("glm4"),
+    "glm-4.5": Family("glm4", thinks=True),
+    "glm-4.6": Family("glm4", thinks=True),
+    "glm-4.7": Family("glm4", thinks=True),
+    "minimax": _STAND_IN_THINKS,
+    "phi-4": Family("phi4", calls_tools=False),
+    "phi-4-mini": UNKNOWN_FAMILY,
+    "phi-4-reasoning": Family("phi4", thinks=True, calls_tools=False),
+}
+
+DEFAULT_MODEL_CONTEXT_SIZES: Final[dict[str, int]] = {
+    "deepseek/deepseek-chat": 64_000,
+    "deepseek/deepseek-r1": 64_000,
+    "anthropic/claude-3-opus": 200_000,
+    "anthropic/claude-sonnet-4": 200_000,
+    "gemini-2.0-flash-exp": 1_000_000,
+    "openai/gpt-4-turbo": 128_000,
+    "openai/o1": 200_000,
+    "meta-llama/llama-3.3-70b": 131_072,
+    "claude-2": 200_000,
+    "claude-3-sonnet": 200_000,
+    "claude-3-haiku": 200_000,
+    "claude-3-5-sonnet": 200_000,
+    "claude-3-5-haiku": 200_000,
+    "claude-3-7-sonnet": 200_000,
+    "claude-opus-4": 200_000,
+    "claude-opus-4-1": 200_000,
+    "claude-opus-4-5": 200_000,
+    "claude-opus-4-6": 1_000_000,
+    "claude-opus-4-7": 1_000_000,
+    "claude-opus-4-8": 1_000_000,
+    "claude-opus-5": 1_000_000,
+    "claude-opus-5-5": 1_000_000,
+    "claude-sonnet-4-5": 200_000,
+    "claude-sonnet-4-6": 1_000_000,
+    "claude-sonnet-5": 1_000_000,
+    "claude-sonnet-5-5": 1_000_000,
+    "claude-haiku-4-5": 200_000,
+    "claude-haiku-5-5": 1_000_000,
+    "claude-fable-5": 1_000_000,
+    "claude-fable-5-1": 1_000_000,
+    "gpt-3.5-turbo": 16_385,
+    "gpt-4": 8_192,
+    "gpt-4-32k": 32_768,
+    "gpt-4-1106-preview": 128_000,
+    "gpt-4-0125-preview": 128_000,
+    "gpt-4o": 128_000,
+    "gpt-4o-mini": 128_000,
+    "chatgpt-4o-latest": 128_000,
+    "gpt-4.1": 1_047_576,
+    "gpt-4.1-mini": 1_047_576,
+    "gpt-4.1-nano": 1_047_576,
+    "gpt-4.5-preview": 128_000,
+    "gpt-5": 400_000,
+    "gpt-5-mini": 400_000,
+    "gpt-5-nano": 400_000,
+    "gpt-5-pro": 400_000,
+    "gpt-5.1": 400_000,
+    "gpt-5.2": 400_000,
+    "gpt-oss": 131_072,
+    "gpt-oss-20b": 131_072,
+    "gpt-oss-120b": 131_072,
+    "codex-mini": 200_000,
+    "o1-mini": 128_000,
+    "o1-preview": 128_000,
+    "o1-pro": 200_000,
+    "o3": 200_000,
+    "o3-mini": 200_000,
+    "o3-pro": 200_000,
+    "o4-mini": 200_000,
+    "gemini-1.5-pro": 2_000_000,
+    "gemini-1.5-flash": 1_000_000,
+    "gemini-2.0-flash": 1_048_576,
+    "gemini-2.0-flash-lite": 1_048_576,
+    "gemini-2.5-pro": 1_048_576,
+    "gemini-2.5-flash": 1_048_576,
+    "gemini-2.5-flash-lite": 1_048_576,
+    "gemini-3-pro": 1_048_576,
+    "gemini-3-flash": 1_048_576,
+    "gemma-2": 8_192,
+    "gemma-3": 131_072,
+    "gemma-3-1b": 32_768,
+    "gemma-3n": 32_768,
+    "gemma-4": 262_144,
+    "deepseek-reasoner": 64_000,
+    "deepseek-v3": 131_072,
+    "deepseek-v3.1": 131_072,
+    "deepseek-v3.2": 131_072,
+    "deepseek-r1-0528": 131_072,
+    "deepseek-r1-distill-llama-70b": 131_072,
+    "deepseek-r1-distill-qwen-32b": 131_072,
+    "llama-2": 4_096,
+    "codellama": 16_384,
+    "llama-3": 8_192,
+    "llama-3.1": 131_072,
+    "llama-3.2": 131_072,
+    "llama-3.3": 131_072,
+    "llama-4-scout": 10_485_760,
+    "llama-4-maverick": 1_048_576,
+    "qwen2.5": 32_768,
+    "qwen2.5-72b": 131_072,
+    "qwen2.5-coder": 32_768,
+    "qwen3": 40_960,
+    "qwen3-coder": 262_144,
+    "qwen3-next": 262_144,
+    "qwen3-max": 262_144,
+    "qwq": 131_072,
+    "mistral-7b": 32_768,
+    "mistral-nemo": 131_072,
+    "mistral-small": 32_768,
+    "mistral-small-3.1": 131_072,
+    "mistral-small-3.2": 131_072,
+    "mistral-medium": 131_072,
+    "mistral-large": 131_072,
+    "mistral-large-2512": 262_144,
+    "mixtral-8x7b": 32_768,
+    "mixtral-8x22b": 65_536,
+    "codestral": 32_768,
+    "codestral-2508": 262_144,
+    "ministral-3b": 131_072,
+    "ministral-8b": 131_072,
+    "magistral": 40_960,
+    "devstral": 131_072,
+    "pixtral": 131_072,
+    "grok-2": 131_072,
+    "grok-3": 131_072,
+    "grok-3-mini": 131_072,
+    "grok-4": 256_000,
+    "grok-4-fast": 2_000_000,
+    "grok-code-fast-1": 256_000,
+    "kimi-k2": 131_072,
+    "kimi-k2-0905": 262_144,
+    "kimi-k2-thinking": 262_144,
+    "glm-4": 131_072,
+    "glm-4.5": 131_072,
+    "glm-4.6": 200_000,
+    "minimax-m2": 204_800,
+    "command-r": 128_000,
+    "command-r-plus": 128_000,
+    "command-r7b": 128_000,
+    "command-a": 256_000,
+    "phi-4": 16_384,
+    "phi-4-mini": 131_072,
+    "nova-micro": 128_000,
+    "nova-lite": 300_000,
+    "nova-pro": 300_000,
+    "smollm2": 8_192,
+    # Whole families: no newer member has had less.
+    "claude": 200_000,
+    "gpt": 128_000,
+    "gemini": 131_072,
+    "deepseek": 64_000,
+    "qwen": 32_768,
+    "grok": 131_072,
+    "kimi": 131_072,
+    "glm": 131_072,
+}
+"""Context windows in tokens, input and output together. The first eight are seed 002's."""
+
+MAX_OUTPUTS: Final[dict[str, int]] = {
+    "claude": 128_000,
+    "claude-2": 4_096,
+    "claude-3": 4_096,
+    "claude-3-5": 8_192,
+    "claude-3-7": 64_000,
+    "claude-opus-4": 32_000,
+    "claude-opus-4-1": 32_000,
+    "claude-opus-4-5": 64_000,
+    "claude-opus-4-6": 128_000,
+    "claude-opus-4-7": 128_000,
+    "claude-opus-4-8": 128_000,
+    "claude-sonnet-4": 64_000,
+    "claude-sonnet-4-6": 128_000,
+    "claude-haiku-4": 64_000,
+    "gpt-3.5-turbo": 4_096,
+    "gpt-4": 8_192,
+    "gpt-4-turbo": 4_096,
+    "gpt-4-1106-preview": 4_096,
+    "gpt-4-0125-preview": 4_096,
+    "gpt-4o": 16_384,
+    "chatgpt-4o": 16_384,
+    "gpt-4.1": 32_768,
+    "gpt-4.5": 16_384,
+    "gpt-5": 128_000,
+    "gpt-5-pro": 272_000,
+    "gpt-5.1": 128_000,
+    "gpt-5.2": 128_000,
+    "o1": 100_000,
+    "o1-mini": 65_536,
+    "o1-preview": 32_768,
+    "o3": 100_000,
+    "o4": 100_000,
+    "gemini-1.5": 8_192,
+    "gemini-2.0": 8_192,
+    "gemini-2.5": 65_536,
+    "gemini-3": 65_536,
+    "deepseek-chat": 8_192,
+    "deepseek-reasoner": 32_768,
+}
+"""The most tokens one answer may have, by the beginning of the name."""

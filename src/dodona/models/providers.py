@@ -1,0 +1,151 @@
+"""The providers that are reached over HTTP, and the way to one of their models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dodona.core.errors import ConfigError
+from dodona.core.near import did_you_mean
+from dodona.models.anthropic import AnthropicWire
+from dodona.models.openai import OpenAiWire
+from dodona.models.provider import Endpoint, Provider
+from dodona.models.wire import Timeouts, WireModel
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+
+THINKING = ":thinking"
+_ADDRESS = re.compile(
+    r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>\d{1,5}))?(/[^\s?#@]*)?", re.ASCII
+)
+
+_TABLE = (
+    Provider(
+        name="anthropic",
+        wire="anthropic",
+        base_url="https://api.anthropic.com",
+        key_env=("ANTHROPIC_API_KEY",),
+        default_model="claude-sonnet-5-5",
+    ),
+    Provider(
+        name="openai",
+        wire="openai",
+        base_url="https://api.openai.com/v1",
+        key_env=("OPENAI_API_KEY",),
+        default_model="gpt-6.1-terra",
+        max_tokens_member="max_completion_tokens",
+        cache="key",
+    ),
+    Provider(
+        name="openrouter",
+        wire="openai",
+        base_url="https://openrouter.ai/api/v1",
+        key_env=("OPENROUTER_API_KEY",),
+        default_model="google/gemini-3.8-flash",
+        thinking_on=b'"reasoning":{"enabled":true}',
+        cache="markers",
+    ),
+    Provider(
+        name="gemini",
+        wire="openai",
+        base_url="https://generativelanguage.googleapis.com/v1beta/openai",
+        key_env=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        default_model="gemini-3.8-flash",
+        # It thinks by itself; what is asked for is to be told.
+        thinking_on=b'"extra_body":{"google":{"thinking_config":{"include_thoughts":true}}}',
+        reasoning_beside_output=True,
+        system_anywhere=False,
+        foreign_call=b',"extra_content":{"google":'
+        b'{"thought_signature":"skip_thought_signature_validator"}}',
+    ),
+    Provider(
+        name="deepseek",
+        wire="openai",
+        base_url="https://api.deepseek.com",
+        key_env=("DEEPSEEK_API_KEY",),
+        default_model="deepseek-flash",
+        thinking_on=b'"thinking":{"type":"enabled"}',
+        thinking_off=b'"thinking":{"type":"disabled"}',
+        thinking_needs_history=True,
+        returns_reasoning=True,
+    ),
+    Provider(
+        name="ollama",
+        wire="openai",
+        base_url="http://127.0.0.1:11434/v1",
+        needs_key=False,
+        system_anywhere=False,
+    ),
+    Provider(
+        name="openai-compatible",
+        wire="openai",
+        needs_key=False,
+        system_anywhere=False,
+    ),
+)
+
+PROVIDERS: Mapping[str, Provider] = MappingProxyType({row.name: row for row in _TABLE})
+
+
+def connect(
+    provider: str,
+    model: str,
+    *,
+    http: Http,
+    redactor: Redactor,
+    api_key: str = "",
+    base_url: str = "",
+    timeouts: Timeouts | None = None,
+) -> WireModel:
+    """A provider's model, ready to stream; nothing is sent before the first request.
+
+    `:thinking` behind the model's name turns thinking on for every request.
+    """
+    row = PROVIDERS.get(provider)
+    if row is None:
+        known = ", ".join(PROVIDERS)
+        hint = did_you_mean(provider, PROVIDERS) or f"Known are {known}."
+        raise ConfigError(f"unknown provider '{provider}'.", hint=hint)
+    name = model.removesuffix(THINKING) or row.default_model
+    if not name:
+        raise ConfigError(f"{provider} needs the name of a model.", hint="Set model.")
+    endpoint = Endpoint(
+        provider=row,
+        model=name,
+        base_url=_base_url(row, base_url),
+        redactor=redactor,
+        api_key=_key(row, api_key, is_own=not base_url),
+        thinks=model.endswith(THINKING),
+    )
+    wire = AnthropicWire(endpoint) if row.wire == "anthropic" else OpenAiWire(endpoint)
+    return WireModel(wire, http=http, timeouts=timeouts or Timeouts(), provider=provider, name=name)
+
+
+def _base_url(row: Provider, given: str) -> str:
+    url = (given or row.base_url).rstrip("/")
+    example = row.base_url or "http://127.0.0.1:8080/v1"
+    if not url:
+        raise ConfigError(f"{row.name} needs a base_url.", hint=f'For example "{example}".')
+    address = _ADDRESS.fullmatch(url)
+    if address is None or not 0 < int(address["port"] or 80) < 65_536:
+        # Not quoted: someone may have put a password or a key in it.
+        raise ConfigError(
+            f"the base_url of {row.name} is not an http(s) address of host, port and path alone.",
+            hint=f'For example "{example}".',
+        )
+    has_path = "/" in url.split("://")[1]
+    return url if has_path or row.name != "ollama" else f"{url}/v1"
+
+
+def _key(row: Provider, key: str, *, is_own: bool) -> str:
+    """The key, if it can be one; whoever gives an address of their own may need none."""
+    variable = row.key_env[0] if row.key_env else "the key"
+    if not key and row.needs_key and is_own:
+        raise ConfigError(f"{row.name} needs a key.", hint=f"Set {variable}.")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError(
+            f"the key of {row.name} holds a character that no key has.",
+            hint=f"Check {variable}: a line end or a quote may have slipped in.",
+        )
+    return key

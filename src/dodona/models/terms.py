@@ -1,0 +1,147 @@
+"""What a question is about, without a language model: its words that carry meaning.
+
+Quoted phrases, identifiers and paths are kept whole. Words that carry none are dropped for English
+and German; in other languages all of them count, and rarity in the results tells them apart.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+MOST_TERMS: Final = 8
+BORROWED_TERMS: Final = 3
+LONGEST_QUESTION: Final = 4_000
+
+_STOP_WORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    a about above after again all also am an and any are as at be because been before being below
+    between both but by can could did do does doing done down during each few for from further get
+    give had has have having he her here hers him his how i if in into is it its just know let like
+    list look me more most much must my need no nor not now of off on once one only or other our out
+    over own please same say says search she should show so some such tell than that the their them
+    then there these they this those through to too under until up us use very want was we were what
+    when where which while who whom whose why will with within would you your yours
+    aber alle allem allen aller alles als also am an ander andere anderen auch auf aus bei beim bin
+    bis bist bitte da dabei dafür damit dann daran darauf darin darüber das dass davon dazu dein
+    deine dem den denn der deren des dessen deshalb dich die dies diese diesem diesen dieser dieses
+    dir doch dort du durch ein eine einem einen einer eines einige er es etwas euch euer für gegen
+    gehen geht genau gib gibt hab habe haben hat hatte hatten hier hin hinter ich ihm ihn ihnen ihr
+    ihre ihrem ihren ihrer im in ins irgend ist ja jede jedem jeden jeder jedes jene jetzt kann
+    kannst kein keine keinen können könnte machen man manche mein meine meinem meinen meiner mich
+    mir mit muss müssen nach nicht nichts noch nun nur ob oder ohne sagen sagt sehr sein seine
+    seinem seinen seiner seit selbst sich sie sind so solche soll sollen sollte sondern sonst steht
+    stehen suche über um und uns unser unsere unter viel vom von vor wann war waren warum was weil
+    welche welchem welchen welcher welches wenn wer werde werden wessen wie wieder will wir wird wo
+    woher wofür wohin wollen womit wozu wurde wurden würde zeig zeige zu zum zur zwar zwischen
+    """,
+    )
+)
+# Words that point back to something said before.
+_POINTERS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    he her hers him his it its she their them these they this those
+    daran darauf darin darüber davon dazu deren dessen dies diese diesem diesen dieser dieses ihm
+    ihn ihnen sie
+    """,
+    )
+)
+_ENDINGS: Final = ("ies", "ing", "ed", "es", "en", "er", "s", "e", "n")
+# Scripts that put no spaces between words: Thai, kana, Han, Hangul.
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+_QUOTED = re.compile(
+    r'"([^"\n]{2,80})"|“([^”\n]{2,80})”|„([^“”\n]{2,80})[“”]|«([^»\n]{2,80})»|`([^`\n]{2,80})`'
+)
+_FILE_NAME = re.compile(
+    r"(?<![\w:/.-])(?:~?/|\.{1,2}/)?(?:[\w.-]{1,100}/){0,20}[\w-][\w.-]{0,100}\."
+    r"(?:bash|cfg|cpp|css|csv|cs|c|go|html|h|ini|java|jsonl|json|js|kt|lisp|log|md|org|php|py|rb|rst"
+    r"|rs|sh|sql|swift|toml|tsx|ts|txt|xml|yaml|yml)(?![\w/-])"
+)
+_WORD = re.compile(r"\w+(?:[-.'’:]+\w+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What to look for, most telling first, and the files that the question names."""
+
+    terms: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> str:
+        """The terms as a search tool takes them: phrases in quotes."""
+        return " ".join(f'"{term}"' if " " in term else term for term in self.terms)
+
+
+def key_terms(question: str, before: str = "") -> Terms:
+    """The terms of a question; a short one that points back takes some from the one before it."""
+    own = _terms(question)
+    words = {word.casefold() for word in _WORD.findall(question[:LONGEST_QUESTION])}
+    points_back = len(own.terms) <= BORROWED_TERMS and words & _POINTERS
+    if before and (points_back or not own.terms):
+        earlier = _terms(before)
+        terms = _distinct([*own.terms, *earlier.terms[:BORROWED_TERMS]])
+        return Terms(terms, own.paths or earlier.paths)
+    return own
+
+
+def _terms(question: str) -> Terms:
+    # Without halves of surrogate pairs, which no tool could be sent.
+    text = question[:LONGEST_QUESTION].encode("utf-8", "ignore").decode()
+    text = unicodedata.normalize("NFC", text)
+    phrases = ["".join(found.groups(default="")).strip() for found in _QUOTED.finditer(text)]
+    paths = [found.group() for found in _FILE_NAME.finditer(text)]
+    rest = _FILE_NAME.sub(" ", _QUOTED.sub(" ", text))
+    words = [word for word in _WORD.findall(rest) if _carries_meaning(word)]
+    # A stable sort: names that only people who write programs would type tell most.
+    words.sort(key=lambda word: not _is_identifier(word))
+    terms = [term for term in (*phrases, *paths, *words) if term]
+    return Terms(_distinct(terms), tuple(dict.fromkeys(paths)))
+
+
+def _carries_meaning(word: str) -> bool:
+    plain = re.sub(r"['’]\w*$", "", word.casefold())
+    if len(plain) == 1 and not plain.isdigit() and not _UNSPACED.match(plain):
+        return False
+    return plain not in _STOP_WORDS
+
+
+def _is_identifier(word: str) -> bool:
+    return any(mark in word for mark in "_.:") or word[1:] != word[1:].lower()
+
+
+def _distinct(terms: Sequence[str]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for term in terms:
+        first.setdefault(term.casefold(), term)
+    return tuple(first.values())[:MOST_TERMS]
+
+
+def patterns(terms: Sequence[str]) -> Iterator[str]:
+    """Regular expressions that find the terms in casefolded text, inflected a little.
+
+    Text without spaces is looked for by pairs of characters: there are no words to compare.
+    """
+    for term in terms:
+        folded = term.casefold()
+        if " " in folded:
+            yield r"\s+".join(map(re.escape, folded.split()))
+        elif _UNSPACED.search(folded):
+            yield from (re.escape(folded[at : at + 2]) for at in range(max(1, len(folded) - 1)))
+        else:
+            yield rf"(?<!\w){re.escape(_stem(folded))}\w{{0,3}}(?!\w)"
+
+
+def _stem(word: str) -> str:
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 4 and word.isalpha():
+            return word.removesuffix(ending)
+    return word

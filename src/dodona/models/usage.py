@@ -1,0 +1,57 @@
+"""What a call used, from each wire's account of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from dodona.core.model import Usage
+
+
+def openai_usage(wire: Mapping[str, Any], *, thinking_beside: bool) -> Usage:
+    """OpenAI's account, and what others add to it: DeepSeek cache hits, OpenRouter a cost.
+
+    `thinking_beside`: the completion leaves thinking out, only the total has it (Gemini).
+    """
+    prompt = _members(wire, "prompt_tokens_details")
+    input_tokens, output_tokens = _count(wire, "prompt_tokens"), _count(wire, "completion_tokens")
+    reasoning = _count(_members(wire, "completion_tokens_details"), "reasoning_tokens")
+    if thinking_beside:
+        beside = max(0, _count(wire, "total_tokens") - input_tokens - output_tokens)
+        output_tokens += beside
+        reasoning = reasoning or beside
+    hits = _count(prompt, "cached_tokens") or _count(wire, "prompt_cache_hit_tokens")
+    cost = wire.get("cost")
+    return Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cache_read_tokens=hits,
+        cache_write_tokens=_count(prompt, "cache_write_tokens"),
+        reasoning_tokens=reasoning,
+        cost_usd=float(cost) if isinstance(cost, (int, float)) else None,
+        wire=dict(wire),
+    )
+
+
+def anthropic_usage(wire: Mapping[str, Any]) -> Usage:
+    """Anthropic's account: its input leaves out what was read from or written to the cache."""
+    read = _count(wire, "cache_read_input_tokens")
+    written = _count(wire, "cache_creation_input_tokens")
+    return Usage(
+        input_tokens=_count(wire, "input_tokens") + read + written,
+        output_tokens=_count(wire, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        reasoning_tokens=_count(_members(wire, "output_tokens_details"), "thinking_tokens"),
+        wire=dict(wire),
+    )
+
+
+def _members(wire: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: object = wire.get(name)
+    return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _count(wire: Mapping[str, Any], name: str) -> int:
+    found: object = wire.get(name)
+    return found if isinstance(found, int) and found > 0 else 0

@@ -1,0 +1,288 @@
+"""One call of a model over HTTP, whatever its wire: opened, timed, bounded, closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from types import TracebackType
+from typing import Protocol, Self
+
+import aiohttp
+
+from dodona.core.errors import Fault, ProviderError
+from dodona.core.model import ModelEvent, ModelRequest, Usage
+from dodona.models.faults import Faults
+from dodona.models.sse import EVENT_LIMIT, EventTooLong, SseParser
+from dodona.net.http import Http
+
+ANSWER_LIMIT = 64 * 1024 * 1024
+ERROR_LIMIT = 64 * 1024
+ERROR_SECONDS = 5.0
+LARGE_BODY = 1024 * 1024  # more than this is not written in one piece
+DRAIN_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long a provider may keep us waiting, in seconds."""
+
+    connect: float = 10.0
+    first_token: float = 180.0  # from the request; some models think for minutes without a word
+    gap: float = 90.0  # between two reads, once an answer has begun
+
+
+class Answer(Protocol):
+    """What a stream has said so far. Events that it makes wait in `ready`."""
+
+    ready: deque[ModelEvent]
+    finished: bool  # `Done` is the last of them
+
+    @property
+    def usage(self) -> Usage: ...
+
+    def read(self, data: bytes) -> None:
+        """Take the data of one event of the stream."""
+        ...
+
+    def read_whole(self, body: bytes) -> None:
+        """Take an answer that came in one piece, though a stream was asked for."""
+        ...
+
+    def end(self) -> None:
+        """The stream has ended: finish, if all that matters has come."""
+        ...
+
+
+class Wire(Protocol):
+    """How requests are written and answers are read."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def faults(self) -> Faults: ...
+
+    def body(self, request: ModelRequest) -> bytes: ...
+
+    def answer(self) -> Answer: ...
+
+
+class WireModel:
+    """A `Model` behind a wire."""
+
+    def __init__(
+        self, wire: Wire, *, http: Http, timeouts: Timeouts, provider: str, name: str
+    ) -> None:
+        self._wire = wire
+        self._http = http
+        self._timeouts = timeouts
+        self._provider = provider
+        self._name = name
+
+    @property
+    def provider(self) -> str:
+        return self._provider
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def stream(self, request: ModelRequest) -> WireStream:
+        return WireStream(self._wire, request, http=self._http, timeouts=self._timeouts)
+
+
+class WireStream:
+    """The events of one answer. The request goes out with the first `anext`, not on entering."""
+
+    def __init__(
+        self, wire: Wire, request: ModelRequest, *, http: Http, timeouts: Timeouts
+    ) -> None:
+        self._wire = wire
+        self._request = request
+        self._http = http
+        self._timeouts = timeouts
+        self._answer = wire.answer()
+        self._ready = self._answer.ready
+        self._response: aiohttp.ClientResponse | None = None
+        self._parser: SseParser | None = None  # None: the answer comes in one piece
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._over = False
+        self._failure: ProviderError | None = None
+
+    @property
+    def usage(self) -> Usage:
+        return self._answer.usage
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over = True
+        self._ready.clear()
+        response = self._response
+        if response is None:
+            return
+        try:
+            if kind is None and self._answer.finished:
+                # What is left is the end of the transfer. Once it is here, the pool has the
+                # connection back; a provider that keeps the line open is not waited for.
+                async with asyncio.timeout(DRAIN_SECONDS):
+                    await response.content.wait_eof()
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            pass
+        finally:
+            response.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        ready = self._ready
+        if not ready:
+            if not self._over:
+                await self._fill()
+            if not ready:
+                if self._failure is None:
+                    raise StopAsyncIteration
+                failure, self._failure = self._failure, None
+                raise failure
+        return ready.popleft()
+
+    async def _fill(self) -> None:
+        """Wait for events; a failure is kept until those before it are taken."""
+        try:
+            if self._response is None:
+                await self._begin()
+            while not (self._ready or self._over):
+                await self._read_more()
+        except ProviderError as error:
+            self._failure = error
+            self._close()
+        except BaseException:
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        self._over = True
+        if self._response is not None:
+            self._response.close()
+
+    async def _begin(self) -> None:
+        """Send the request and wait for the first event."""
+        seconds = self._timeouts.first_token
+        try:
+            async with asyncio.timeout(seconds):
+                self._response = await self._open()
+                await self._greet(self._response)
+                while not (self._ready or self._over):
+                    self._take(await self._read())
+        except TimeoutError as error:
+            raise self._wire.faults.error(
+                f"said nothing for {seconds:g} seconds", Fault.SILENT
+            ) from error
+
+    async def _open(self) -> aiohttp.ClientResponse:
+        body = self._wire.body(self._request)
+        try:
+            return await self._http.session.post(
+                self._wire.url,
+                data=BytesIO(body) if len(body) > LARGE_BODY else body,
+                headers=self._wire.headers,
+                # A redirect would carry the key to wherever it points.
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(sock_connect=self._timeouts.connect),
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._wire.faults.error(
+                "cannot be reached", Fault.CONNECTION, said=str(error) or type(error).__name__
+            ) from error
+
+    async def _greet(self, response: aiohttp.ClientResponse) -> None:
+        """Look at the head of the answer: a stream, a whole answer, or none."""
+        if response.status != 200:
+            raise self._wire.faults.answered(
+                response.status, response.headers, await self._read_error()
+            )
+        if response.content_type == "text/html":
+            raise self._wire.faults.garbled("a web page", await self._read_error())
+        if response.content_type != "application/json":
+            self._parser = SseParser()
+
+    async def _read_error(self) -> bytes:
+        """The beginning of what was said with an error; as much as comes soon."""
+        body = b""
+        try:
+            async with asyncio.timeout(ERROR_SECONDS):
+                while len(body) < ERROR_LIMIT and (chunk := await self._read()):
+                    body += chunk
+        except (TimeoutError, ProviderError):
+            pass
+        return body
+
+    async def _read_more(self) -> None:
+        seconds = self._timeouts.gap
+        try:
+            async with asyncio.timeout(seconds):
+                chunk = await self._read()
+        except TimeoutError as error:
+            raise self._wire.faults.cut(f"nothing came for {seconds:g} seconds") from error
+        self._take(chunk)
+
+    async def _read(self) -> bytes:
+        assert self._response is not None
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._wire.faults.cut(str(error) or type(error).__name__) from error
+
+    def _take(self, chunk: bytes) -> None:
+        """Read what came; no bytes are the end."""
+        if not chunk:
+            self._end()
+        elif self._parser is None:
+            self._pieces.append(chunk)
+        else:
+            self._read_events(self._parser, chunk)
+        self._over = self._over or self._answer.finished
+        self._size += len(chunk)
+        if self._size > ANSWER_LIMIT:
+            raise self._wire.faults.garbled(f"the answer is larger than {ANSWER_LIMIT} bytes")
+
+    def _read_events(self, parser: SseParser, chunk: bytes) -> None:
+        answer = self._answer
+        try:
+            events = parser.feed(chunk)
+        except EventTooLong as error:
+            raise self._wire.faults.garbled(
+                f"an event is larger than {EVENT_LIMIT} bytes"
+            ) from error
+        for data in events:
+            answer.read(data)
+            if answer.finished:
+                break
+
+    def _end(self) -> None:
+        self._over = True
+        if self._parser is None:
+            self._answer.read_whole(b"".join(self._pieces))
+            return
+        for data in self._parser.end():
+            try:
+                self._answer.read(data)
+            except ProviderError as error:
+                if error.fault is not Fault.GARBLED:  # else it was cut in two
+                    raise
+        if not self._answer.finished:
+            self._answer.end()

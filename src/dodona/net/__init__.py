@@ -1,0 +1,1 @@
+"""Below everything that speaks to the outside: HTTP pool, address guard, redactor."""

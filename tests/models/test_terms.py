@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dodona.models.terms import key_terms, patterns
+
+
+@pytest.mark.parametrize(
+    ("question", "query"),
+    [
+        ("How do the budget ceilings work?", "budget ceilings work"),
+        ("Wie funktionieren die Obergrenzen für Budgets?", "funktionieren Obergrenzen Budgets"),
+        ('Where is "hard ceiling" defined?', '"hard ceiling" defined'),
+        ("Wo steht „harte Grenze“?", '"harte Grenze"'),
+        ("What calls foo_bar in the loop?", "foo_bar calls loop"),
+        ("what does AgentConfig.max_iterations do", "AgentConfig.max_iterations"),
+        ("What does notes/x.md say about budgets?", "notes/x.md budgets"),
+        ("予算の上限は?", "予算の上限は"),
+        ("Budget budget", "Budget"),
+        ("what is it", ""),
+        ('" "', ""),
+        ("", ""),
+        ("word\ud800", "word"),
+    ],
+)
+def test_a_question_is_its_telling_words(question: str, query: str) -> None:
+    """Stop words go; phrases, identifiers and paths stay whole, the most telling first."""
+    assert key_terms(question).query == query
+
+
+@pytest.mark.parametrize(
+    ("question", "paths"),
+    [
+        ("Summarise notes/x.md and ./src/a.py, please.", ("notes/x.md", "./src/a.py")),
+        ("Was steht in README.md?", ("README.md",)),
+        ("this and/or that, e.g. v1.2, see example.com", ()),
+        ("read https://example.com/notes/x.md", ()),
+    ],
+)
+def test_files_are_known_by_their_endings(question: str, paths: tuple[str, ...]) -> None:
+    """A path ends like a file; addresses and turns of phrase are none."""
+    assert key_terms(question).paths == paths
+
+
+@pytest.mark.parametrize(
+    ("question", "before", "query"),
+    [
+        ("Who wrote it?", "What is the watchdog timeout?", "wrote watchdog timeout"),
+        ("Wer hat sie geschrieben?", "Wo ist die Rechnung?", "geschrieben Rechnung"),
+        ("And why?", "What is the watchdog timeout?", "watchdog timeout"),
+        ("Where are the prices?", "What is the watchdog timeout?", "prices"),
+        ("Is it hard to configure budget ceilings for agents?", "What is the watchdog?",
+         "hard configure budget ceilings agents"),
+    ],
+)  # fmt: skip
+def test_a_question_that_points_back_takes_terms_along(
+    question: str, before: str, query: str
+) -> None:
+    """A short question with a pronoun, or without any word of its own, is about the last one."""
+    assert key_terms(question, before).query == query
+
+
+def test_a_file_named_before_is_still_meant() -> None:
+    """The question after it may be about the same file."""
+    assert key_terms("Who wrote it?", "What is in notes/x.md?").paths == ("notes/x.md",)
+
+
+def test_a_question_of_any_length_has_few_terms() -> None:
+    """A pasted document is cut off, and eight terms are enough."""
+    assert len(key_terms("/".join(f"word{n}" for n in range(100_000))).terms) <= 8
+    assert key_terms("a" * 1_000_000 + ".md").paths == ()
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "is_found"),
+    [
+        ("budgets", "the budget of a run", True),
+        ("budget", "two budgets", True),
+        ("Rechnungen", "die rechnung", True),
+        ("policies", "a policy", True),
+        ("cat", "concatenate", False),
+        ("note", "notebooks", False),
+        ("foo_bar", "call foo_bar()", True),
+        ("hard ceiling", "a hard\nceiling", True),
+        ("予算の上限", "上限は100です", True),
+        ("c++", "in c++ code", True),
+    ],
+)
+def test_terms_are_found_inflected_a_little(term: str, text: str, is_found: bool) -> None:  # noqa: FBT001
+    """At the start of a word, with a short ending; without spaces by pairs of characters."""
+    assert bool(re.search("|".join(patterns([term])), text)) is is_found
