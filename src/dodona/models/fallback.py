@@ -154,7 +154,8 @@ class _Chain:
     async def _recover(self, error: ProviderError) -> None:
         """Make ready for another attempt, or raise."""
         model = self._model
-        self._attempts.append(Attempt(model.provider, model.name, error.message))
+        used = Usage() if self._stream is None else self._stream.usage
+        self._attempts.append(Attempt(model.provider, model.name, error.message, used))
         self._spent, self._stream = self.usage, None
         await self._opened.aclose()
         self._stale = self._stale or self._shown

@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -21,7 +20,6 @@ from dodona.net.http import Http
 ANSWER_LIMIT = 64 * 1024 * 1024
 ERROR_LIMIT = 64 * 1024
 ERROR_SECONDS = 5.0
-LARGE_BODY = 1024 * 1024  # more than this is not written in one piece
 DRAIN_SECONDS = 0.05
 
 
@@ -196,13 +194,11 @@ class WireStream:
     async def _open(self) -> aiohttp.ClientResponse:
         body = self._wire.body(self._request)
         try:
-            return await self._http.session.post(
+            return await self._http.post(
                 self._wire.url,
-                data=BytesIO(body) if len(body) > LARGE_BODY else body,
+                body,
                 headers=self._wire.headers,
-                # A redirect would carry the key to wherever it points.
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(sock_connect=self._timeouts.connect),
+                connect_seconds=self._timeouts.connect,
             )
         except (aiohttp.ClientError, OSError) as error:
             raise self._wire.faults.error(

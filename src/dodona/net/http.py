@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from types import SimpleNamespace, TracebackType
 from typing import Self
 
 import aiohttp
@@ -10,6 +13,14 @@ import aiohttp
 CONNECTIONS = 512  # all hosts together; a stream holds one for as long as it runs
 IDLE_SECONDS = 30.0
 DNS_SECONDS = 60
+LARGE_BODY = 1024 * 1024  # more than this is not written in one piece
+
+
+@dataclass(slots=True)
+class _Trip:
+    """How a request went out."""
+
+    reused: bool = False  # on a connection that had been kept
 
 
 class Http:
@@ -45,8 +56,32 @@ class Http:
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
+                trace_configs=[_tracing()],
             )
         return self._session
+
+    async def post(
+        self, url: str, body: bytes, *, headers: Mapping[str, str], connect_seconds: float
+    ) -> aiohttp.ClientResponse:
+        """Send a body and wait for the head of the answer. Redirects are not followed.
+
+        A server may close a connection that was kept at the very moment when it is used again.
+        That says nothing of the server, so the request is sent once more, on another one.
+        """
+        while True:
+            trip = _Trip()
+            try:
+                return await self.session.post(
+                    url,
+                    data=BytesIO(body) if len(body) > LARGE_BODY else body,
+                    headers=headers,
+                    allow_redirects=False,  # it would carry the key to wherever it points
+                    timeout=aiohttp.ClientTimeout(sock_connect=connect_seconds),
+                    trace_request_ctx=trip,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not trip.reused:
+                    raise
 
     async def close(self) -> None:
         """Close every connection; streams that still run are cut."""
@@ -54,3 +89,17 @@ class Http:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def _tracing() -> aiohttp.TraceConfig:
+    async def note(
+        session: aiohttp.ClientSession,
+        context: SimpleNamespace,
+        params: aiohttp.TraceConnectionReuseconnParams,
+    ) -> None:
+        if isinstance(context.trace_request_ctx, _Trip):
+            context.trace_request_ctx.reused = True
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_connection_reuseconn.append(note)
+    return tracing
