@@ -17,8 +17,13 @@ from textwrap import fill
 from types import ModuleType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from annotated_types import Ge, Gt, Le
 from cyclopts import App
+from pydantic.fields import FieldInfo
 
+from dodona.app import config, toml_lines
+from dodona.app import schema as known
+from dodona.app.settings import Section, Settings
 from dodona.cli.main import app
 from dodona.core import errors
 from dodona.core.errors import DodonaError, as_json, as_text
@@ -330,18 +335,26 @@ def _example() -> DodonaError:
 # -- commands --------------------------------------------------------------------------------
 
 
+def commands(name: str, command: App) -> Iterator[tuple[str, App]]:
+    """Every command below this one that does something itself, in the order of names."""
+    below = sorted(word for word in command if not word.startswith("-"))
+    if not below:
+        yield name, command
+    for word in below:
+        yield from commands(f"{name} {word}", command[word])
+
+
 def cli_page() -> str:
-    trees = app["tree"]
-    names = sorted(name for name in trees if not name.startswith("-"))
+    found = list(commands("dodona", app))
     return page(
         "# Commands",
         prose("""`make setup` leaves the command in `.venv/bin/dodona`. Every command has `--help`;
             `dodona --version` prints the version."""),
         table(
             ("command", "what it does"),
-            [(f"[`dodona tree {name}`](#dodona-tree-{name})", trees[name].help) for name in names],
+            [(f"[`{name}`](#{name.replace(' ', '-')})", command.help) for name, command in found],
         ),
-        *(_command(f"dodona tree {name}", trees[name]) for name in names),
+        *(_command(name, command) for name, command in found),
         "## Exit codes",
         prose("""0 is success. 1 is a tree that does not load, a run that fails, or a test that
             fails. Other errors end with the exit code of [their class](errors.md). Ctrl-C cancels
@@ -357,7 +370,9 @@ def cli_page() -> str:
 
 
 def _files(command: str) -> str:
-    return "FILE…" if command.rsplit(maxsplit=1)[-1] in ("check", "test") else "FILE"
+    if not command.startswith("dodona tree "):
+        return ""
+    return " FILE…" if command.rsplit(maxsplit=1)[-1] in ("check", "test") else " FILE"
 
 
 def _command(name: str, command: App) -> str:
@@ -376,7 +391,7 @@ def _command(name: str, command: App) -> str:
     return "\n\n".join(
         [
             f"## {name}",
-            f"```text\n{name} {_files(name)} [OPTIONS]\n```",
+            f"```text\n{name}{_files(name)} [OPTIONS]\n```",
             str(command.help),
             table(("argument", "takes", "default", ""), rows),
         ]
@@ -394,11 +409,97 @@ def _type(hint: Any) -> str:
     return {Path: "a path", str: "text", int: "a number", float: "a number", bool: ""}[hint]
 
 
+# -- settings --------------------------------------------------------------------------------
+
+
+def config_page() -> str:
+    return page(
+        "# Settings",
+        prose("""One TOML file: the one that `--config` names, else the one that `DODONA_CONFIG`
+            names, else `./dodona.toml`, else `config.toml` in Dodona's folder. That folder is
+            `~/.dodona`, or what `DODONA_HOME` names. Without a file, every setting has its
+            default."""),
+        prose("""A variable `DODONA_SECTION__KEY` comes before the file: `DODONA_STORE__DURABILITY`,
+            `DODONA_AGENT__FALLBACK__MODEL`. For a name of your own, as in
+            `DODONA_AGENTS__NIGHT_SHIFT__MODEL`, `_` stands for whatever a variable cannot
+            hold."""),
+        prose("""A path is relative to the folder of the file that says it; in a variable, to the
+            current folder. `~` is your own folder. [How to configure
+            Dodona](../how-to/configure.md) has examples."""),
+        *_sections(),
+        "## Limits",
+        table(
+            ("limit", "at most"),
+            [
+                ("the file", f"{config.MAX_BYTES:,} bytes"),
+                ("sections in each other", f"{toml_lines.DEEPEST} deep"),
+            ],
+        ),
+    )
+
+
+def _sections() -> Iterator[str]:
+    """A table for every section; one whose settings were told before refers to them."""
+    told: dict[type[Section], str] = {}
+    pending = [(name, field) for name, field in Settings.model_fields.items()]
+    while pending:
+        name, field = pending.pop(0)
+        entry = known.entries(field.annotation)
+        title = f"{name}.NAME" if entry else name
+        section = known.section(entry or field.annotation)
+        if section is None:
+            continue
+        if section in told:
+            text = f"{field.description} The same settings as [{told[section]}](#{told[section]})."
+        else:
+            told[section] = title
+            below = section.model_fields.items()
+            pending[:0] = [(f"{title}.{key}", inner) for key, inner in below]
+            text = f"{docstring_of(section)}\n\n{_keys(section)}"
+        yield f"## {title}\n\n{text}"
+
+
+def docstring_of(section: type[Section]) -> str:
+    return "\n\n".join(prose(part) for part in (section.__doc__ or "").split("\n\n"))
+
+
+def _keys(section: type[Section]) -> str:
+    return table(
+        ("key", "takes", "default", ""),
+        [
+            (f"`{name}`", _takes_value(field), _default(field), field.description or "")
+            for name, field in section.model_fields.items()
+            if not known.section(field.annotation)
+        ],
+    )
+
+
+def _takes_value(field: FieldInfo) -> str:
+    hint = known.bare(field.annotation)
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(hint))
+    signs = {Gt: ">", Ge: "≥", Le: "≤"}
+    limits = [
+        f"{signs[type(limit)]} {getattr(limit, type(limit).__name__.lower()):g}"
+        for limit in field.metadata
+        if type(limit) in signs
+    ]
+    words = {str: "text", int: "a whole number", float: "a number"}[hint]
+    return " ".join([words, " and ".join(limits)]).strip()
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be set"
+    return "" if field.default is None else f"`{json.dumps(field.default)}`"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "nodes.md": nodes_page,
     "expressions.md": expressions_page,
     "errors.md": errors_page,
     "cli.md": cli_page,
+    "config.md": config_page,
 }
 
 

@@ -593,8 +593,8 @@ def test_globals_that_cannot_be_read(folder: Path) -> None:
 # -- the command line itself -----------------------------------------------------------------------
 
 USAGE: dict[str, str] = {
-    "tre": 'Unknown command "tre". Did you mean "tree"? Available commands: tree. '
-    "See: dodona --help\n",
+    "tre": 'Unknown command "tre". Did you mean "tree"? '
+    "Available commands: tree, config, db, status. See: dodona --help\n",
     "tree rn": 'Unknown command "rn". Did you mean "run"? '
     "Available commands: check, show, run, trace, test. See: dodona tree --help\n",
     "tree run t.lisp --tracee": "Unknown option: --tracee. Did you mean --trace? "

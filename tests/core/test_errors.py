@@ -8,13 +8,14 @@ import re
 import pytest
 
 from dodona.core import errors
-from dodona.core.errors import DodonaError, LoadError, Where, as_json, as_text
+from dodona.core.errors import DodonaError, Fault, LoadError, Where, as_json, as_text
 
 # class → code, exit code, HTTP status.
 CLASSES: dict[str, tuple[str, int, int]] = {
     "DodonaError": ("error", 1, 500),
     "ConfigError": ("config_invalid", 3, 500),
     "StoreError": ("store_unavailable", 4, 503),
+    "Fenced": ("run_fenced", 4, 409),
     "TreeError": ("tree_invalid", 1, 422),
     "ReadError": ("tree_unreadable", 1, 422),
     "UnexpectedEnd": ("tree_incomplete", 1, 422),
@@ -27,6 +28,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "ProviderError": ("provider_failed", 5, 502),
     "BudgetExceeded": ("budget_exceeded", 6, 429),
     "AccessDenied": ("access_denied", 7, 403),
+    "NotFound": ("not_found", 2, 404),
     "BadRequest": ("bad_request", 2, 400),
 }
 
@@ -40,6 +42,12 @@ def defined() -> dict[str, type[DodonaError]]:
             found[error.__name__] = error
             pending.extend(error.__subclasses__())
     return found
+
+
+def bare(name: str) -> DodonaError:
+    """An error with nothing but a message, and what its class insists on."""
+    insists = {"ProviderError": {"fault": Fault.SERVER, "provider": "acme"}}
+    return defined()[name]("it is so.", **insists.get(name, {}))
 
 
 def test_every_class_has_its_codes() -> None:
@@ -79,7 +87,7 @@ def test_the_drawn_tree_names_every_class_and_only_those() -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_bare_error(name: str) -> None:
     """The message alone, in text; in JSON the code, the message and an empty hint."""
-    error = defined()[name]("it is so.")
+    error = bare(name)
     assert (str(error), as_text(error)) == ("it is so.", "it is so.")
     assert as_json(error) == {
         "error": {"code": CLASSES[name][0], "message": "it is so.", "hint": ""}
@@ -91,7 +99,8 @@ def test_a_bare_error(name: str) -> None:
 def test_an_error_with_a_place_and_a_hint(name: str) -> None:
     """Where, what, what to do, on one line; the excerpt under it; the place in JSON."""
     where = Where("a.lisp", 3, 7, "  3 | (sequnce)\n    |  ^")
-    error = defined()[name]("it is so.", where=where, hint="Change it.")
+    error = bare(name)
+    error.where, error.hint = where, "Change it."
     assert str(error) == "a.lisp:3:7: it is so. Change it."
     assert as_text(error) == "a.lisp:3:7: it is so. Change it.\n  3 | (sequnce)\n    |  ^"
     found = as_json(error)
@@ -130,6 +139,31 @@ def test_several_mistakes_in_one_error() -> None:
             ],
         }
     }
+
+
+def test_settings_gather_like_trees() -> None:
+    """Whichever class gathers, the error is of that class: its code and exit code are told."""
+    found = [errors.ConfigError("one."), errors.ConfigError("two.", where=Where("a.toml", 3))]
+    gathered = errors.ConfigError.gather(found)
+    assert (gathered.code, gathered.exit_code) == ("config_invalid", 3)
+    assert as_text(gathered) == "one.\na.toml:3: two."
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "body"),
+    [
+        (Where("a.toml", 3, 7), "a.toml:3:7", {"file": "a.toml", "line": 3, "column": 7}),
+        (Where("a.toml", 3), "a.toml:3", {"file": "a.toml", "line": 3}),
+        (Where("DODONA_LOG__LEVEL"), "DODONA_LOG__LEVEL", {"file": "DODONA_LOG__LEVEL"}),
+    ],
+)
+def test_a_place_is_told_as_far_as_it_is_known(
+    where: Where, text: str, body: dict[str, str | int]
+) -> None:
+    """A line without a column, a name without a line."""
+    error = DodonaError("so.", where=where)
+    assert str(error) == f"{text}: so."
+    assert as_json(error)["error"]["where"] == body
 
 
 def test_one_mistake_is_not_wrapped() -> None:

@@ -21,10 +21,17 @@ def execute(tmp_path: Path) -> Execute:
 
     def execute_page(page: Path) -> subprocess.CompletedProcess[str]:
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        # What this machine has of Dodona's settings and keys is not the reader's.
+        settings = ("DODONA_", "OLLAMA_")
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(settings) and not name.endswith("_API_KEY")
+        }
         return subprocess.run(  # noqa: S603 - our own runner
             [sys.executable, str(RUNNER), str(page)],
             cwd=tmp_path,
-            env={**os.environ, "PATH": path},
+            env={**ours, "PATH": path, "HOME": str(tmp_path)},
             capture_output=True,
             text=True,
             timeout=55,

@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from dodona.app import schema as schema_of_settings
+from dodona.app.settings import Settings
 from dodona.core.errors import DodonaError
 from dodona.trees.expressions import OPERATORS
 from dodona.trees.node import NodeKind
@@ -20,7 +22,18 @@ from dodona.trees.schema import RESERVED, TYPES, Scope
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-COMMANDS = ("check", "show", "run", "trace", "test")
+COMMANDS = (
+    "tree check",
+    "tree show",
+    "tree run",
+    "tree trace",
+    "tree test",
+    "config check",
+    "config show",
+    "db check",
+    "db migrate",
+    "status",
+)
 
 
 def load_generator() -> ModuleType:
@@ -102,28 +115,52 @@ def test_every_error_is_documented() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_flag_is_documented(command: str) -> None:
     """Whatever --help names, the page names."""
-    done = subprocess.run(  # noqa: S603 - our own command
-        [Path(sys.executable).with_name("dodona"), "tree", command, "--help"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", done.stdout))
-    section = sections("cli.md")[f"dodona tree {command}"]
+    flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of(*command.split())))
+    section = sections("cli.md")[f"dodona {command}"]
     assert flags
     assert {flag for flag in flags if f"| `{flag}` |" not in section} == set()
 
 
 def test_every_command_is_documented() -> None:
-    """Each subcommand of `dodona tree` has a section."""
+    """Each command that does something itself has a section, and a test above."""
+    assert set(commands()) == set(COMMANDS)
+    assert {f"dodona {command}" for command in COMMANDS} <= sections("cli.md").keys()
+
+
+def commands(*above: str) -> Iterator[str]:
+    """What --help calls a command, down to those that have none below."""
+    box = re.search(r"─ Commands ─.*?╰", help_of(*above), flags=re.DOTALL)
+    names = re.findall(r"^│ ([a-z]+)  ", box[0], flags=re.MULTILINE) if box else []
+    if above and not names:
+        yield " ".join(above)
+    for name in names:
+        yield from commands(*above, name)
+
+
+def help_of(*words: str) -> str:
     done = subprocess.run(  # noqa: S603 - our own command
-        [Path(sys.executable).with_name("dodona"), "tree", "--help"],
+        [Path(sys.executable).with_name("dodona"), *words, "--help"],
         capture_output=True,
         text=True,
         timeout=30,
         check=True,
     )
-    commands = set(re.findall(r"^│ ([a-z]+)  ", done.stdout, flags=re.MULTILINE))
-    assert commands == set(COMMANDS)
-    assert {f"dodona tree {command}" for command in commands} <= sections("cli.md").keys()
+    return done.stdout
+
+
+@pytest.mark.parametrize("title", sorted(sections("config.md").keys() - {"Limits"}))
+def test_every_setting_is_documented(title: str) -> None:
+    """Each key of each section has a line that tells what it is for, here or where it refers to."""
+    path = tuple(name if name != "NAME" else "x" for name in title.split("."))
+    text = sections("config.md")[title]
+    for name, field in schema_of_settings.fields(path).items():
+        if not schema_of_settings.section(field.annotation) and "The same settings" not in text:
+            assert re.search(rf"^\| `{name}` \|.*\w.* \|$", text, flags=re.MULTILINE), name
+
+
+def test_every_section_is_documented() -> None:
+    """By its name in the file."""
+    titles = sections("config.md").keys()
+    for name, field in Settings.model_fields.items():
+        is_named = schema_of_settings.entries(field.annotation) is not None
+        assert (f"{name}.NAME" if is_named else name) in titles

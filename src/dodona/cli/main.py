@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import traceback
+from types import TracebackType
 
 from cyclopts import App, CycloptsError
 
 from dodona import __version__
-from dodona.cli.output import fail
+from dodona.cli.output import fail, note
 from dodona.core.errors import BadRequest, DodonaError
+from dodona.net.redactor import Redactor
 
 app = App(
     name="dodona",
@@ -17,17 +20,26 @@ app = App(
     result_action="return_value",
 )
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
+app.command("dodona.cli.config:app", name="config", help="Check and show the settings.")
+app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
+app.command(
+    "dodona.cli.status:status",
+    name="status",
+    help="Tell which model answers and why, and where everything is.",
+)
 
 
 def main() -> None:
-    """Run the command line; every error ends here, in one shape."""
+    """Run the command line; every error ends here, in one shape and without secrets."""
+    redactor = Redactor()
+    _scrub_crashes(redactor)
     as_json = "--json" in sys.argv
     try:
-        code = app(exit_on_error=False, print_error=False)
+        code = _run(redactor)
     except CycloptsError as error:
-        code = fail(_usage(error), as_json=as_json)
+        code = fail(_usage(error), as_json=as_json, redactor=redactor)
     except DodonaError as error:
-        code = fail(error, as_json=as_json)
+        code = fail(error, as_json=as_json, redactor=redactor)
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
@@ -35,6 +47,21 @@ def main() -> None:
         sys.stderr.close()
         code = 0
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _run(redactor: Redactor) -> object:
+    """Call the command; one that finds secrets takes the redactor, which no one can type."""
+    command, bound, injected = app.parse_args(exit_on_error=False, print_error=False)
+    return command(*bound.args, **bound.kwargs, **dict.fromkeys(injected, redactor))
+
+
+def _scrub_crashes(redactor: Redactor) -> None:
+    """A bug crashes loudly, but what it says may hold a secret too."""
+
+    def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        note(redactor.scrub("".join(traceback.format_exception(kind, error, trace))), end="")
+
+    sys.excepthook = tell
 
 
 def _usage(error: CycloptsError) -> BadRequest:

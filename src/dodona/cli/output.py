@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from dodona.core import errors
 from dodona.core.errors import DodonaError
+from dodona.net.redactor import Redactor
 
 
 def say(text: str = "", end: str = "\n") -> None:
@@ -27,10 +29,20 @@ def document(value: Any) -> None:
     say(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def fail(error: DodonaError, *, as_json: bool) -> int:
-    """Tell the error; the exit code that goes with it."""
+def columns(rows: Iterable[tuple[str, ...]]) -> str:
+    """Rows as aligned columns, the last as wide as it is."""
+    lines = list(rows)
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def fail(error: DodonaError, *, as_json: bool, redactor: Redactor) -> int:
+    """Tell the error without the secrets in it; the exit code that goes with it."""
     if as_json:
-        document(errors.as_json(error))
+        document(redactor.scrub_all(errors.as_json(error)))
     else:
-        note(errors.as_text(error))
+        note(redactor.scrub(errors.as_text(error)))
     return error.exit_code

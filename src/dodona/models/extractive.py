@@ -24,14 +24,20 @@ from dodona.core.model import CallDelta, Done, Finish, ModelEvent, ModelRequest,
 from dodona.models.inquiry import Inquiry, inquiry
 from dodona.models.quotes import NO_TERMS, NOTICE, ONLY_TOOLS, answer
 
+NAME: Final = "extractive"  # of the provider and of its one model
 CHARACTERS_PER_TOKEN: Final = 4
 
 
 class ExtractiveModel:
     """A `Model` without a language model."""
 
-    provider: Final = "extractive"
-    name: Final = "extractive"
+    @property
+    def provider(self) -> str:
+        return NAME
+
+    @property
+    def name(self) -> str:
+        return NAME
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ExtractiveStream]:
@@ -111,8 +117,8 @@ def _finished(finish: Finish, message: AssistantText, request: ModelRequest) -> 
         finish=finish,
         message=message,
         usage=Usage(input_tokens=_tokens(heard), output_tokens=_tokens(len(said)), cost_usd=0.0),
-        provider=ExtractiveModel.provider,
-        model=ExtractiveModel.name,
+        provider=NAME,
+        model=NAME,
         wire_finish=finish.value,
     )
 

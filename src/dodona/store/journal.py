@@ -112,22 +112,26 @@ class RunJournal:
             self._flush_soon()
 
     async def flush(self) -> None:
-        await self.commit(lambda _: None)
+        self._refuse_broken()
+        async with self._writing:
+            if self._pending:
+                await self._commit(lambda _: None)
 
     async def commit(self, operation: Operation[T]) -> T:
         """Do something for the run, in one transaction with what was noted before it."""
         self._refuse_broken()
         async with self._writing:
-            noted, self._pending = self._pending, {}
-            if self._soon is not None:
-                self._soon.cancel()
-                self._soon = None
-            try:
-                return await self._database.write(lambda tx: self._write(tx, noted, operation))
-            except BaseException:
-                # Not written, so not forgotten: it goes with the next, if there is one.
-                self._pending = {**noted, **self._pending}
-                raise
+            return await self._commit(operation)
+
+    async def _commit(self, operation: Operation[T]) -> T:
+        noted, self._pending = self._pending, {}
+        self._flush_no_more()
+        try:
+            return await self._database.write(lambda tx: self._write(tx, noted, operation))
+        except BaseException:
+            # Not written, for all we know: it goes with the next, if there is one.
+            self._pending = {**noted, **self._pending}
+            raise
 
     def _write(
         self, tx: Transaction, noted: Mapping[str, dict[str, Any]], operation: Operation[T]
@@ -139,6 +143,7 @@ class RunJournal:
 
     def noted(self) -> Operation[None]:
         """What is not written yet, for a transaction of the caller's: the one that ends the run."""
+        self._flush_no_more()
         rows = list(self._pending.values())
 
         def write(tx: Transaction) -> None:
@@ -164,6 +169,11 @@ class RunJournal:
     def _flush_soon(self) -> None:
         if self._soon is None and self._task is None:
             self._soon = asyncio.get_running_loop().call_later(_SOON, self._flush_now)
+
+    def _flush_no_more(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
 
     def _flush_now(self) -> None:
         self._soon = None
@@ -222,7 +232,9 @@ class Journals:
 
     async def open(self, claim: Claim) -> RunJournal:
         """The journal of a run that this process has claimed, with what earlier attempts left."""
-        past = await self._database.read(lambda tx: tx.rows(_READ, run_id=claim.run_id))
+        past: list[Row] = []
+        if claim.is_resumed:
+            past = await self._database.read(lambda tx: tx.rows(_READ, run_id=claim.run_id))
         return RunJournal(self._database, claim, past=past, hide=self._hide)
 
     async def expire(self, before: float) -> int:

@@ -43,6 +43,7 @@ class FileOwners:
                 f"cannot lock {folder}: {error.strerror}.",
                 hint="The store's folder must be writable, and on a local disk.",
             ) from error
+        self.others()  # sweeps away what those left who were killed
 
     @property
     def me(self) -> str:
@@ -101,10 +102,11 @@ _TRY = statement(select(func.pg_try_advisory_xact_lock(bindparam("key", type_=Bi
 
 
 class AdvisoryOwners:
-    """For PostgreSQL: a session that holds an advisory lock for each process."""
+    """For PostgreSQL: an advisory lock for each process, which a session of it holds."""
 
     def __init__(self) -> None:
         self._me = new_owner()
+        self.key = advisory_key(self._me)
 
     @property
     def me(self) -> str:

@@ -17,7 +17,7 @@ from psycopg.types.string import TextLoader
 from dodona.core.errors import StoreError
 from dodona.store.database import Operation, Row, shielded
 from dodona.store.location import Location
-from dodona.store.owners import AdvisoryOwners, advisory_key
+from dodona.store.owners import AdvisoryOwners
 from dodona.store.statements import POSTGRES, Statement
 
 T = TypeVar("T")
@@ -57,6 +57,7 @@ class PostgresDatabase:
         self._all: list[Connection] = []
         self._owners = AdvisoryOwners()
         self._alive = self._hold_owner()
+        self._renewing = threading.Lock()
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dodona-store")
 
     @property
@@ -98,6 +99,7 @@ class PostgresDatabase:
                 # A line that broke before COMMIT took nothing with it: try on a new one.
                 if last or not connection.broken:
                     raise translated(error, self._location) from error
+                self._renew_owner()
             except psycopg.Error as error:
                 raise translated(error, self._location) from error
         raise AssertionError("the last try returns or raises")
@@ -108,14 +110,20 @@ class PostgresDatabase:
             connection = connect(self._location, durability=self._durability)
             self._mine.connection = connection
             self._all.append(connection)
-        if self._alive.closed:
-            self._alive = self._hold_owner()
         return connection
 
     def _hold_owner(self) -> Connection:
         connection = connect(self._location, durability=self._durability)
-        connection.execute("SELECT pg_advisory_lock(%s)", (advisory_key(self._owners.me),))
+        connection.execute("SELECT pg_try_advisory_lock(%s)", (self._owners.key,))
         return connection
+
+    def _renew_owner(self) -> None:
+        """After a line broke: is the session still there that says that we live?"""
+        with self._renewing:
+            try:
+                self._alive.execute("SELECT 1")
+            except psycopg.OperationalError:
+                self._alive = self._hold_owner()
 
 
 def _run(operation: Operation[T], connection: Connection, begin: str) -> T:

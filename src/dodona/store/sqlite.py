@@ -50,9 +50,10 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, *, durability: str) -> None:
         self._path = path
+        connection = connect(path, durability=durability)
         self._owners = FileOwners(Path(f"{path}-owners"))
         self._writer = Writer(
-            connect(path, durability=durability),
+            connection,
             transaction=SqliteTransaction,
             translate=self._translated,
         )

@@ -9,6 +9,7 @@ because nothing of it is on the disk.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
 import time
@@ -21,6 +22,8 @@ from dodona.core.errors import StoreError
 from dodona.store.database import Operation, Transaction
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _GROUP = 256
 _PATIENCE = 30.0  # seconds to wait for another process to let go
@@ -55,10 +58,13 @@ class Writer:
         self._translate = translate
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._busy_since = time.monotonic()
+        self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="dodona-store-writer", daemon=True)
         self._thread.start()
 
     def submit(self, operation: Operation[T]) -> asyncio.Future[T]:
+        if self._is_closed:
+            raise StoreError("the store is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._queue.put(_Job(operation, future, loop))
@@ -66,6 +72,7 @@ class Writer:
 
     def close(self) -> None:
         """Finish what is queued, then end. Blocks until then."""
+        self._is_closed = True
         self._queue.put(None)
         self._thread.join()
 
@@ -74,7 +81,7 @@ class Writer:
         while open_:
             jobs, open_ = self._next_group()
             if jobs:
-                self._run(jobs)
+                self._run_whatever_happens(jobs)
                 _deliver(jobs)
         self._connection.close()
 
@@ -98,6 +105,15 @@ class Writer:
         if time.monotonic() - self._busy_since > _BURST:
             time.sleep(_PAUSE)
             self._busy_since = time.monotonic()
+
+    def _run_whatever_happens(self, jobs: list[_Job]) -> None:
+        """A bug fails the group, loudly; the thread lives, or nobody would get an answer."""
+        try:
+            self._run(jobs)
+        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+            _log.exception("the store's writer has a bug")
+            for job in jobs:
+                job.error = job.error or error
 
     def _run(self, jobs: list[_Job]) -> None:
         try:

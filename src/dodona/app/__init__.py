@@ -1,0 +1,1 @@
+"""The composition root: reads the config file and the environment, and puts the parts together."""

@@ -1,0 +1,53 @@
+"""Makes what settings describe: the model that was chosen, and the list of prices."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+from dodona.app.choice import Choice
+from dodona.app.settings import Settings
+from dodona.core.model import Model
+from dodona.models.extractive import ExtractiveModel
+from dodona.models.fallback import Fallback
+from dodona.models.prices import Price, Prices
+from dodona.models.providers import connect
+from dodona.models.scripted import ScriptedModel
+from dodona.models.textcalls import TextCalls
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+
+
+def build(choice: Choice, *, http: Http, redactor: Redactor) -> Model:
+    """One model for the whole chain, with retries; calls that come as text are found in it.
+
+    Nothing is sent yet; of a scripted model the file is read.
+    """
+    return Fallback([_single(link, http, redactor) for link in choice.chain()])
+
+
+def _single(choice: Choice, http: Http, redactor: Redactor) -> Model:
+    if choice.provider == "extractive":
+        return ExtractiveModel()
+    if choice.provider == "scripted":
+        return TextCalls(ScriptedModel.read(Path(choice.model)))
+    model = connect(
+        choice.provider,
+        choice.model,
+        http=http,
+        redactor=redactor,
+        api_key=choice.key.reveal() if choice.key else "",
+        base_url=choice.base_url,
+        timeouts=choice.timeouts,
+    )
+    return TextCalls(model)
+
+
+def price_list(settings: Settings) -> Prices:
+    """What calls cost, the config's own prices first."""
+    return Prices(
+        {
+            model: Price(**{k: Decimal(str(v)) for k, v in price if v is not None})
+            for model, price in settings.prices.items()
+        }
+    )

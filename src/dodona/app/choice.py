@@ -1,0 +1,171 @@
+"""Which model answers, and why.
+
+The provider that the config names; else the first provider that has a key in the environment, then
+in a credential file, in the order of the table of providers; else a server on this machine; else
+`extractive`, which needs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from dodona.app.config import Config
+from dodona.app.credentials import Credentials
+from dodona.app.probes import PATIENCE, Sighting, Spot, look
+from dodona.app.schema import dotted
+from dodona.app.secret import Secret
+from dodona.app.settings import Agent
+from dodona.app.toml_lines import KeyPath
+from dodona.core.errors import ConfigError
+from dodona.models.providers import PROVIDERS
+from dodona.models.wire import Timeouts
+from dodona.net.http import Http
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A provider and its model; `reason` and `tried` are sentences for people."""
+
+    provider: str
+    model: str
+    reason: str
+    base_url: str = ""  # where it is not the provider's own
+    key: Secret | None = None
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    tried: tuple[str, ...] = ()
+    fallback: Choice | None = None
+
+    def chain(self) -> Iterator[Choice]:
+        """This one, then what answers when it cannot."""
+        yield self
+        if self.fallback:
+            yield from self.fallback.chain()
+
+
+class Chooser:
+    """Chooses for the agents of a config. It reads files and asks servers, but no provider."""
+
+    def __init__(
+        self,
+        config: Config,
+        credentials: Credentials,
+        *,
+        http: Http,
+        spots: Sequence[Spot],
+        patience: float = PATIENCE,
+    ) -> None:
+        self._config = config
+        self._credentials = credentials
+        self._http = http
+        self._spots = spots
+        self._patience = patience
+
+    async def choose(self, name: str = "") -> Choice:
+        """For the agent of this name, or the one of section [agent]."""
+        settings = self._config.settings
+        if name:
+            return await self._agent(settings.agents[name], ("agents", name))
+        return await self._agent(settings.agent, ("agent",))
+
+    async def _agent(self, agent: Agent, path: KeyPath) -> Choice:
+        if agent.provider:
+            choice = await self._configured(agent, agent.provider, path)
+        else:
+            choice = await self._automatic(agent)
+        choice = replace(choice, timeouts=Timeouts(**agent.timeouts.model_dump()))
+        if not agent.fallback:
+            return choice
+        fallback = await self._agent(agent.fallback, (*path, "fallback"))
+        return replace(choice, fallback=fallback)
+
+    async def _configured(self, agent: Agent, provider: str, path: KeyPath) -> Choice:
+        reason = f"{self._config.places.of((*path, 'provider'))} says so"
+        if provider == "extractive":
+            return Choice(provider, provider, reason)
+        if provider == "scripted":
+            script = self._config.resolve(agent.model or "", (*path, "model"))
+            return Choice(provider, str(script), reason)
+        key = await asyncio.to_thread(self._key, agent, provider, path)
+        base_url = agent.base_url or self._usual(provider)
+        if provider == "ollama" and not urlsplit(base_url).path:
+            base_url = f"{base_url}/v1"
+        model = agent.model or PROVIDERS[provider].default_model
+        if not model:
+            model = await self._first_model(base_url, path)
+        return Choice(provider, model, reason, base_url, key)
+
+    def _usual(self, provider: str) -> str:
+        """Where Ollama is on this machine; of others their table knows."""
+        return next((spot.base_url for spot in self._spots if spot.provider == provider), "")
+
+    def _key(self, agent: Agent, provider: str, path: KeyPath) -> Secret | None:
+        if agent.api_key:
+            return self._credentials.named(agent.api_key, (*path, "api_key"))
+        if agent.base_url:
+            # To an address of somebody's own a key goes only when the config names it. Else a
+            # config with nothing but an address in it would collect the keys of this machine.
+            return None
+        key = self._credentials.of(provider)
+        if key is None and PROVIDERS[provider].needs_key:
+            file = self._credentials.file(provider)
+            raise ConfigError(
+                f"there is no key for {provider}.",
+                where=self._config.places.of((*path, "provider")),
+                hint=f"Set {PROVIDERS[provider].key_env[0]}, or write it to {file} (chmod 600).",
+            )
+        return key
+
+    async def _first_model(self, base_url: str, path: KeyPath) -> str:
+        """What the server has, where neither the config nor the provider names a model."""
+        spot = Spot("the server", "openai-compatible", base_url)
+        (seen,) = await look([spot], http=self._http, patience=self._patience)
+        if not seen.models:
+            raise ConfigError(
+                f"{dotted((*path, 'model'))} is missing, and there is none to take: {seen}.",
+                where=self._config.places.of((*path, "provider")),
+                hint="Name a model, or start the server.",
+            )
+        return seen.models[0]
+
+    async def _automatic(self, agent: Agent) -> Choice:
+        tried: list[str] = []
+        choice = await asyncio.to_thread(self._with_key, agent, tried)
+        if choice is None:
+            seen = await look(self._spots, http=self._http, patience=self._patience)
+            tried += [str(sighting) for sighting in seen if sighting.fault]
+            choice = self._local(agent, seen)
+        return replace(choice, tried=tuple(tried))
+
+    def _with_key(self, agent: Agent, tried: list[str]) -> Choice | None:
+        """By the first key there is: all variables come before all files."""
+        keyed = [provider for provider in PROVIDERS.values() if provider.key_env]
+        for provider in keyed:
+            try:
+                key = self._credentials.in_environment(provider.name)
+            except ConfigError as error:
+                tried.append(str(error))  # not worth an end: whoever set it may not mean us
+                continue
+            if key:
+                model = agent.model or provider.default_model
+                return Choice(provider.name, model, f"{key.source} is set", key=key)
+            tried.append(f"{' or '.join(provider.key_env)} is not set")
+        for provider in keyed:
+            if key := self._credentials.in_file(provider.name):
+                model = agent.model or provider.default_model
+                return Choice(provider.name, model, f"there is a key in {key.source}", key=key)
+        tried.append(f"there is no key in {self._credentials.folder}")
+        return None
+
+    def _local(self, agent: Agent, seen: Sequence[Sighting]) -> Choice:
+        for sighting in seen:
+            spot, models = sighting.spot, sighting.models
+            if models and (agent.model is None or agent.model in models):
+                model = agent.model or models[0]
+                return Choice(spot.provider, model, str(sighting), spot.base_url)
+        reason = "there is no key, and no server on this machine"
+        if agent.model:
+            reason += f" that has {agent.model}"
+        return Choice("extractive", "extractive", reason)

@@ -1,0 +1,41 @@
+"""Where each setting was made: a line of the config file, or a variable of the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dodona.app.toml_lines import KeyPath
+from dodona.core.errors import Where
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Variables come before lines; what is in neither has its default."""
+
+    file: Path | None = None
+    lines: Mapping[KeyPath, int] = field(default_factory=dict[KeyPath, int])
+    variables: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
+
+    def of(self, path: KeyPath) -> Where | None:
+        """The place of this very key; None is its default."""
+        if path in self.variables:
+            return Where(self.variables[path])
+        return Where(str(self.file), self.lines[path]) if path in self.lines else None
+
+    def near(self, path: KeyPath) -> Where | None:
+        """The place of the key, or of the closest section above it: where a mistake is told."""
+        for length in range(len(path), 0, -1):
+            if where := self.of(path[:length]):
+                return where
+        # A section that only variables made: one of those inside it, or beside what is missing.
+        for head in (path, path[:-1]):
+            for key, variable in self.variables.items():
+                if head and key[: len(head)] == head:
+                    return Where(variable)
+        return None
+
+    def folder(self, path: KeyPath) -> Path:
+        """What a path in this setting is relative to: the file's folder, or the current one."""
+        return Path() if self.file is None or path in self.variables else self.file.parent

@@ -1,0 +1,172 @@
+"""What can be set, section by section. The reference page and every check are made from this.
+
+A default is what zero configuration uses. A setting needs a user who wants both values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from dodona.core.near import did_you_mean
+from dodona.models import wire
+from dodona.models.providers import PROVIDERS
+
+PROVIDER_NAMES = (*PROVIDERS, "extractive", "scripted")
+
+_PATIENCE = wire.Timeouts()
+_KEY_HINT = (
+    "Write env: and the name of a variable, or file: and the path of a file that only you may "
+    "read (chmod 600)."
+)
+
+
+def _wrong(message: str, hint: str = "") -> PydanticCustomError:
+    """A mistake in words of ours, which `mistakes.py` passes on as they are."""
+    # The words go in as values: braces in them are no placeholders.
+    return PydanticCustomError("said", "{message}", {"message": message, "hint": hint})
+
+
+def _known_provider(name: str) -> str:
+    if name not in PROVIDER_NAMES:
+        names = ", ".join(PROVIDER_NAMES)
+        near = did_you_mean(name, PROVIDER_NAMES)
+        raise _wrong("must be a provider", near or f"Providers are {names}.")
+    return name
+
+
+def _secret_source(text: str) -> str:
+    if not re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*|file:.*\S.*", text):
+        raise _wrong('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
+    return text
+
+
+def _web_address(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", text):
+        raise _wrong(
+            "must be an address without user, query or fragment",
+            'Like "http://127.0.0.1:8000/v1".',
+        )
+    return text.rstrip("/")
+
+
+def _agent_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9-]+", name):
+        raise _wrong("is no name for an agent", "Use letters, digits and hyphens.")
+    return name
+
+
+SecretSource = Annotated[str, AfterValidator(_secret_source)]
+AgentName = Annotated[str, AfterValidator(_agent_name)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Timeouts(Section):
+    """How long a provider may keep us waiting, in seconds."""
+
+    connect: float = Field(
+        default=_PATIENCE.connect, gt=0, description="Until the connection stands."
+    )
+    first_token: float = Field(
+        default=_PATIENCE.first_token,
+        gt=0,
+        description="Until an answer begins; some models think for long.",
+    )
+    gap: float = Field(
+        default=_PATIENCE.gap, gt=0, description="Between two pieces of an answer that has begun."
+    )
+
+
+class Agent(Section):
+    """Which model answers. Without `provider` it is chosen at start: see `dodona status`."""
+
+    provider: Annotated[str, AfterValidator(_known_provider)] | None = Field(
+        default=None,
+        description="Who serves the model: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
+    )
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The provider's name of the model; of `scripted`, the script's path. Its "
+        "default is the provider's.",
+    )
+    api_key: SecretSource | None = Field(
+        default=None,
+        description="Where the key is: `env:NAME` or `file:PATH`. Without it, the provider's own "
+        "variable, then the credential file.",
+    )
+    base_url: Annotated[str, AfterValidator(_web_address)] | None = Field(
+        default=None,
+        description="Where the provider is, if not at its usual place. To such a place a key is "
+        "sent only when `api_key` names it.",
+    )
+    max_tokens: int = Field(default=4096, gt=0, description="The longest answer, in tokens.")
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        le=2,
+        description="How much answers vary. Its default is the provider's.",
+    )
+    timeouts: Timeouts = Timeouts()
+    fallback: Agent | None = Field(default=None, description="Who answers when this one cannot.")
+
+
+class Store(Section):
+    """Where everything is kept."""
+
+    url: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A path, `sqlite:///PATH` or `postgresql://USER@HOST/NAME`. By default "
+        "`dodona.db` in Dodona's folder.",
+    )
+    password: SecretSource | None = Field(
+        default=None, description="Where PostgreSQL's password is: `env:NAME` or `file:PATH`."
+    )
+    durability: Literal["full", "normal"] = Field(
+        default="full",
+        description="`full`: what was acknowledged survives a power loss. `normal`: it survives "
+        "the end of the process, and writes are cheaper.",
+    )
+
+
+class Price(Section):
+    """US dollars per million tokens. NAME is a model, or a provider and its model: `x/y`.
+
+    These come before the prices that Dodona knows.
+    """
+
+    input: float = Field(ge=0, description="For what the model reads.")
+    output: float = Field(ge=0, description="For what it writes.")
+    cache_read: float | None = Field(
+        default=None, ge=0, description="For what it reads from its cache; else as `input`."
+    )
+    cache_write: float | None = Field(
+        default=None, ge=0, description="For what it puts there; else as `input`."
+    )
+
+
+class Log(Section):
+    """What is written to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least that is written."
+    )
+    format: Literal["auto", "text", "json"] = Field(
+        default="auto", description="`auto` is text on a terminal, JSON elsewhere."
+    )
+
+
+class Settings(Section):
+    agent: Agent = Field(default=Agent(), description="The agent that answers by default.")
+    agents: Mapping[AgentName, Agent] = Field(default={}, description="Other agents, by name.")
+    store: Store = Store()
+    prices: Mapping[str, Price] = Field(default={}, description="Prices, by model.")
+    log: Log = Log()

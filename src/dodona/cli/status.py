@@ -1,0 +1,168 @@
+"""`dodona status`: which model answers and why, and where everything is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from dodona import __version__
+from dodona.app import logs
+from dodona.app.building import price_list
+from dodona.app.choice import Choice, Chooser
+from dodona.app.config import Config, load
+from dodona.app.credentials import Credentials
+from dodona.app.probes import spots
+from dodona.app.store_url import store_url
+from dodona.cli.arguments import AsJson
+from dodona.cli.config import NO_FILE, ConfigFile, Hidden
+from dodona.cli.output import columns, document, say
+from dodona.core import errors
+from dodona.core.errors import ConfigError, StoreError, Where
+from dodona.core.model import Usage
+from dodona.models import catalogue
+from dodona.models.prices import Prices
+from dodona.net.http import Http
+from dodona.store.location import locate
+from dodona.store.migrate import HEAD
+from dodona.store.opening import look
+
+BETTER = (
+    "For a language model set a provider's key (like ANTHROPIC_API_KEY), or start Ollama with a "
+    "model, or set agent.provider."
+)
+
+Facts: TypeAlias = dict[str, Any]
+
+
+def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) -> int:
+    """Tell which model answers and why, and where everything is; exit 0 when all is usable."""
+    loaded = load(os.environ, config)
+    logs.start(loaded.settings.log, redactor)
+    credentials = Credentials(loaded, os.environ, redactor)
+    store = _store(loaded, credentials)
+    agents = asyncio.run(_agents(loaded, credentials))
+    file = loaded.places.file
+    if json:
+        config_file = str(file) if file else None
+        report = {"version": __version__, "config": config_file, "store": store, "agents": agents}
+        document(redactor.scrub_all(report))
+    else:
+        rows = [
+            ("dodona", __version__),
+            ("config", str(file or NO_FILE)),
+            ("store", _store_line(store)),
+            *(row for name, facts in agents.items() for row in _agent_rows(name, facts)),
+        ]
+        say(redactor.scrub(columns(rows)))
+    if "error" in store:
+        return StoreError.exit_code
+    return ConfigError.exit_code if any("error" in facts for facts in agents.values()) else 0
+
+
+# -- the store -------------------------------------------------------------------------------
+
+
+def _store(config: Config, credentials: Credentials) -> Facts:
+    try:
+        return store_facts(store_url(config, credentials))
+    except (ConfigError, StoreError) as error:
+        return errors.as_json(error)
+
+
+def store_facts(url: str) -> Facts:
+    """What a look at the store tells, without opening it."""
+    found = look(locate(url))
+    return {"url": str(found.location), "bytes": found.size, "schema": found.revision or None}
+
+
+def _store_line(facts: Facts) -> str:
+    if "error" in facts:
+        return _mistake(facts)
+    if facts["schema"] is None:
+        return f"{facts['url']} (not there yet)"
+    size = f"{facts['bytes']:,} bytes, " if facts["bytes"] is not None else ""
+    newer = "" if facts["schema"] == HEAD else f", to be migrated to {HEAD} when it is opened"
+    return f"{facts['url']} ({size}schema {facts['schema']}{newer})"
+
+
+# -- models ----------------------------------------------------------------------------------
+
+
+async def _agents(config: Config, credentials: Credentials) -> dict[str, Facts]:
+    """Of every agent what answers, or why nothing does; "agent" is the one without a name."""
+    prices = price_list(config.settings)
+    found: dict[str, Facts] = {}
+    async with Http() as http:
+        chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
+        for name in ("", *config.settings.agents):
+            try:
+                facts = _model(await chooser.choose(name), prices)
+            except ConfigError as error:
+                facts = errors.as_json(error)
+            found[f"agents.{name}" if name else "agent"] = facts
+    return found
+
+
+def _model(choice: Choice, prices: Prices) -> Facts:
+    facts: Facts = {
+        "provider": choice.provider,
+        "model": choice.model,
+        "reason": choice.reason,
+        "base_url": choice.base_url or None,
+        "key": choice.key.source if choice.key else None,
+        "context_size": None,
+        "price": None,
+        "tried": list(choice.tried),
+        "fallback": _model(choice.fallback, prices) if choice.fallback else None,
+    }
+    if choice.provider not in ("extractive", "scripted"):
+        facts["context_size"] = catalogue.facts(choice.model).context_size
+        facts["price"] = _price(choice, prices)
+    return facts
+
+
+def _price(choice: Choice, prices: Prices) -> Facts | None:
+    """US dollars per million tokens; None when nobody knows."""
+    # A thousand is asked for: some models cost more when they are sent a million at once.
+    sides = {"input": Usage(input_tokens=1000), "output": Usage(output_tokens=1000)}
+    now = datetime.now(UTC)
+    costs = {
+        side: prices.cost(usage, provider=choice.provider, model=choice.model, at=now)
+        for side, usage in sides.items()
+    }
+    known = {side: float(cost * 1000) for side, cost in costs.items() if cost is not None}
+    return known if len(known) == 2 else None
+
+
+def _agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
+    if "error" in facts:
+        yield name, _mistake(facts)
+        return
+    is_plain = facts["provider"] == facts["model"]
+    yield name, facts["model"] if is_plain else f"{facts['provider']}, {facts['model']}"
+    yield "", f"because {facts['reason']}"
+    if facts["context_size"]:
+        yield "", f"{facts['context_size']:,} tokens of context; {_price_text(facts['price'])}"
+    if facts["fallback"]:
+        yield from _agent_rows("  or else", facts["fallback"])
+    if facts["provider"] == "extractive" and facts["tried"]:
+        yield "", "It quotes what tools find; no language model is used. Looked for:"
+        yield from (("", f"  {line}") for line in facts["tried"])
+        yield "", BETTER
+
+
+def _price_text(price: Mapping[str, float] | None) -> str:
+    if price is None:
+        return "its price is not known"
+    if not any(price.values()):
+        return "free"
+    return f"${price['input']:g} in, ${price['output']:g} out per million tokens"
+
+
+def _mistake(facts: Facts) -> str:
+    error = facts["error"]
+    place = f"{Where(**error['where'])}: " if "where" in error else ""
+    return f"{place}{error['message']} {error['hint']}"

@@ -1,0 +1,187 @@
+"""`dodona config`, run as people run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DODONA = Path(sys.executable).parent / "dodona"
+KEY = "sk-ant-a-key-that-nobody-may-see"
+
+GOOD = """\
+[agent]
+provider = "openai"
+api_key = "env:WORK_KEY"
+
+[prices."gpt-4.1"]
+input = 1
+output = 2
+"""
+BAD = f"""\
+[agent]
+provider = "antropic"
+api_key = "{KEY}"
+max_tokens = -5
+"""
+
+
+def dodona(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    return subprocess.run(  # noqa: S603 - our own command
+        [DODONA, *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**kept, "HOME": str(folder), **environment},
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_good_file_is_ok(tmp_path: Path) -> None:
+    """It says which file that is; without one, that there is none."""
+    done = dodona(tmp_path, "config", "check")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "ok: no config file, defaults and environment only\n",
+        "",
+    )
+    (tmp_path / "dodona.toml").write_text(GOOD, encoding="utf-8")
+    done = dodona(tmp_path, "config", "check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ok: dodona.toml\n", "")
+    done = dodona(tmp_path, "config", "check", "--json", DODONA_CONFIG="dodona.toml")
+    assert json.loads(done.stdout) == {"ok": True, "file": "dodona.toml", "errors": []}
+
+
+def test_every_mistake_is_told(tmp_path: Path) -> None:
+    """On standard error, with exit code 3; a key that should not be there is not repeated."""
+    (tmp_path / "x.toml").write_text(BAD, encoding="utf-8")
+    done = dodona(tmp_path, "config", "check", "--config", "x.toml", DODONA_LOG__LEVEL="loud")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == (
+        'x.toml:2: agent.provider must be a provider (got "antropic"). '
+        "Did you mean 'anthropic'?\n"
+        'x.toml:3: agent.api_key must be "env:NAME" or "file:PATH", never the secret itself. '
+        "Write env: and the name of a variable, or file: and the path of a file that only you may "
+        "read (chmod 600).\n"
+        "x.toml:4: agent.max_tokens must be > 0 (got -5).\n"
+        'DODONA_LOG__LEVEL: log.level must be one of debug, info, warning, error (got "loud").\n'
+    )
+
+
+def test_mistakes_as_json(tmp_path: Path) -> None:
+    """One document, each mistake with its place."""
+    (tmp_path / "x.toml").write_text(BAD, encoding="utf-8")
+    done = dodona(tmp_path, "config", "check", "--config", "x.toml", "--json")
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert (report["ok"], report["file"]) == (False, "x.toml")
+    assert report["errors"][2] == {
+        "code": "config_invalid",
+        "message": "agent.max_tokens must be > 0 (got -5).",
+        "hint": "",
+        "where": {"file": "x.toml", "line": 4},
+    }
+    assert KEY not in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_a_named_file_that_is_missing(tmp_path: Path, command: str) -> None:
+    """An error of its own, in the shape of all errors."""
+    done = dodona(tmp_path, "config", command, "--config", "x.toml")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        3,
+        "",
+        "there is no config file x.toml. --config names it.\n",
+    )
+
+
+def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
+    """A line of the file, a variable, or its default; of a secret, where it is."""
+    (tmp_path / "dodona.toml").write_text(GOOD, encoding="utf-8")
+    done = dodona(tmp_path, "config", "show", WORK_KEY=KEY, DODONA_AGENT__MAX_TOKENS="9")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        'agent.provider                "openai"        dodona.toml:2\n'
+        "agent.model                   -               default\n"
+        'agent.api_key                 "env:WORK_KEY"  dodona.toml:3\n'
+        "agent.base_url                -               default\n"
+        "agent.max_tokens              9               DODONA_AGENT__MAX_TOKENS\n"
+        "agent.temperature             -               default\n"
+        "agent.timeouts.connect        10.0            default\n"
+        "agent.timeouts.first_token    180.0           default\n"
+        "agent.timeouts.gap            90.0            default\n"
+        "agent.fallback                -               default\n"
+        "store.url                     -               default\n"
+        "store.password                -               default\n"
+        'store.durability              "full"          default\n'
+        'prices."gpt-4.1".input        1.0             dodona.toml:6\n'
+        'prices."gpt-4.1".output       2.0             dodona.toml:7\n'
+        'prices."gpt-4.1".cache_read   -               default\n'
+        'prices."gpt-4.1".cache_write  -               default\n'
+        'log.level                     "info"          default\n'
+        'log.format                    "auto"          default\n'
+    )
+
+
+def test_settings_as_json(tmp_path: Path) -> None:
+    """Key, value and origin; a password in an address is not shown."""
+    url = "postgresql://me:a-password@host/db"
+    done = dodona(tmp_path, "config", "show", "--json", DODONA_STORE__URL=url)
+    report = json.loads(done.stdout)
+    assert report["file"] is None
+    assert {
+        "key": "store.url",
+        "value": "postgresql://me:[secret]@host/db",
+        "origin": "DODONA_STORE__URL",
+    } in report["settings"]
+    assert "a-password" not in dodona(tmp_path, "config", "show", DODONA_STORE__URL=url).stdout
+
+
+def test_a_broken_file_ends_other_commands_too(tmp_path: Path) -> None:
+    """All of its mistakes, in JSON when that was asked for."""
+    (tmp_path / "dodona.toml").write_text(BAD, encoding="utf-8")
+    done = dodona(tmp_path, "status", "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["error"]["code"]) == (3, "config_invalid")
+    assert report["error"]["message"] == "3 mistakes."
+    assert len(report["error"]["problems"]) == 3
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """The root command knows its commands by name only."""
+    script = (
+        "import sys; sys.argv = ['dodona', '--help']\n"
+        "from dodona.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'pydantic', 'aiohttp', 'structlog', 'sqlalchemy', 'dodona.trees', 'dodona.app'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert "config" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_crash_tells_no_secret() -> None:
+    """A bug is told with its traceback, and what looks like a key is scrubbed from it."""
+    script = (
+        "from dodona.cli.main import _scrub_crashes\n"
+        "from dodona.net.redactor import Redactor\n"
+        "_scrub_crashes(Redactor())\n"
+        f"raise RuntimeError('{KEY}')\n"
+    )
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 1
+    assert "RuntimeError: [secret]" in done.stderr
+    assert KEY not in done.stderr
