@@ -57,9 +57,10 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden)
             *(row for name, facts in agents.items() for row in _agent_rows(name, facts)),
         ]
         say(redactor.scrub(columns(rows)))
-    if "error" in store:
-        return StoreError.exit_code
-    return ConfigError.exit_code if any("error" in facts for facts in agents.values()) else 0
+    codes = {facts["error"]["code"] for facts in (store, *agents.values()) if "error" in facts}
+    if not codes:
+        return 0
+    return StoreError.exit_code if codes == {StoreError.code} else ConfigError.exit_code
 
 
 # -- the store -------------------------------------------------------------------------------

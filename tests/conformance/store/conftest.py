@@ -71,6 +71,12 @@ def migrated_database(postgres_server: str) -> str:
     return url
 
 
+@pytest.fixture
+def postgres_url(migrated_database: str) -> str:
+    """For what only a server can do: a store there, made and empty."""
+    return _emptied(migrated_database)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a store may be made: nothing is there yet, unless the test wants it open."""
