@@ -1,0 +1,1 @@
+"""Agents: what bounds a run, decides its turns and drives its tree."""

@@ -1,0 +1,29 @@
+"""What a run tells about itself: to the user in a system chunk, to the model in a hint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """`system_type` is limit_warning, limit_reached, no_progress or error_limit."""
+
+    system_type: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def topic(self) -> str:
+        """What it is about: each is told once in a run."""
+        return f"{self.system_type}:{self.metadata.get('limit', '')}"
+
+
+def limit_warning(what: str, value: int, limit: int, advice: str) -> Notice:
+    return Notice(
+        "limit_warning",
+        f"{value:,} of {limit:,} {what} are used. {advice}",
+        {"limit": what, "current_value": value, "limit_value": limit, "advice": advice},
+    )

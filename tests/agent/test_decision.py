@@ -1,0 +1,132 @@
+"""DecisionTree: when a run ends, in which order of reasons, and what it is warned of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import time
+from typing import Any
+
+import pytest
+
+from dodona.agent.config import AgentConfig
+from dodona.agent.decision import (
+    DefaultDecisionTree,
+    decision_tree,
+    make_decision_tree,
+    notices_of,
+    without_notices,
+)
+from dodona.agent.notice import Notice
+from dodona.agent.state import AgentState
+from dodona.core.errors import BadRequest
+
+CONFIG = AgentConfig(max_iterations=10, token_budget=1000, timeout_seconds=10)
+TREE = DefaultDecisionTree(CONFIG)
+
+
+def state(**values: Any) -> AgentState:
+    given = {"user_id": "ada", "project_id": "default", "config": CONFIG, **values}
+    return AgentState(**given)
+
+
+def result(name: str = "search", value: str = "nothing", *, failed: bool = False) -> dict[str, Any]:
+    return {"name": name, "arguments": {"q": 1}, "result": value, "failed": failed}
+
+
+def test_a_run_goes_on() -> None:
+    """While nothing speaks against it."""
+    assert TREE.should_continue(state()) == (True, "")
+
+
+def test_the_order_of_reasons() -> None:
+    """Everything is over at once; one reason after the other is taken away."""
+    stuck = {"stuck_since": 1, "errors_in_a_row": 3}
+    values: dict[str, Any] = {
+        "turn": 10,
+        "tokens_used": 1000,
+        "start_time": time() - 11,
+        "recent_actions": ("a", "a", "a"),
+        "extensions": stuck,
+    }
+    order = [
+        ("cancelled", {"termination_reason": "cancelled"}),
+        ("finished", {"termination_reason": "finished"}),
+        ("max_iterations", {"termination_reason": None}),
+        ("token_budget", {"turn": 9}),
+        ("timeout", {"tokens_used": 999}),
+        ("no_progress", {"start_time": time()}),
+        ("error_limit", {"recent_actions": ("a", "b", "a")}),
+    ]
+    for reason, change in order:
+        values.update(change)
+        assert TREE.should_continue(state(**values)) == (False, reason)
+    values["extensions"] = {"errors_in_a_row": 2}
+    assert TREE.should_continue(state(**values)) == (True, "")
+
+
+def test_warnings_come_once() -> None:
+    """At 70 % of the turns and 80 % of the tokens, with value, limit and advice."""
+    now, told = state(turn=5), list[Notice]()
+    for tokens in (0, 700, 800, 900):
+        now = TREE.on_turn_start(replace(now, tokens_used=tokens))
+        told += notices_of(now)
+        now = without_notices(now)
+    assert [notice.text for notice in told] == [
+        "7 of 10 turns are used. Wrap up soon.",
+        "800 of 1,000 tokens are used. Be brief.",
+    ]
+    assert {notice.system_type for notice in told} == {"limit_warning"}
+    assert told[1].metadata["current_value"] == 800
+    assert told[1].metadata["limit_value"] == 1000
+
+
+def test_no_progress_ends_after_the_model_was_told() -> None:
+    """Three times the same with the same result is a notice; a turn later it is the end."""
+    now = state(turn=1)
+    for _ in range(3):
+        assert TREE.should_continue(now)[0]
+        now = TREE.on_tool_result(now, result())
+    (notice,) = notices_of(now)
+    assert (notice.system_type, "search" in notice.text) == ("no_progress", True)
+    assert TREE.should_continue(now) == (True, "")
+    now = TREE.on_tool_result(TREE.on_turn_start(now), result())
+    assert TREE.should_continue(now) == (False, "no_progress")
+
+
+@pytest.mark.parametrize("other", [result("list"), result(value="something")])
+def test_another_action_or_result_is_progress(other: dict[str, Any]) -> None:
+    """The same call may be made again and again while its result changes."""
+    now = state(turn=1)
+    for _ in range(3):
+        now = TREE.on_tool_result(now, result())
+    now = TREE.on_tool_result(TREE.on_turn_start(now), other)
+    assert TREE.should_continue(now) == (True, "")
+
+
+def test_three_errors_in_a_row() -> None:
+    """A success in between starts the count anew."""
+    now = state()
+    for number, failed in enumerate([True, True, False, True, True, True]):
+        assert TREE.should_continue(now)[0]
+        now = TREE.on_tool_result(now, result(value=str(number), failed=failed))
+    assert TREE.should_continue(now) == (False, "error_limit")
+
+
+def test_others_register_by_decorator() -> None:
+    """Under a name of their own; an unknown one is refused with the nearest."""
+
+    @decision_tree("of-this-test")
+    class Endless(DefaultDecisionTree):
+        def should_continue(self, state: AgentState) -> tuple[bool, str]:
+            return True, ""
+
+    made = make_decision_tree("of-this-test", CONFIG)
+    assert isinstance(made, Endless)
+    assert made.get_config() is CONFIG
+    with pytest.raises(BadRequest, match="registered twice"):
+        decision_tree("of-this-test")(Endless)
+    with pytest.raises(BadRequest) as unknown:
+        make_decision_tree("of-this-tset", CONFIG)
+    assert str(unknown.value) == (
+        "there is no decision tree 'of-this-tset'. Did you mean 'of-this-test'?"
+    )
