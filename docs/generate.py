@@ -11,15 +11,17 @@ import importlib
 import json
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from textwrap import fill
 from types import ModuleType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+import sqlalchemy as sa
 from annotated_types import Ge, Gt, Le
 from cyclopts import App
 from pydantic.fields import FieldInfo
+from sqlalchemy.dialects import postgresql, sqlite
 
 from dodona.app import config, toml_lines
 from dodona.app import schema as known
@@ -27,11 +29,18 @@ from dodona.app.settings import Section, Settings
 from dodona.cli.main import app
 from dodona.core import errors
 from dodona.core.errors import DodonaError, as_json, as_text
+from dodona.models import PROVIDERS, Provider, catalogue, fallback, sse, wire
+from dodona.models.anthropic import LEAST_BUDGET, MAX_TOKENS, MAX_TOKENS_THINKING
+from dodona.models.known import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.models.providers import THINKING
+from dodona.store import schema as tables
+from dodona.store.migrate import HEAD as SCHEMA
 from dodona.trees import blackboard, expressions, load, loader, nodes, program, schema
 from dodona.trees.node import NodeKind, Option
 from dodona.trees.nodes import KINDS, leaf
 
 HERE = Path(__file__).resolve().parent / "reference"
+C = TypeVar("C", bound=sa.Constraint)
 NOTE = "<!-- Written by docs/generate.py: change that, or what it reads, and run `make docs`. -->"
 
 
@@ -494,12 +503,190 @@ def _default(field: FieldInfo) -> str:
     return "" if field.default is None else f"`{json.dumps(field.default)}`"
 
 
+# -- the store -------------------------------------------------------------------------------
+
+TABLES: Mapping[str, str] = {
+    "projects": "What a user works on, and where its notes and code are.",
+    "conversations": "Trees of runs. The head is the node that the next run follows.",
+    "runs": "The nodes of conversations: a question, its answer, and who drives it.",
+    "messages": "What was said in a run, in order.",
+    "steps": "The journal of a run: what its steps were asked, and what they left.",
+    "summaries": "Texts that stand for a run and all before it.",
+    "oracle_contexts": "The conversation that a user has about a project.",
+    "sessions": "The conversation that a peer has on a channel, by its key.",
+    "budgets": "What may be spent in a period, what was, and what calls on their way hold.",
+    "reservations": "What a call may use at most, until it is known what it did use.",
+    "token_records": "The audit: one record for each call of a model.",
+    "memory_entities": "Facts. One that is no longer true is superseded, not removed.",
+    "threads": "Lines of thought in a project.",
+    "thread_entries": "What was added to a thread.",
+    "notices": "What a model or a user is to be told.",
+    "plugin_state": "What plugins keep.",
+    "tree_globals": "The global keys of trees.",
+    "settings": "What users have set.",
+    "tokens": "Tokens of access, hashed.",
+}
+
+
+def store_page() -> str:
+    found = list(tables.metadata.tables.values())
+    return page(
+        "# The store's schema",
+        prose(f"""The tables of the store, the same on SQLite and PostgreSQL. This is schema
+            `{SCHEMA}`. [The store](../explanation/store.md) explains how they are used. They are
+            for looking, not for writing: what holds between rows is seen to by Dodona."""),
+        prose("""Times are seconds since 1970. Columns that end in `_json`, and `metadata`, hold
+            JSON. Amounts of budgets in dollars are billionths. A column without a default must
+            be given."""),
+        table(("table", "holds"), [(f"[`{t.name}`](#{t.name})", TABLES[t.name]) for t in found]),
+        *(_table_section(t) for t in found),
+    )
+
+
+def _table_section(told: sa.Table) -> str:
+    head = ("column", "SQLite", "PostgreSQL", "default")
+    columns = table(head, [_column(column) for column in told.columns])
+    rules = "\n".join(f"- {rule}" for rule in _rules(told))
+    return f"## {told.name}\n\n{TABLES[told.name]}\n\n{columns}\n\n{rules}"
+
+
+def _column(column: sa.Column[Any]) -> tuple[str, ...]:
+    types = (column.type.compile(dialect=d) for d in (sqlite.dialect(), postgresql.dialect()))
+    return f"`{column.name}`", *types, _column_default(column)
+
+
+def _column_default(column: sa.Column[Any]) -> str:
+    if isinstance(column.server_default, sa.DefaultClause):
+        written = column.server_default.arg
+        return f"`'{written}'`" if isinstance(column.type, sa.Text) else f"`{written}`"
+    if column is column.table.autoincrement_column:
+        return "the next number"
+    return "`NULL`" if column.nullable else ""
+
+
+def _rules(told: sa.Table) -> Iterator[str]:
+    yield f"Primary key: {_names(told.primary_key.columns)}."
+    for unique in _sorted(told, sa.UniqueConstraint):
+        yield f"Unique: {_names(unique.columns)}."
+    for check in _sorted(told, sa.CheckConstraint):
+        yield f"Check: `{check.sqltext}`."
+    for key in _sorted(told, sa.ForeignKeyConstraint):
+        yield _reference(key)
+    for index in sorted(told.indexes, key=lambda index: str(index.name)):
+        yield _index(index)
+
+
+def _sorted(told: sa.Table, kind: type[C]) -> list[C]:
+    """The constraints of a kind, by name: a table keeps them in no order."""
+    found = [constraint for constraint in told.constraints if isinstance(constraint, kind)]
+    return sorted(found, key=lambda constraint: str(constraint.name))
+
+
+def _reference(key: sa.ForeignKeyConstraint) -> str:
+    targets = ", ".join(f"`{element.target_fullname}`" for element in key.elements)
+    then = {"CASCADE": "is removed with it", "SET NULL": "becomes `NULL` when that is removed"}
+    action = then[key.ondelete] if key.ondelete else "keeps it from being removed"
+    return f"Reference: {_names(key.columns)} to {targets}; {action}."
+
+
+def _index(index: sa.Index) -> str:
+    sort = "Unique index" if index.unique else "Index"
+    where = index.dialect_options["sqlite"]["where"]
+    condition = "" if where is None else f", where `{where}`"
+    return f"{sort} `{index.name}`: {_names(index.columns)}{condition}."
+
+
+def _names(columns: Iterable[sa.Column[Any]]) -> str:
+    return ", ".join(f"`{column.name}`" for column in columns)
+
+
+# -- models ----------------------------------------------------------------------------------
+
+
+def models_page() -> str:
+    return page(
+        "# Models",
+        prose("""[How to choose a model](../how-to/choose-a-model.md) tells which of these is
+            taken, [how to call a model](../how-to/call-a-model.md) how to call one from
+            Python."""),
+        "## Providers",
+        prose("""In this order they are looked for when no provider is set. `base_url` replaces the
+            address; `openai-compatible` has none of its own. A key is the first of its variables
+            that is set, else what is in `~/.dodona/credentials/PROVIDER`."""),
+        table(
+            ("provider", "wire", "address", "key", "default model"),
+            [
+                *map(_provider, PROVIDERS.values()),
+                ("`extractive`", "none", "", "none needed", "`extractive`"),
+                ("`scripted`", "none", "", "none needed", "a file of answers must be named"),
+            ],
+        ),
+        prose(f"""`{THINKING}` behind the name of a model, or `thinking` in a request, adds this to
+            what is sent:"""),
+        table(("provider", "with thinking", "without"), [*map(_thinking, PROVIDERS.values())]),
+        prose("""OpenAI's models from GPT 5.2 on take no tools while they reason: with tools they
+            are told `"reasoning_effort":"none"`."""),
+        "## Context sizes",
+        prose(f"""A name is looked up as it stands, then without vendor, date and variant, then in
+            the list of genai-prices that Dodona was installed with, then by the longest beginning
+            in this table. A model that nobody knows is taken to have
+            {catalogue.DEFAULT_CONTEXT_SIZE:,} tokens. An answer may have as many tokens as the
+            last column says for the longest beginning of the name; where it says nothing, nobody
+            does."""),
+        table(
+            ("model", "tokens of context", "longest answer"),
+            [_size(name, size) for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items()],
+        ),
+        "## Limits",
+        "How long a provider may take is [set in the config](config.md#agenttimeouts).",
+        table(
+            ("limit", "at most"),
+            [
+                ("one answer", f"{wire.ANSWER_LIMIT:,} bytes"),
+                ("one event of a stream", f"{sse.EVENT_LIMIT:,} bytes"),
+                ("what Anthropic is asked for if nobody says", f"{MAX_TOKENS:,} tokens"),
+                ("… with thinking", f"{MAX_TOKENS_THINKING:,} tokens"),
+                ("pause before another try", f"{fallback.LONGEST_PAUSE:g} seconds"),
+                ("pause at the provider's demand", f"{fallback.PATIENCE:g} seconds"),
+                ("rest of a model that failed twice", f"{fallback.REST:g} seconds"),
+            ],
+        ),
+    )
+
+
+def _provider(row: Provider) -> tuple[str, ...]:
+    key = " or ".join(f"`{name}`" for name in row.key_env)
+    return (
+        f"`{row.name}`",
+        row.wire,
+        f"`{row.base_url}`" if row.base_url else "must be set",
+        key or "none needed",
+        f"`{row.default_model}`" if row.default_model else "the server's first",
+    )
+
+
+def _thinking(row: Provider) -> tuple[str, ...]:
+    on, off = row.thinking_on.decode(), row.thinking_off.decode()
+    budget = ""
+    if row.wire == "anthropic":
+        on = '"thinking":{"type":"adaptive","display":"summarized"}'
+        budget = f"; up to 4.5 a budget: half of `max_tokens`, at least {LEAST_BUDGET:,}"
+    return f"`{row.name}`", f"`{on}`{budget}", f"`{off}`" if off else ""
+
+
+def _size(name: str, size: int) -> tuple[str, ...]:
+    longest = catalogue.facts(name).max_output
+    return f"`{name}`", f"{size:,}", f"{longest:,}" if longest else ""
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "nodes.md": nodes_page,
     "expressions.md": expressions_page,
     "errors.md": errors_page,
     "cli.md": cli_page,
     "config.md": config_page,
+    "store.md": store_page,
+    "models.md": models_page,
 }
 
 

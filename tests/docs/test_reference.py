@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from sqlalchemy import Table
 
 from dodona.app import schema as schema_of_settings
-from dodona.app.settings import Settings
+from dodona.app.settings import PROVIDER_NAMES, Settings
 from dodona.core.errors import DodonaError
+from dodona.models import PROVIDERS
+from dodona.models.known import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.store import Location, migrate
+from dodona.store.schema import metadata
 from dodona.trees.expressions import OPERATORS
 from dodona.trees.node import NodeKind
 from dodona.trees.nodes import KINDS
@@ -164,3 +171,47 @@ def test_every_section_is_documented() -> None:
     for name, field in Settings.model_fields.items():
         is_named = schema_of_settings.entries(field.annotation) is not None
         assert (f"{name}.NAME" if is_named else name) in titles
+
+
+def test_every_table_is_documented(tmp_path: Path) -> None:
+    """A store that was just made has the tables, columns, types and indexes of the page."""
+    migrate(Location(path=tmp_path / "new.db"))
+    with closing(sqlite3.connect(tmp_path / "new.db")) as made:
+        names = {name for (name,) in made.execute("SELECT name FROM pragma_table_list")}
+        pages = sections("store.md")
+        assert {n for n in names if not n.startswith("sqlite_")} == {*pages, "alembic_version"}
+        for name, text in pages.items():
+            columns = made.execute("SELECT name, type FROM pragma_table_info(?)", (name,))
+            lines = [line for line in text.splitlines() if line.startswith("| `")]
+            assert [line.split(" | ")[:2] for line in lines] == [
+                [f"| `{column}`", kind] for column, kind in columns
+            ]
+            indexes = made.execute(
+                "SELECT name FROM pragma_index_list(?) WHERE origin='c'", (name,)
+            )
+            assert set(re.findall(r"ndex `(\w+)`", text)) == {index for (index,) in indexes}
+
+
+@pytest.mark.parametrize("table", metadata.tables.values(), ids=lambda table: table.name)
+def test_every_constraint_is_documented(table: Table) -> None:
+    """Primary keys, unique columns, checks and references have a line each."""
+    section = sections("store.md")[table.name]
+    told = re.findall(r"^- (Primary key|Unique|Check|Reference): ", section, flags=re.MULTILINE)
+    assert len(told) == len(table.constraints)
+
+
+@pytest.mark.parametrize("provider", PROVIDER_NAMES)
+def test_every_provider_is_documented(provider: str) -> None:
+    """What can be set has a line, with its address, its variables and its default model."""
+    lines = sections("models.md")["Providers"].splitlines()
+    found = "\n".join(line for line in lines if line.startswith(f"| `{provider}` |"))
+    assert found
+    if row := PROVIDERS.get(provider):
+        values = (row.base_url, *row.key_env, row.default_model, row.thinking_off.decode())
+        assert all(f"`{value}`" in found for value in values if value)
+
+
+def test_every_context_size_is_documented() -> None:
+    lines = sections("models.md")["Context sizes"].splitlines()
+    for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items():
+        assert any(line.startswith(f"| `{name}` | {size:,} |") for line in lines), name
