@@ -470,12 +470,12 @@ class LookingUnknowing(Unknowing):
 
 
 def test_requests_of_effects_are_told_apart() -> None:
-    """By arguments and declared reads; what has no effect has no hash."""
-    hashes: list[str] = []
+    """By arguments and declared reads; what has no effect is not asked."""
+    requests: list[str] = []
 
     class Listening(MemoryJournal):
         def begin(self, start: StepStart) -> StepRecord | None:
-            hashes.append(start.request_hash)
+            requests.append(start.request)
             return super().begin(start)
 
     registry = Registry(KINDS)
@@ -491,7 +491,7 @@ def test_requests_of_effects_are_told_apart() -> None:
         play(Run(tree, None, Options(journal=Listening())))
     tree = load('(tree "t" :blackboard-schema {:to "bob"} (pay :amount 1))', registry=registry)
     play(Run(tree, None, Options(journal=Listening())))
-    one, two, same, none, other = hashes
+    one, two, same, none, other = requests
     assert one == same
     assert len({one, two, other}) == 3
     assert none == ""

@@ -17,7 +17,7 @@ from dodona.core.errors import StoreError
 from dodona.store.check import Check
 from dodona.store.check import check as checks
 from dodona.store.location import Location, locate
-from dodona.store.migrate import HEAD
+from dodona.store.migrate import NEWEST
 from dodona.store.opening import migrate as migrate_store
 
 app = App(name="db", help="Migrate and check the store.")
@@ -29,13 +29,13 @@ def migrate(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden
     location = _location(config, redactor)
     before = migrate_store(location).revision
     if json:
-        document({"store": str(location), "before": before or None, "now": HEAD})
-    elif before == HEAD:
-        say(f"{location}: schema {HEAD}, nothing to do")
+        document({"store": str(location), "before": before or None, "now": NEWEST})
+    elif before == NEWEST:
+        say(f"{location}: schema {NEWEST}, nothing to do")
     elif before:
-        say(f"{location}: migrated from schema {before} to {HEAD}")
+        say(f"{location}: migrated from schema {before} to {NEWEST}")
     else:
-        say(f"{location}: made, with schema {HEAD}")
+        say(f"{location}: made, with schema {NEWEST}")
 
 
 @app.command

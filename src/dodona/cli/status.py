@@ -26,7 +26,7 @@ from dodona.models import catalogue
 from dodona.models.prices import Prices
 from dodona.net.http import Http
 from dodona.store.location import locate
-from dodona.store.migrate import HEAD
+from dodona.store.migrate import NEWEST
 from dodona.store.opening import look
 
 BETTER = (
@@ -85,7 +85,7 @@ def _store_line(facts: Facts) -> str:
     if facts["schema"] is None:
         return f"{facts['url']} (not there yet)"
     size = f"{facts['bytes']:,} bytes, " if facts["bytes"] is not None else ""
-    newer = "" if facts["schema"] == HEAD else f", to be migrated to {HEAD} when it is opened"
+    newer = "" if facts["schema"] == NEWEST else f", to be migrated to {NEWEST} when it is opened"
     return f"{facts['url']} ({size}schema {facts['schema']}{newer})"
 
 

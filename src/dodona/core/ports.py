@@ -33,12 +33,15 @@ class Effect(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepStart:
-    """A step that is about to run. `request_hash` tells requests of an effect apart."""
+    """A step that is about to run. `request`, of an effect, is what is asked of it, as text.
+
+    A journal keeps a hash of the request, never the request.
+    """
 
     key: str
     leaf: str
     effect: Effect
-    request_hash: str = ""
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from enum import Enum
 from time import time
 
 import msgspec
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from dodona.core.errors import BudgetExceeded
-from dodona.store.database import Database, Row, Transaction
+from dodona.store.database import Database, Owners, Row, Transaction
 from dodona.store.schema import IS_HELD, budgets, reservations
 from dodona.store.statements import insertion, statement, upsert
 
@@ -80,7 +80,7 @@ _SETTLE = statement(
 )
 _ADD = insertion(
     reservations,
-    *("run_id", "step_key", "attempt", "lines_json", "created_at"),
+    *("run_id", "step_key", "attempt", "owner", "lines_json", "created_at"),
     returning="id",
 )
 _CLOSE = statement(
@@ -94,15 +94,34 @@ _OPEN_OF_RUN = statement(
     .where(reservations.c.run_id == bindparam("run_id"), IS_HELD)
     .order_by(reservations.c.id)
 )
+_OPEN_OUTSIDE = statement(
+    select(reservations.c.id, reservations.c.owner)
+    .where(reservations.c.run_id.is_(None), IS_HELD)
+    .order_by(reservations.c.id)
+)
+_EXPIRE = statement(
+    delete(reservations).where(
+        reservations.c.status == "settled", reservations.c.settled_at < bindparam("before")
+    )
+)
 _ALL = statement(select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit))
 
 _lines = msgspec.json.Decoder(list[Line])
 
 
 def reserve(
-    tx: Transaction, lines: Sequence[Line], *, run_id: int | None, step_key: str, attempt: int
+    tx: Transaction,
+    lines: Sequence[Line],
+    *,
+    run_id: int | None,
+    step_key: str,
+    attempt: int,
+    owner: str | None = None,
 ) -> Hold:
-    """Put aside what a call may use at most, or raise BudgetExceeded and put aside nothing."""
+    """Put aside what a call may use at most, or raise BudgetExceeded and put aside nothing.
+
+    Outside a run the hold needs an owner: when that has died, the hold is settled.
+    """
     ordered = sorted(lines, key=lambda line: (line.scope, line.period, line.unit.value))
     for line in ordered:
         row = tx.row(_ENSURE, **_named(line, ""), ceiling=line.ceiling)
@@ -116,6 +135,7 @@ def reserve(
         run_id=run_id,
         step_key=step_key,
         attempt=attempt,
+        owner=owner,
         lines_json=msgspec.json.encode(ordered).decode(),
         created_at=time(),
     )
@@ -138,6 +158,13 @@ def settle_cut(tx: Transaction, run_id: int) -> None:
     """Settle the calls that a crash cut, in full: the provider may have billed them."""
     for (hold_id,) in tx.rows(_OPEN_OF_RUN, run_id=run_id):
         _close(tx, Hold(hold_id), {}, estimated=True)
+
+
+def settle_dead(tx: Transaction, owners: Owners) -> None:
+    """The same for calls outside any run, whose process has died."""
+    for hold_id, owner in tx.rows(_OPEN_OUTSIDE):
+        if owner is None or not owners.is_alive(owner, tx):
+            _close(tx, Hold(hold_id), {}, estimated=True)
 
 
 def _close(tx: Transaction, hold: Hold, spent: dict[Unit, int | None], *, estimated: bool) -> bool:
@@ -175,11 +202,21 @@ class Budgets:
     async def reserve(self, lines: Sequence[Line], *, step_key: str = "") -> Hold:
         """Reserve for a call outside any run. Within one, the run's journal commits it."""
         return await self._database.write(
-            lambda tx: reserve(tx, lines, run_id=None, step_key=step_key, attempt=0)
+            lambda tx: reserve(
+                tx, lines, run_id=None, step_key=step_key, attempt=0, owner=self._database.owners.me
+            )
         )
 
     async def settle(self, hold: Hold, *, tokens: int, nanos: int | None) -> bool:
         return await self._database.write(lambda tx: settle(tx, hold, tokens=tokens, nanos=nanos))
+
+    async def settle_dead(self) -> None:
+        """After a start: what calls held whose process is no more counts as used."""
+        await self._database.write(lambda tx: settle_dead(tx, self._database.owners))
+
+    async def expire(self, before: float) -> int:
+        """Forget holds that were settled before a time; what was used stays counted."""
+        return await self._database.write(lambda tx: tx.run(_EXPIRE, before=before))
 
     async def all(self) -> list[Budget]:
         return [_budget(row) for row in await self._database.read(lambda tx: tx.rows(_ALL))]

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import msgspec
+import psycopg
 from sqlalchemy import func, select, text
 
 from dodona.core.errors import NotFound
@@ -112,9 +113,12 @@ def _holds(tx: Transaction) -> tuple[str, ...]:
 @contextmanager
 def _reading(location: Location) -> Generator[Transaction]:
     if location.path is None:
-        with closing(postgres.connect(location, durability="full")) as connection:
-            connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield postgres.PostgresTransaction(connection)
+        try:
+            with closing(postgres.connect(location, durability="full")) as connection:
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                yield postgres.PostgresTransaction(connection)
+        except psycopg.Error as error:
+            raise postgres.translated(error, location) from error
         return
     try:
         with closing(sqlite.connect_reader(location.path)) as connection:

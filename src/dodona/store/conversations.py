@@ -23,7 +23,6 @@ from dodona.store.nodes import (
 )
 from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, runs, summaries
 from dodona.store.statements import insertion, replacement, statement
-from dodona.store.text import storable
 from dodona.store.window import read_window
 
 HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then
@@ -106,7 +105,7 @@ class Conversations:
     ) -> Conversation:
         if not user_id:
             raise BadRequest("a conversation needs a user.")
-        now, title = time(), storable(title)
+        now = time()
 
         def create(tx: Transaction) -> Conversation:
             row = tx.row(
@@ -119,7 +118,7 @@ class Conversations:
                 updated_at=now,
             )
             assert row is not None
-            return Conversation(row[0], user_id, project_id, agent_id, title, None, now, now)
+            return find_conversation(tx, user_id, row[0])
 
         return await self._database.write(create)
 
@@ -140,7 +139,7 @@ class Conversations:
                 _RENAME,
                 conversation_id=conversation_id,
                 user_id=user_id,
-                new_title=storable(title),
+                new_title=title,
             )
 
         await self._database.write(rename)
@@ -236,7 +235,7 @@ class Conversations:
     async def label(self, user_id: str, run_id: int, label: str | None) -> None:
         def name(tx: Transaction) -> None:
             find_node(tx, user_id, run_id)
-            tx.run(_LABEL, run_id=run_id, new_label=label and storable(label))
+            tx.run(_LABEL, run_id=run_id, new_label=label)
 
         await self._database.write(name)
 
@@ -250,7 +249,7 @@ class Conversations:
             tx.run(
                 _SUMMARISE,
                 run_id=run_id,
-                content=storable(content),
+                content=content,
                 token_count=token_count,
                 model=model,
                 created_at=time(),

@@ -7,7 +7,8 @@ run commits, or a moment after an effect has ended. Every write checks that the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Mapping
 from time import time
 from typing import Any, TypeVar
 
@@ -21,10 +22,9 @@ from dodona.store.database import Database, Operation, Row, Transaction
 from dodona.store.runs import check_claim
 from dodona.store.schema import runs, steps
 from dodona.store.statements import replacement, statement
-from dodona.store.text import to_json
+from dodona.store.text import Hide, to_json
 
 T = TypeVar("T")
-Hide = Callable[[str], str]
 
 _SOON = 0.02  # seconds after an effect has ended
 
@@ -64,7 +64,7 @@ _payload = msgspec.json.Decoder(_Payload)
 
 
 class RunJournal:
-    """A run's steps, while one process drives it. Made by `open_journal`."""
+    """A run's steps, while one process drives it. Made by `Journals.open`."""
 
     def __init__(self, database: Database, claim: Claim, *, past: list[Row], hide: Hide) -> None:
         self._database = database
@@ -80,28 +80,36 @@ class RunJournal:
 
     def begin(self, start: StepStart) -> StepRecord | None:
         self._refuse_broken()
+        row: dict[str, Any] = {
+            "run_id": self._claim.run_id,
+            "key": start.key,
+            "leaf": start.leaf,
+            "effect": start.effect.value,
+            "attempt": self._claim.attempt,
+            "request_hash": self._hash(start.request),
+            "status": "started",
+            "payload": None,
+            "started_at": time(),
+            "ended_at": None,
+        }
         past = self._past.get(start.key)
-        if past is not None and (record := _judged(start, past)) is not None:
-            return record
-        self._note(
-            run_id=self._claim.run_id,
-            key=start.key,
-            leaf=start.leaf,
-            effect=start.effect.value,
-            attempt=self._claim.attempt,
-            request_hash=start.request_hash,
-            status="started",
-            payload=None,
-            started_at=time(),
-            ended_at=None,
-        )
-        return None
+        record = None if past is None else _judged(row, past)
+        if record is None or record.outcome_unknown:
+            self._note(row)
+        return record
+
+    def _hash(self, request: str) -> str:
+        """Of what is left without secrets: after a resume the request has them no more."""
+        if not request:
+            return ""
+        text = self._hide(request).encode("utf-8", "replace")
+        return hashlib.blake2b(text, digest_size=16).hexdigest()
 
     def finish(self, key: str, record: StepRecord) -> None:
         self._refuse_broken()
         row = self._current[key]
         self._note(
-            **{
+            {
                 **row,
                 "status": "succeeded" if record.succeeded else "failed",
                 "payload": self._encoded(key, record),
@@ -124,14 +132,14 @@ class RunJournal:
             return await self._commit(operation)
 
     async def _commit(self, operation: Operation[T]) -> T:
-        noted, self._pending = self._pending, {}
+        noted = dict(self._pending)
         self._flush_no_more()
-        try:
-            return await self._database.write(lambda tx: self._write(tx, noted, operation))
-        except BaseException:
-            # Not written, for all we know: it goes with the next, if there is one.
-            self._pending = {**noted, **self._pending}
-            raise
+        result = await self._database.write(lambda tx: self._write(tx, noted, operation))
+        # Only now: until it is durable, it goes with whatever else is written for the run.
+        for key, row in noted.items():
+            if self._pending.get(key) is row:
+                del self._pending[key]
+        return result
 
     def _write(
         self, tx: Transaction, noted: Mapping[str, dict[str, Any]], operation: Operation[T]
@@ -152,7 +160,7 @@ class RunJournal:
 
         return write
 
-    def _note(self, **row: Any) -> None:
+    def _note(self, row: dict[str, Any]) -> None:
         self._current[row["key"]] = self._pending[row["key"]] = row
 
     def _encoded(self, key: str, record: StepRecord) -> str:
@@ -193,25 +201,24 @@ class RunJournal:
             raise self._broken
 
 
-def _judged(start: StepStart, past: Mapping[str, Any]) -> StepRecord | None:
+def _judged(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord | None:
     """What is known of a step that was begun before; None when it runs (again)."""
-    same = past["leaf"] == start.leaf and past["request_hash"] == start.request_hash
-    if not same:
-        if Effect(past["effect"]) is Effect.ONCE or start.effect is Effect.ONCE:
+    key, leaf, once = row["key"], row["leaf"], Effect.ONCE.value
+    if any(past[name] != row[name] for name in ("leaf", "request_hash")):
+        if once in (past["effect"], row["effect"]):
             raise StoreError(
-                f"step {start.key} was begun with another request, and must not be done twice.",
+                f"step {key} was begun with another request, and must not be done twice.",
                 hint="Did the tree or its inputs change under the run? It cannot be resumed.",
             )
         return None
     if past["status"] == "started":
-        unknown = start.effect is Effect.ONCE
-        return (
-            StepRecord(start.leaf, False, error=_UNKNOWN, outcome_unknown=True) if unknown else None
-        )
+        if row["effect"] != once:
+            return None
+        return StepRecord(leaf, False, error=_UNKNOWN, outcome_unknown=True)
     if past["payload"] is None:
         raise StoreError(
-            f"what step {start.key} left has expired.",
-            hint="Runs that have ended so long ago cannot be replayed.",
+            f"what step {key} left has expired.",
+            hint="Runs that ended so long ago cannot be replayed.",
         )
     kept = _payload.decode(past["payload"])
     return StepRecord(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from dodona.core.errors import ConfigError
 from dodona.core.near import did_you_mean
@@ -24,10 +24,12 @@ class Location:
         if self.path is not None:
             return str(self.path)
         parts = urlsplit(self.dsn)
-        if parts.password is None:
-            return self.dsn
-        host = parts.netloc.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc=f"{parts.username}@{host}"))
+        user, at, host = parts.netloc.rpartition("@")
+        query = [(k, v) for k, v in parse_qsl(parts.query) if k not in ("password", "passfile")]
+        shown = parts._replace(
+            netloc=f"{user.partition(':')[0]}{at}{host}", query=urlencode(query, safe="/")
+        )
+        return urlunsplit(shown)
 
 
 def locate(url: str) -> Location:

@@ -10,7 +10,7 @@ from dodona.core.messages import Raw
 from dodona.store.database import Row, Transaction
 from dodona.store.schema import messages
 from dodona.store.statements import insertion
-from dodona.store.text import from_json, storable, to_json
+from dodona.store.text import from_json, to_json
 
 MESSAGE_COLUMNS = (
     messages.c.id,
@@ -53,13 +53,13 @@ def add_messages(
             run_id=run_id,
             ordinal=ordinal,
             role=message.role,
-            content=storable(message.content),
+            content=message.content,
             tool_call_id=message.tool_call_id,
             metadata=None if message.metadata is None else to_json(message.metadata),
-            raw=raw and storable(raw.body.decode()),
+            raw=raw and raw.body.decode(),
             raw_provider=raw and raw.provider,
             token_count=message.token_count,
-            key_insight=message.key_insight and storable(message.key_insight),
+            key_insight=message.key_insight,
             mentioned_symbols_json=_names(message.mentioned_symbols),
             mentioned_files_json=_names(message.mentioned_files),
             created_at=now,

@@ -7,7 +7,8 @@ from typing import Any, Final
 from dodona.core.errors import StoreError
 
 REVISIONS: Final = ("0001",)  # oldest first
-HEAD: Final = REVISIONS[-1]
+NEWEST: Final = REVISIONS[-1]
+VERSION_TABLE: Final = "dodona_version"
 
 
 def refuse_newer(revision: str, place: str) -> None:
@@ -15,7 +16,7 @@ def refuse_newer(revision: str, place: str) -> None:
     if revision not in REVISIONS:
         raise StoreError(
             f"the store {place} was written by a newer Dodona (its schema is {revision}, this "
-            f"version knows {HEAD}).",
+            f"version knows {NEWEST}).",
             hint="Nothing was changed. Upgrade Dodona, or name another store with [store] url.",
         )
 
@@ -26,6 +27,7 @@ def upgrade(connection: Any, *, dialect: str) -> None:
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
     from sqlalchemy import create_engine  # noqa: PLC0415
+    from sqlalchemy.exc import DBAPIError  # noqa: PLC0415
     from sqlalchemy.pool import StaticPool  # noqa: PLC0415
 
     url = "sqlite://" if dialect == "sqlite" else "postgresql+psycopg://"
@@ -35,9 +37,12 @@ def upgrade(connection: Any, *, dialect: str) -> None:
         setattr(engine.dialect, name, _leave)
     config = Config()
     config.set_main_option("script_location", "dodona.store:migrations")
-    with engine.connect() as borrowed:
-        config.attributes["connection"] = borrowed
-        command.upgrade(config, "head")
+    try:
+        with engine.connect() as borrowed:
+            config.attributes["connection"] = borrowed
+            command.upgrade(config, "head")
+    except DBAPIError as error:
+        raise error.orig or error from error  # the driver's own, as the caller knows it
 
 
 def _leave(connection: Any) -> None:

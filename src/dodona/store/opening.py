@@ -17,10 +17,11 @@ from dodona.core.errors import StoreError
 from dodona.store import postgres, sqlite
 from dodona.store.database import Database
 from dodona.store.location import Location
-from dodona.store.migrate import HEAD, refuse_newer, upgrade
+from dodona.store.migrate import NEWEST, VERSION_TABLE, refuse_newer, upgrade
 
 Durability: TypeAlias = Literal["full", "normal"]
 
+_REVISION = "SELECT version_num FROM dodona_version"
 _LOCK = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
 
 
@@ -35,7 +36,7 @@ class Condition:
 
     @property
     def is_current(self) -> bool:
-        return self.revision == HEAD
+        return self.revision == NEWEST
 
 
 def look(location: Location) -> Condition:
@@ -93,8 +94,10 @@ def _look_at_file(path: Path) -> Condition:
         raise StoreError(f"the store {path} is a folder.", hint="Name a file in it.")
     if size == 0:
         return Condition(location, exists=False)
-    # A URI, because only so can a file be opened without any chance of changing it.
-    uri = f"file:{quote(str(path))}?mode=ro"
+    # Even a reader leaves files beside a database, unless it may take it for immutable: it may
+    # when there is no log beside it, for then nobody has it open.
+    how = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    uri = f"file:{quote(str(path))}?{how}"
     with _sqlite_errors(path), closing(sqlite3.connect(uri, uri=True)) as connection:
         return Condition(location, True, _file_revision(connection, path), size)
 
@@ -104,12 +107,12 @@ def _file_revision(connection: sqlite3.Connection, path: Path) -> str:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if not tables and application in (0, sqlite.APPLICATION_ID):
         return ""
-    if application != sqlite.APPLICATION_ID or "alembic_version" not in tables:
+    if application != sqlite.APPLICATION_ID or VERSION_TABLE not in tables:
         raise StoreError(
             f"the store {path} is a database of another program.",
             hint="Nothing was changed. Name another file with [store] url.",
         )
-    found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    found = connection.execute(_REVISION).fetchone()
     return found[0] if found else ""
 
 
@@ -118,7 +121,7 @@ def _migrate_file(path: Path) -> None:
     with _sqlite_errors(path), closing(_connect_to_migrate(path)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         # Whoever was faster has done it, with the lock that we have now.
-        if _file_revision(connection, path) == HEAD:
+        if _file_revision(connection, path) == NEWEST:
             connection.execute("ROLLBACK")
             return
         connection.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
@@ -148,10 +151,10 @@ def _look_at_postgres(location: Location) -> Condition:
 
 def _postgres_revision(connection: postgres.Connection, location: Location) -> str:
     try:
-        row = connection.execute("SELECT to_regclass('alembic_version')").fetchone()
+        row = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
         if row is None or row[0] is None:
             return ""
-        found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        found = connection.execute(_REVISION).fetchone()
     except psycopg.Error as error:
         raise postgres.translated(error, location) from error
     return found[0] if found else ""
@@ -162,7 +165,7 @@ def _migrate_postgres(location: Location) -> None:
         try:
             connection.autocommit = False
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            if _postgres_revision(connection, location) != HEAD:
+            if _postgres_revision(connection, location) != NEWEST:
                 upgrade(connection, dialect="postgresql")
             connection.commit()
         except psycopg.Error as error:

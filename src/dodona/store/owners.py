@@ -86,7 +86,8 @@ class FileOwners:
         except OSError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that those who look do not take each other for the owner.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         else:
@@ -98,7 +99,8 @@ class FileOwners:
             os.close(descriptor)
 
 
-_TRY = statement(select(func.pg_try_advisory_xact_lock(bindparam("key", type_=BigInteger))))
+# Shared, so that those who look do not take each other for the owner.
+_TRY = statement(select(func.pg_try_advisory_xact_lock_shared(bindparam("key", type_=BigInteger))))
 
 
 class AdvisoryOwners:

@@ -6,13 +6,13 @@ The synchronous driver in threads costs half of what the asynchronous one does.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import psycopg
-from psycopg.types.string import TextLoader
 
 from dodona.core.errors import StoreError
 from dodona.store.database import Operation, Row, shielded
@@ -23,9 +23,12 @@ from dodona.store.statements import POSTGRES, Statement
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]
 
-_THREADS = 8
+_log = logging.getLogger(__name__)
+
+_WRITERS = 8
+_READERS = 4
 _TRIES = 5
-_CONNECT_SECONDS = 10
+_LOOK_EVERY = 10.0  # seconds; how often we see whether others can see that we live
 
 
 class PostgresTransaction:
@@ -57,28 +60,44 @@ class PostgresDatabase:
         self._all: list[Connection] = []
         self._owners = AdvisoryOwners()
         self._alive = self._hold_owner()
-        self._renewing = threading.Lock()
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dodona-store")
+        self._closing = threading.Event()
+        self._watch = threading.Thread(
+            target=self._stay_alive, name="dodona-store-alive", daemon=True
+        )
+        self._watch.start()
+        # Apart, so that writers who wait for a lock do not keep readers waiting.
+        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="dodona-store-writer")
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="dodona-store-reader")
 
     @property
     def owners(self) -> AdvisoryOwners:
         return self._owners
 
     async def write(self, operation: Operation[T]) -> T:
+        self._refuse_closed()
         loop = asyncio.get_running_loop()
-        return await shielded(loop.run_in_executor(self._threads, self._write, operation))
+        return await shielded(loop.run_in_executor(self._writers, self._write, operation))
 
     async def read(self, operation: Operation[T]) -> T:
+        self._refuse_closed()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._read, operation)
+        return await loop.run_in_executor(self._readers, self._read, operation)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._close)
+        if not self._closing.is_set():
+            self._closing.set()
+            await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        self._threads.shutdown()
+        self._writers.shutdown()
+        self._readers.shutdown()
+        self._watch.join()
         for connection in (*self._all, self._alive):
             connection.close()
+
+    def _refuse_closed(self) -> None:
+        if self._closing.is_set():
+            raise StoreError("the store is closed.")
 
     def _write(self, operation: Operation[T]) -> T:
         return self._transact(operation, "BEGIN")
@@ -99,7 +118,6 @@ class PostgresDatabase:
                 # A line that broke before COMMIT took nothing with it: try on a new one.
                 if last or not connection.broken:
                     raise translated(error, self._location) from error
-                self._renew_owner()
             except psycopg.Error as error:
                 raise translated(error, self._location) from error
         raise AssertionError("the last try returns or raises")
@@ -107,6 +125,8 @@ class PostgresDatabase:
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._mine, "connection", None)
         if connection is None or connection.closed:
+            if connection is not None:
+                self._all.remove(connection)
             connection = connect(self._location, durability=self._durability)
             self._mine.connection = connection
             self._all.append(connection)
@@ -114,16 +134,24 @@ class PostgresDatabase:
 
     def _hold_owner(self) -> Connection:
         connection = connect(self._location, durability=self._durability)
-        connection.execute("SELECT pg_try_advisory_lock(%s)", (self._owners.key,))
+        try:
+            connection.execute("SELECT pg_advisory_lock(%s)", (self._owners.key,))
+        except psycopg.Error as error:
+            connection.close()
+            raise translated(error, self._location) from error
         return connection
 
-    def _renew_owner(self) -> None:
-        """After a line broke: is the session still there that says that we live?"""
-        with self._renewing:
+    def _stay_alive(self) -> None:
+        """See to it that a session holds our lock: without it, others take our runs over."""
+        while not self._closing.wait(_LOOK_EVERY):
             try:
                 self._alive.execute("SELECT 1")
-            except psycopg.OperationalError:
-                self._alive = self._hold_owner()
+            except psycopg.Error:
+                self._alive.close()
+                try:
+                    self._alive = self._hold_owner()
+                except StoreError as error:
+                    _log.warning("others may take this process for dead: %s", error)
 
 
 def _run(operation: Operation[T], connection: Connection, begin: str) -> T:
@@ -149,29 +177,48 @@ def _run(operation: Operation[T], connection: Connection, begin: str) -> T:
 
 
 def connect(location: Location, *, durability: str) -> Connection:
-    """A connection in autocommit: transactions are begun by name."""
+    """A connection in autocommit, on which transactions are begun by name.
+
+    It gives up waiting for a lock after half a minute, as SQLite's writer does, and notices within
+    a minute that the line is dead.
+    """
     try:
         connection: Connection = psycopg.connect(
             location.dsn,
             autocommit=True,
-            connect_timeout=_CONNECT_SECONDS,
             application_name="dodona",
+            connect_timeout=10,
+            keepalives_idle=20,
+            keepalives_interval=10,
+            keepalives_count=3,
+            tcp_user_timeout=60_000,
         )
+        connection.execute("SET lock_timeout = '30s'")
+        connection.execute("SET idle_in_transaction_session_timeout = '60s'")
+        if durability != "full":
+            connection.execute("SET synchronous_commit = off")
     except psycopg.Error as error:
         raise translated(error, location) from error
-    connection.adapters.register_loader("jsonb", TextLoader)  # as SQLite gives it
-    if durability != "full":
-        connection.execute("SET synchronous_commit = off")
     return connection
 
 
 def translated(error: psycopg.Error, location: Location) -> StoreError:
     """What PostgreSQL's error means for whoever runs Dodona."""
-    words = " ".join(str(error).split())
+    words = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, psycopg.errors.DiskFull):
         return StoreError(
             f"the store {location} cannot grow: the disk is full.",
             hint="Nothing that was acknowledged is lost. Make room; what failed can be repeated.",
+        )
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return StoreError(
+            f"the store {location} is locked by another program.",
+            hint="Try again when it has finished.",
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return StoreError(
+            f"the store {location} does not allow it: {words}.",
+            hint="Give the role the right to create and use tables in its schema.",
         )
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
         return StoreError(

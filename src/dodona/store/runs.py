@@ -6,6 +6,7 @@ claim raises the run's `attempt`, and whoever writes for a run must name the att
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any, Literal
@@ -29,7 +30,7 @@ from dodona.store.nodes import NODE_COLUMNS, find_conversation, find_node, find_
 from dodona.store.owners import told
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, runs
 from dodona.store.statements import insertion, statement
-from dodona.store.text import to_json
+from dodona.store.text import Hide, to_json
 
 _THIS = runs.c.id == bindparam("run_id")
 _HELD = (_THIS, runs.c.attempt == bindparam("held"), runs.c.status == "running")
@@ -106,8 +107,9 @@ _MESSAGES = statement(
 class Runs:
     """The runs of all conversations."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, hide: Hide) -> None:
         self._database = database
+        self._hide = hide
         self._driven: set[int] = set()  # by this process; the others' are in the database
 
     async def accept(
@@ -156,10 +158,21 @@ class Runs:
         A run whose process died comes first, then the oldest that is queued. A waiting run
         is claimed by whoever wakes it.
         """
-        claimed = await self._database.write(lambda tx: self._claim(tx, conversation_id, waking))
-        if isinstance(claimed, Claim):
-            self._driven.add(claimed.run_id)
-        return claimed
+        claiming = asyncio.ensure_future(
+            self._database.write(lambda tx: self._claim(tx, conversation_id, waking))
+        )
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            claiming.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, claiming: asyncio.Future[Claim | Busy | None]) -> None:
+        """Whoever wanted it was cancelled: nobody drives it."""
+        if not claiming.cancelled() and claiming.exception() is None:
+            claimed = claiming.result()
+            if isinstance(claimed, Claim):
+                self.abandon(claimed)
 
     def _claim(
         self, tx: Transaction, conversation_id: int, waking: int | None
@@ -173,10 +186,14 @@ class Runs:
         node, follows_head = read_node(row[:-1]), row[-1]
         if (busy := self._busy(tx, node, waking)) is not None:
             return busy
-        if node.attempt:
-            settle_cut(tx, node.id)
         parent_id = lane[0] if follows_head and not node.attempt else node.parent_id
-        return self._take(tx, node, parent_id)
+        claim = self._take(tx, node, parent_id)
+        if claim.is_resumed:
+            settle_cut(tx, node.id)
+        # At once, for the next one who asks may be in this process too. If the commit fails,
+        # the run is not ours in the database, and this says nothing.
+        self._driven.add(node.id)
+        return claim
 
     def _busy(self, tx: Transaction, node: RunNode, waking: int | None) -> Busy | None:
         if node.status is RunStatus.WAITING and node.id != waking:
@@ -246,8 +263,12 @@ class Runs:
             raise BadRequest(f"a run does not end as {status.value}.")
         check_messages(given)
 
+        kept = None if error is None else self._hide(to_json(error))
+
         def finish(tx: Transaction) -> bool:
-            parent_id = _end(tx, claim, status, given, error)
+            # The lane before the run, as everybody takes them.
+            tx.row(_LOCK_LANE, conversation_id=claim.conversation_id)
+            parent_id = _end(tx, claim, status, given, error_json=kept)
             for operation in also:
                 operation(tx)
             settle_cut(tx, claim.run_id)
@@ -304,7 +325,8 @@ def _end(
     claim: Claim,
     status: RunStatus,
     given: Sequence[NewMessage],
-    error: Mapping[str, Any] | None,
+    *,
+    error_json: str | None,
 ) -> int | None:
     """The last word on a run; its parent."""
     now = time()
@@ -312,7 +334,7 @@ def _end(
         _END,
         **_held(claim),
         new_status=status.value,
-        new_error=None if error is None else to_json(error),
+        new_error=error_json,
         added=sum(message.token_count for message in given),
         now=now,
     )

@@ -25,7 +25,6 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
 
 metadata = MetaData(
     naming_convention={
@@ -39,9 +38,9 @@ metadata = MetaData(
 
 # SQLite makes ids only for a column that is exactly INTEGER.
 Id = BigInteger().with_variant(Integer, "sqlite")
-# The JSON that operators may want to query. What must come back verbatim is Text: JSONB
-# reorders keys.
-Json = Text().with_variant(JSONB, "postgresql")
+# Not jsonb, which reorders keys, rounds numbers and refuses NUL: both databases give back what
+# they were given. Who wants to look inside writes `metadata::jsonb`.
+Json = Text
 
 
 def _now_columns(*names: str) -> list[Column[float]]:
@@ -280,17 +279,14 @@ reservations = Table(
     Column("run_id", Id, ForeignKey("runs.id", ondelete="SET NULL")),
     Column("step_key", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
+    Column("owner", Text),  # of a hold outside any run
     Column("lines_json", Text, nullable=False),
     Column("status", Text, nullable=False, server_default="held"),
     Column("estimated", Boolean, nullable=False, server_default=text("false")),
     *_now_columns("created_at"),
     Column("settled_at", Double),
     _one_of("status", "held", "settled"),
-    _partial(
-        "ix_reservations_held",
-        "run_id",
-        where="status = 'held'",
-    ),
+    Index("ix_reservations_run_id", "run_id", "status"),
 )
 
 token_records = Table(

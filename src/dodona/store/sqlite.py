@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from dodona.core.errors import StoreError
@@ -50,6 +50,7 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, *, durability: str) -> None:
         self._path = path
+        self._is_closed = False
         connection = connect(path, durability=durability)
         self._owners = FileOwners(Path(f"{path}-owners"))
         self._writer = Writer(
@@ -68,25 +69,34 @@ class SqliteDatabase:
         return await shielded(self._writer.submit(operation))
 
     async def read(self, operation: Operation[T]) -> T:
+        if self._is_closed:
+            raise StoreError("the store is closed.")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, self._read, operation)
 
     def _read(self, operation: Operation[T]) -> T:
-        # As many connections as there are threads that ever read at once.
-        connection = connect_reader(self._path) if self._idle.empty() else self._idle.get()
         try:
-            connection.execute("BEGIN")
+            connection = self._reader()
             try:
+                connection.execute("BEGIN")
                 return operation(SqliteTransaction(connection))
             finally:
-                connection.execute("ROLLBACK")
+                connection.rollback()
+                self._idle.put(connection)
         except sqlite3.Error as error:
             raise self._translated(error) from error
-        finally:
-            self._idle.put(connection)
+
+    def _reader(self) -> sqlite3.Connection:
+        """As many connections as there are threads that ever read at once."""
+        try:
+            return self._idle.get_nowait()
+        except Empty:
+            return connect_reader(self._path)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._close)
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         self._readers.shutdown()
@@ -107,6 +117,7 @@ def connect(path: Path, *, durability: str) -> sqlite3.Connection:
     )
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file too
     connection.execute("PRAGMA journal_size_limit = 67108864")
     return connection
 
@@ -165,7 +176,7 @@ _MEANINGS = {
     ),
     sqlite3.SQLITE_CORRUPT: (
         "is damaged",
-        "Nothing was changed. Keep a copy, then restore a backup, or try: dodona db check.",
+        "Nothing was changed. Keep a copy of the file, then restore a backup.",
     ),
     sqlite3.SQLITE_NOTADB: (
         "is not a SQLite database",

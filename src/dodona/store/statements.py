@@ -15,6 +15,8 @@ from sqlalchemy.dialects.sqlite import Insert as SqliteInsert
 from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.sql import ClauseElement
 
+from dodona.store.text import storable
+
 Insert: TypeAlias = SqliteInsert | PostgresInsert
 
 SQLITE: Final = "sqlite"
@@ -43,8 +45,11 @@ class Statement:
             return self._compiled(dialect)
 
     def values(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The values to run it with; `sql` was asked for before."""
-        return {**self._fixed, **given} if self._fixed else given
+        """The values to run it with, their texts mended; `sql` was asked for before."""
+        values = dict(self._fixed)
+        for name, value in given.items():
+            values[name] = storable(value) if type(value) is str else value
+        return values
 
     def _compiled(self, dialect: str) -> str:
         compiled = self._make(dialect).compile(dialect=_DIALECTS[dialect])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -15,28 +14,29 @@ from dodona.store.location import locate
 from dodona.store.opening import Durability, open_database
 from dodona.store.records import Records
 from dodona.store.runs import Runs
+from dodona.store.text import Hide
 
 
 class Store:
     """All that outlives the process. Close it, or use it in `async with`."""
 
-    def __init__(self, database: Database, *, hide: Callable[[str], str]) -> None:
+    def __init__(self, database: Database, *, hide: Hide) -> None:
         self.database = database
         self.conversations = Conversations(database)
-        self.runs = Runs(database)
+        self.runs = Runs(database, hide=hide)
         self.journals = Journals(database, hide=hide)
         self.budgets = Budgets(database)
         self.records = Records(database)
 
     @classmethod
-    async def open(
-        cls, url: str, *, hide: Callable[[str], str], durability: Durability = "full"
-    ) -> Self:
+    async def open(cls, url: str, *, hide: Hide, durability: Durability = "full") -> Self:
         """Open the store at a path or url, made or migrated if need be.
 
         `hide` takes known secrets out of what the journal keeps.
         """
-        return cls(await open_database(locate(url), durability=durability), hide=hide)
+        store = cls(await open_database(locate(url), durability=durability), hide=hide)
+        await store.budgets.settle_dead()
+        return store
 
     def key_values(self, scope: str) -> StoreKeyValue:
         return StoreKeyValue(self.database, scope)

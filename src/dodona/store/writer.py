@@ -83,7 +83,17 @@ class Writer:
             if jobs:
                 self._run_whatever_happens(jobs)
                 _deliver(jobs)
+        self._refuse_late()
         self._connection.close()
+
+    def _refuse_late(self) -> None:
+        """Fail what came in at the very moment of closing."""
+        late: list[_Job] = []
+        while not self._queue.empty():
+            if (job := self._queue.get()) is not None:
+                job.error = StoreError("the store is closed.")
+                late.append(job)
+        _deliver(late)
 
     def _next_group(self) -> tuple[list[_Job], bool]:
         """All that is waiting; False once there will be no more."""
@@ -122,6 +132,8 @@ class Writer:
                 self._attempt(job, alone=len(jobs) == 1)
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
+            elif jobs[0].error is None:
+                raise sqlite3.OperationalError("the transaction was lost")
         except sqlite3.Error as error:
             self._fail(jobs, self._translate(error))
 

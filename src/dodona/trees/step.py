@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import threading
 from collections.abc import Mapping
@@ -68,7 +67,7 @@ class Step:
         run.note_effect(self.leaf.effect)
         if run.journal is None:
             return None
-        start = StepStart(self.key, self.leaf.name, self.leaf.effect, self._request_hash(arguments))
+        start = StepStart(self.key, self.leaf.name, self.leaf.effect, self._request(arguments))
         try:
             record = run.journal.begin(start)
         except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
@@ -81,13 +80,12 @@ class Step:
             return None
         return self._replayed(record)
 
-    def _request_hash(self, arguments: Mapping[str, Any]) -> str:
-        """What is asked for, in short: an effect must not be taken for another one's."""
+    def _request(self, arguments: Mapping[str, Any]) -> str:
+        """What is asked for, so that an effect is not taken for another one's."""
         if self.leaf.effect is Effect.NONE:
             return ""
         read = {key: self.frame.board.get(key) for key in self.leaf.reads}
-        asked = json.dumps([arguments, read], sort_keys=True, default=repr)
-        return hashlib.blake2b(asked.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        return json.dumps([arguments, read], sort_keys=True, default=repr)
 
     def _replayed(self, record: StepRecord) -> Status:
         run = self.frame.run

@@ -2,7 +2,6 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
 revision = "0001"
 down_revision = None
@@ -10,7 +9,6 @@ branch_labels = None
 depends_on = None
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-JSON = sa.Text().with_variant(postgresql.JSONB(), "postgresql")
 
 # A conversation points to its head, and a run to its conversation. SQLite takes that at once,
 # PostgreSQL when both tables are there.
@@ -58,7 +56,7 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Text(), nullable=False),
         sa.Column("plugin", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("value_json", JSON, nullable=False),
+        sa.Column("value_json", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("user_id", "plugin", "key", name=op.f("pk_plugin_state")),
     )
     op.create_table(
@@ -66,15 +64,15 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Text(), nullable=False),
         sa.Column("id", sa.Text(), nullable=False),
         sa.Column("vault_path", sa.Text(), nullable=True),
-        sa.Column("code_paths_json", JSON, server_default="[]", nullable=False),
-        sa.Column("settings_json", JSON, server_default="{}", nullable=False),
+        sa.Column("code_paths_json", sa.Text(), server_default="[]", nullable=False),
+        sa.Column("settings_json", sa.Text(), server_default="{}", nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("user_id", "id", name=op.f("pk_projects")),
     )
     op.create_table(
         "settings",
         sa.Column("user_id", sa.Text(), nullable=False),
-        sa.Column("model_settings_json", JSON, nullable=False),
+        sa.Column("model_settings_json", sa.Text(), nullable=False),
         sa.Column("updated_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("user_id", name=op.f("pk_settings")),
     )
@@ -110,7 +108,7 @@ def upgrade() -> None:
         sa.Column("reasoning_tokens", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("cost_estimate_usd", sa.Double(), nullable=True),
         sa.Column("estimated", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
-        sa.Column("usage_json", JSON, nullable=True),
+        sa.Column("usage_json", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_token_records")),
     )
     op.create_index(
@@ -128,7 +126,7 @@ def upgrade() -> None:
         sa.Column("user_id", sa.Text(), nullable=False),
         sa.Column("label", sa.Text(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
-        sa.Column("scopes_json", JSON, server_default="[]", nullable=False),
+        sa.Column("scopes_json", sa.Text(), server_default="[]", nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("last_used_at", sa.Double(), nullable=True),
         sa.Column("revoked_at", sa.Double(), nullable=True),
@@ -140,7 +138,7 @@ def upgrade() -> None:
         "tree_globals",
         sa.Column("scope", sa.Text(), nullable=False),
         sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("value_json", JSON, nullable=False),
+        sa.Column("value_json", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("scope", "key", name=op.f("pk_tree_globals")),
     )
     op.create_table(
@@ -216,7 +214,7 @@ def upgrade() -> None:
         sa.Column("last_model", sa.Text(), nullable=True),
         sa.Column("token_budget", sa.Integer(), server_default="16000", nullable=False),
         sa.Column("tokens_used", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("key_decisions_json", JSON, server_default="[]", nullable=False),
+        sa.Column("key_decisions_json", sa.Text(), server_default="[]", nullable=False),
         sa.Column("mentioned_symbols", sa.Text(), nullable=True),
         sa.Column("mentioned_files", sa.Text(), nullable=True),
         sa.Column("status", sa.Text(), server_default="active", nullable=False),
@@ -262,7 +260,7 @@ def upgrade() -> None:
         sa.Column("origin", sa.Text(), server_default="user", nullable=False),
         sa.Column("label", sa.Text(), nullable=True),
         sa.Column("tokens", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("error_json", JSON, nullable=True),
+        sa.Column("error_json", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("started_at", sa.Double(), nullable=True),
         sa.Column("ended_at", sa.Double(), nullable=True),
@@ -368,13 +366,13 @@ def upgrade() -> None:
         sa.Column("role", sa.Text(), nullable=False),
         sa.Column("content", sa.Text(), nullable=False),
         sa.Column("tool_call_id", sa.Text(), nullable=True),
-        sa.Column("metadata", JSON, nullable=True),
+        sa.Column("metadata", sa.Text(), nullable=True),
         sa.Column("raw", sa.Text(), nullable=True),
         sa.Column("raw_provider", sa.Text(), nullable=True),
         sa.Column("token_count", sa.Integer(), nullable=False),
         sa.Column("key_insight", sa.Text(), nullable=True),
-        sa.Column("mentioned_symbols_json", JSON, server_default="[]", nullable=False),
-        sa.Column("mentioned_files_json", JSON, server_default="[]", nullable=False),
+        sa.Column("mentioned_symbols_json", sa.Text(), server_default="[]", nullable=False),
+        sa.Column("mentioned_files_json", sa.Text(), server_default="[]", nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.CheckConstraint(
             "role <> 'tool' OR tool_call_id IS NOT NULL", name=op.f("ck_messages_tool_call_id")
@@ -430,6 +428,7 @@ def upgrade() -> None:
         sa.Column("run_id", ID, nullable=True),
         sa.Column("step_key", sa.Text(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("lines_json", sa.Text(), nullable=False),
         sa.Column("status", sa.Text(), server_default="held", nullable=False),
         sa.Column("estimated", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
@@ -441,14 +440,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reservations")),
     )
-    op.create_index(
-        "ix_reservations_held",
-        "reservations",
-        ["run_id"],
-        unique=False,
-        sqlite_where=sa.text("status = 'held'"),
-        postgresql_where=sa.text("status = 'held'"),
-    )
+    op.create_index("ix_reservations_run_id", "reservations", ["run_id", "status"], unique=False)
     op.create_table(
         "steps",
         sa.Column("run_id", ID, nullable=False),
