@@ -22,7 +22,7 @@ from dodona.store.database import Database, Operation, Row, Transaction
 from dodona.store.runs import check_claim
 from dodona.store.schema import runs, steps
 from dodona.store.statements import replacement, statement
-from dodona.store.text import Hide, to_json
+from dodona.store.text import Hide, changed, to_json
 
 T = TypeVar("T")
 
@@ -73,6 +73,7 @@ class RunJournal:
         self._past = {row[1]: dict(zip(_COLUMNS, row, strict=True)) for row in past}
         self._current: dict[str, dict[str, Any]] = {}
         self._pending: dict[str, dict[str, Any]] = {}
+        self._noted = self._durable = 0  # how many notes were made, and are on the disk
         self._writing = asyncio.Lock()
         self._soon: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -121,8 +122,9 @@ class RunJournal:
 
     async def flush(self) -> None:
         self._refuse_broken()
+        noted = self._noted
         async with self._writing:
-            if self._pending:
+            if self._durable < noted:  # else somebody's flush took ours along
                 await self._commit(lambda _: None)
 
     async def commit(self, operation: Operation[T]) -> T:
@@ -132,9 +134,10 @@ class RunJournal:
             return await self._commit(operation)
 
     async def _commit(self, operation: Operation[T]) -> T:
-        noted = dict(self._pending)
+        noted, count = dict(self._pending), self._noted
         self._flush_no_more()
         result = await self._database.write(lambda tx: self._write(tx, noted, operation))
+        self._durable = count
         # Only now: until it is durable, it goes with whatever else is written for the run.
         for key, row in noted.items():
             if self._pending.get(key) is row:
@@ -161,18 +164,20 @@ class RunJournal:
         return write
 
     def _note(self, row: dict[str, Any]) -> None:
+        self._noted += 1
         self._current[row["key"]] = self._pending[row["key"]] = row
 
     def _encoded(self, key: str, record: StepRecord) -> str:
         error = None if record.error is None else dict(record.error)
+        left = {"writes": dict(record.writes), "chunks": list(record.chunks), "error": error}
         try:
-            text = to_json(_Payload(dict(record.writes), list(record.chunks), error))
+            # Before it is JSON: a secret of digits, taken out of JSON, would leave none.
+            return to_json(changed(left, self._hide))
         except (TypeError, ValueError, RecursionError) as wrong:
             raise TreeError(
                 f"what leaf '{record.leaf}' left at {key} cannot be kept: {wrong}.",
                 hint="Steps write texts, numbers, lists and maps.",
             ) from wrong
-        return self._hide(text)
 
     def _flush_soon(self) -> None:
         if self._soon is None and self._task is None:

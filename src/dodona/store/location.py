@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from dodona.core.errors import ConfigError
 from dodona.core.near import did_you_mean
 
+# Not by parsing: what does not parse may hold a password too.
+_USER = re.compile(r"(\w+://[^:@/?]*):.*@", re.DOTALL)
+_PASSWORD = re.compile(r"(\w*pass\w*)=[^&]*", re.IGNORECASE)
 _SCHEMES = ("sqlite", "postgresql", "postgres")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Location:
     """`path` of a SQLite file, or `dsn` of a PostgreSQL database: one of them is set."""
 
@@ -23,13 +26,15 @@ class Location:
         """The address without its password."""
         if self.path is not None:
             return str(self.path)
-        parts = urlsplit(self.dsn)
-        user, at, host = parts.netloc.rpartition("@")
-        query = [(k, v) for k, v in parse_qsl(parts.query) if k not in ("password", "passfile")]
-        shown = parts._replace(
-            netloc=f"{user.partition(':')[0]}{at}{host}", query=urlencode(query, safe="/")
-        )
-        return urlunsplit(shown)
+        return without_passwords(self.dsn)
+
+    def __repr__(self) -> str:
+        return f"Location({self})"
+
+
+def without_passwords(text: str) -> str:
+    """A text that may quote the address of a database."""
+    return _PASSWORD.sub(r"\1=***", _USER.sub(r"\1@", text))
 
 
 def locate(url: str) -> Location:

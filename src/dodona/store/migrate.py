@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Final
 
 from dodona.core.errors import StoreError
@@ -9,6 +10,8 @@ from dodona.core.errors import StoreError
 REVISIONS: Final = ("0001",)  # oldest first
 NEWEST: Final = REVISIONS[-1]
 VERSION_TABLE: Final = "dodona_version"
+
+_alembic = threading.Lock()  # its context is global: one migration at a time in a process
 
 
 def refuse_newer(revision: str, place: str) -> None:
@@ -38,7 +41,7 @@ def upgrade(connection: Any, *, dialect: str) -> None:
     config = Config()
     config.set_main_option("script_location", "dodona.store:migrations")
     try:
-        with engine.connect() as borrowed:
+        with _alembic, engine.connect() as borrowed:
             config.attributes["connection"] = borrowed
             command.upgrade(config, "head")
     except DBAPIError as error:

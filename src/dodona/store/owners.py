@@ -17,6 +17,8 @@ from dodona.core.errors import StoreError
 from dodona.store.database import Transaction
 from dodona.store.statements import statement
 
+_PATIENCE = 5.0  # seconds
+
 
 def new_owner() -> str:
     """A name for this process: for people, and never used twice."""
@@ -69,15 +71,32 @@ class FileOwners:
 
     def _hold(self) -> int:
         """Lock our file. Somebody who looks at it before that may take it away again."""
-        file = self._folder / self._me
+        patience = time.monotonic() + _PATIENCE
         while True:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            with suppress(FileNotFoundError, BlockingIOError):
-                descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                if (descriptor := self._lock()) is not None:
                     return descriptor
+            except (FileNotFoundError, FileExistsError):
+                # Another one, closing, took the folder away in between.
+                if time.monotonic() > patience:
+                    raise
             time.sleep(0.001)
+
+    def _lock(self) -> int | None:
+        file = self._folder / self._me
+        descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+                return descriptor
+        except BlockingIOError:
+            pass
+        except FileNotFoundError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
 
     @staticmethod
     def _is_held(file: Path) -> bool:

@@ -16,7 +16,7 @@ import psycopg
 
 from dodona.core.errors import StoreError
 from dodona.store.database import Operation, Row, shielded
-from dodona.store.location import Location
+from dodona.store.location import Location, without_passwords
 from dodona.store.owners import AdvisoryOwners
 from dodona.store.statements import POSTGRES, Statement
 
@@ -204,7 +204,7 @@ def connect(location: Location, *, durability: str) -> Connection:
 
 def translated(error: psycopg.Error, location: Location) -> StoreError:
     """What PostgreSQL's error means for whoever runs Dodona."""
-    words = " ".join(str(error).split()).rstrip(".")
+    words = without_passwords(" ".join(str(error).split()).rstrip("."))
     if isinstance(error, psycopg.errors.DiskFull):
         return StoreError(
             f"the store {location} cannot grow: the disk is full.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from math import isfinite
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -27,20 +28,34 @@ def to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(_mended(msgspec.to_builtins(value))).decode()
+        return msgspec.json.encode(changed(msgspec.to_builtins(value), storable)).decode()
 
 
-def _mended(value: Any) -> Any:
-    """The value with half characters replaced, wherever they are."""
+def changed(value: Any, change: Callable[[str], str]) -> Any:
+    """The value with every text in it changed.
+
+    Raises TypeError for what JSON would give back as something else: sets, bytes, not a number.
+    """
     match value:
         case str():
-            return storable(value)
-        case dict():
-            return {storable(str(key)): _mended(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        case list() | tuple():
-            return [_mended(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case _:
+            return change(value)
+        case None | bool() | int():
             return value
+        case float() if isfinite(value):
+            return value
+        case dict():
+            items = cast("dict[object, Any]", value).items()
+            return {_key(key, change): changed(item, change) for key, item in items}
+        case list() | tuple():
+            return [changed(item, change) for item in cast("list[Any]", value)]
+        case _:
+            raise TypeError(f"{value!r:.80} is neither text, number, list nor map")
+
+
+def _key(key: object, change: Callable[[str], str]) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"the key {key!r:.80} of a map is no text")
+    return change(key)
 
 
 def from_json(text: str | None) -> Any:

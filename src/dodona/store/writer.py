@@ -190,7 +190,10 @@ def _settle(jobs: list[_Job]) -> None:
     for job in jobs:
         if job.future.done():
             continue
-        if job.error is not None:
+        if isinstance(job.error, StopIteration):
+            # A future takes no such error, for a coroutine would take it for its end.
+            job.future.set_exception(RuntimeError("the operation raised StopIteration"))
+        elif job.error is not None:
             job.future.set_exception(job.error)
         else:
             job.future.set_result(job.result)
