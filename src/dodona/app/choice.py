@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
-from dodona.app.probes import PATIENCE, Sighting, Spot, look
+from dodona.app.probes import PATIENCE, Spot, look
 from dodona.app.schema import dotted
 from dodona.app.secret import Secret
 from dodona.app.settings import Agent
 from dodona.app.toml_lines import KeyPath
 from dodona.core.errors import ConfigError
-from dodona.models.providers import PROVIDERS
+from dodona.models.providers import PROVIDERS, THINKING
 from dodona.models.wire import Timeouts
 from dodona.net.http import Http
 
@@ -132,12 +132,13 @@ class Chooser:
 
     async def _automatic(self, agent: Agent) -> Choice:
         tried: list[str] = []
-        choice = await asyncio.to_thread(self._with_key, agent, tried)
-        if choice is None:
-            seen = await look(self._spots, http=self._http, patience=self._patience)
-            tried += [str(sighting) for sighting in seen if sighting.fault]
-            choice = self._local(agent, seen)
-        return replace(choice, tried=tuple(tried))
+        choice = None
+        if agent.model:
+            # Whoever names a model and no provider may mean one of this machine.
+            choice = await self._local(agent.model, [])
+        choice = choice or await asyncio.to_thread(self._with_key, agent, tried)
+        choice = choice or await self._local(agent.model, tried)
+        return replace(choice or _nothing(agent.model), tried=tuple(tried))
 
     def _with_key(self, agent: Agent, tried: list[str]) -> Choice | None:
         """By the first key there is: all variables come before all files."""
@@ -159,13 +160,18 @@ class Chooser:
         tried.append(f"there is no key in {self._credentials.folder}")
         return None
 
-    def _local(self, agent: Agent, seen: Sequence[Sighting]) -> Choice:
+    async def _local(self, model: str | None, tried: list[str]) -> Choice | None:
+        """By the first server on this machine that has the model, or any."""
+        seen = await look(self._spots, http=self._http, patience=self._patience)
+        tried += [str(sighting) for sighting in seen if sighting.fault]
         for sighting in seen:
             spot, models = sighting.spot, sighting.models
-            if models and (agent.model is None or agent.model in models):
-                model = agent.model or models[0]
-                return Choice(spot.provider, model, str(sighting), spot.base_url)
-        reason = "there is no key, and no server on this machine"
-        if agent.model:
-            reason += f" that has {agent.model}"
-        return Choice("extractive", "extractive", reason)
+            if models and (model is None or model.removesuffix(THINKING) in models):
+                return Choice(spot.provider, model or models[0], str(sighting), spot.base_url)
+        return None
+
+
+def _nothing(model: str | None) -> Choice:
+    has = f" that has {model}" if model else ""
+    reason = f"there is no key, and no server on this machine{has}"
+    return Choice("extractive", "extractive", reason)

@@ -55,7 +55,8 @@ def load(environment: Mapping[str, str], file: Path | None = None) -> Config:
     if path:
         lines, table = _parse(path)
     variables = dict(override(table, environment))
-    places = Places(path, lines, variables)
+    is_found = path == LOCAL and file is None and not environment.get("DODONA_CONFIG")
+    places = Places(path, lines, variables, is_found=is_found)
     found: list[DodonaError] = [*almost(environment)]
     try:
         settings = Settings.model_validate(table)

@@ -17,6 +17,7 @@ class Places:
     file: Path | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict[KeyPath, int])
     variables: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
+    is_found: bool = False  # the file lay in the current folder, and nobody named it
 
     def of(self, path: KeyPath) -> Where | None:
         """The place of this very key; None is its default."""
@@ -35,6 +36,10 @@ class Places:
                 if head and key[: len(head)] == head:
                     return Where(variable)
         return None
+
+    def is_strange(self, path: KeyPath) -> bool:
+        """Was it set by whoever wrote the folder we are in, and perhaps not by our user?"""
+        return self.is_found and path in self.lines and path not in self.variables
 
     def folder(self, path: KeyPath) -> Path:
         """What a path in this setting is relative to: the file's folder, or the current one."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit
 
 from dodona.app import mistakes, schema
 from dodona.app.places import Places
@@ -64,6 +66,25 @@ def _agent(path: KeyPath, agent: Mapping[str, Any], places: Places) -> Iterator[
     for key in _IGNORES.get(provider, ()):
         if key in agent:
             yield mistakes.idle((*path, key), provider, places)
+    address = agent.get("base_url")
+    if "api_key" in agent and isinstance(address, str) and places.is_strange((*path, "base_url")):
+        yield from _sent_away((*path, "api_key"), address, places)
+
+
+def _sent_away(path: KeyPath, address: str, places: Places) -> Iterator[ConfigError]:
+    """A folder that somebody else wrote must not collect the secrets of whoever enters it."""
+    try:
+        host = urlsplit(address).hostname or ""
+        is_local = not host or host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        is_local = False
+    if not is_local:
+        yield mistakes.wrong(
+            path,
+            "would send a secret to an address that this file chose, and nobody named the file",
+            places=places,
+            hint=f"If you trust it, name it: --config {places.file}, or DODONA_CONFIG.",
+        )
 
 
 def _without_provider(
@@ -96,5 +117,7 @@ def _store(store: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
         )
     elif not is_file and path not in places.variables and _PASSWORD.match(rest):
         yield mistakes.wrong(path, "must not hold a password", places=places, hint=_REFUSED)
+    elif not is_file and "password" in store and places.is_strange(path):
+        yield from _sent_away(("store", "password"), url, places)
     if is_file and "password" in store:
         yield mistakes.idle(("store", "password"), "SQLite", places)

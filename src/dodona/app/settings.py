@@ -14,7 +14,7 @@ from pydantic_core import PydanticCustomError
 
 from dodona.core.near import did_you_mean
 from dodona.models import wire
-from dodona.models.providers import PROVIDERS
+from dodona.models.providers import PROVIDERS, is_address
 
 PROVIDER_NAMES = (*PROVIDERS, "extractive", "scripted")
 
@@ -46,9 +46,9 @@ def _secret_source(text: str) -> str:
 
 
 def _web_address(text: str) -> str:
-    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", text):
+    if not is_address(text):
         raise _wrong(
-            "must be an address without user, query or fragment",
+            "must be an http(s) address of host, port and path alone",
             'Like "http://127.0.0.1:8000/v1".',
         )
     return text.rstrip("/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from cyclopts import App
 
@@ -29,13 +30,18 @@ def migrate(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden
     location = _location(config, redactor)
     before = migrate_store(location).revision
     if json:
-        document({"store": str(location), "before": before or None, "now": NEWEST})
-    elif before == NEWEST:
-        say(f"{location}: schema {NEWEST}, nothing to do")
-    elif before:
-        say(f"{location}: migrated from schema {before} to {NEWEST}")
+        report = {"store": str(location), "before": before or None, "now": NEWEST}
+        document(redactor.scrub_all(report))
     else:
-        say(f"{location}: made, with schema {NEWEST}")
+        say(redactor.scrub(f"{location}: {_done(before)}"))
+
+
+def _done(before: str) -> str:
+    if before == NEWEST:
+        return f"schema {NEWEST}, nothing to do"
+    if before:
+        return f"migrated from schema {before} to {NEWEST}"
+    return f"made, with schema {NEWEST}"
 
 
 @app.command
@@ -45,21 +51,21 @@ def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) 
     done: list[Check] = []
     for result in checks(location):
         if not json:
-            _tell(result, location if not done else None)
+            heading = [] if done else [str(location)]
+            say(redactor.scrub("\n".join((*heading, *_lines(result)))))
         done.append(result)
     is_well = not any(result.problems for result in done)
     if json:
         found = {result.name: list(result.problems) for result in done}
-        document({"ok": is_well, "store": str(location), "checks": found})
+        report = {"ok": is_well, "store": str(location), "checks": found}
+        document(redactor.scrub_all(report))
     return 0 if is_well else StoreError.exit_code
 
 
-def _tell(result: Check, heading: Location | None) -> None:
-    if heading is not None:
-        say(str(heading))
-    say(f"  {'✗' if result.problems else '✓'} {result.name}")
+def _lines(result: Check) -> Iterator[str]:
+    yield f"  {'✗' if result.problems else '✓'} {result.name}"
     for problem in result.problems:
-        say(f"      {problem}")
+        yield f"      {problem}"
 
 
 def _location(config: ConfigFile, redactor: Hidden) -> Location:

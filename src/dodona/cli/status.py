@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from dodona import __version__
 from dodona.app import logs
-from dodona.app.building import price_list
+from dodona.app.building import build, price_list
 from dodona.app.choice import Choice, Chooser
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
@@ -25,6 +25,7 @@ from dodona.core.model import Usage
 from dodona.models import catalogue
 from dodona.models.prices import Prices
 from dodona.net.http import Http
+from dodona.net.redactor import Redactor
 from dodona.store.location import locate
 from dodona.store.migrate import NEWEST
 from dodona.store.opening import look
@@ -43,7 +44,7 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden)
     logs.start(loaded.settings.log, redactor)
     credentials = Credentials(loaded, os.environ, redactor)
     store = _store(loaded, credentials)
-    agents = asyncio.run(_agents(loaded, credentials))
+    agents = asyncio.run(_agents(loaded, credentials, redactor))
     file = loaded.places.file
     if json:
         config_file = str(file) if file else None
@@ -92,7 +93,7 @@ def _store_line(facts: Facts) -> str:
 # -- models ----------------------------------------------------------------------------------
 
 
-async def _agents(config: Config, credentials: Credentials) -> dict[str, Facts]:
+async def _agents(config: Config, credentials: Credentials, redactor: Redactor) -> dict[str, Facts]:
     """Of every agent what answers, or why nothing does; "agent" is the one without a name."""
     prices = price_list(config.settings)
     found: dict[str, Facts] = {}
@@ -100,7 +101,10 @@ async def _agents(config: Config, credentials: Credentials) -> dict[str, Facts]:
         chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
         for name in ("", *config.settings.agents):
             try:
-                facts = _model(await chooser.choose(name), prices)
+                choice = await chooser.choose(name)
+                # Built, though not used: only so is it known that it can be.
+                await asyncio.to_thread(build, choice, http=http, redactor=redactor)
+                facts = _model(choice, prices)
             except ConfigError as error:
                 facts = errors.as_json(error)
             found[f"agents.{name}" if name else "agent"] = facts

@@ -23,6 +23,7 @@ from dodona.models.anthropic_answer import AnthropicAnswer
 from dodona.models.encoding import (
     EMPTY,
     NOTICE,
+    encoding_key,
     hide_all,
     json_text,
     last_before_question,
@@ -68,13 +69,14 @@ class AnthropicWire:
             self.headers["x-api-key"] = endpoint.api_key
         self.faults = Faults(endpoint)
         self._endpoint = endpoint
-        self._key = endpoint.provider.name
         self._hide = endpoint.redactor.hide
+        self._key = ""  # under which messages keep their encoding, since the last secret
 
     def answer(self) -> AnthropicAnswer:
         return AnthropicAnswer(self._endpoint, self.faults)
 
     def body(self, request: ModelRequest) -> bytes:
+        self._key = encoding_key(self._endpoint)
         prompt = tuple(takewhile(lambda said: isinstance(said, SystemText), request.messages))
         system = self._system(prompt)
         tools = [self._tool(tool) for tool in request.tools]
@@ -152,7 +154,7 @@ class AnthropicWire:
             case ToolResult():
                 return [self._result(message)]
             case AssistantText():
-                raw = own_raw(message, self._key, self._endpoint.redactor)
+                raw = own_raw(message, self._endpoint.provider.name, self._endpoint.redactor)
                 return raw if raw is not None else self._rebuild(message)
             case _:
                 assert_never(message)

@@ -10,6 +10,7 @@ from uuid import uuid4
 import msgspec
 
 from dodona.core.messages import AssistantText, Message, ToolCall, UserText
+from dodona.models.provider import Endpoint
 from dodona.net.redactor import Redactor
 
 EMPTY = "(empty)"  # some providers refuse a message without text
@@ -76,6 +77,11 @@ def own_raw(message: AssistantText, provider: str, redactor: Redactor) -> bytes 
         return None
     text = raw.body.decode()
     return raw.body if redactor.hide(text) == text else None
+
+
+def encoding_key(endpoint: Endpoint) -> str:
+    """Where messages keep what the provider's wire made of them: anew after each secret."""
+    return f"{endpoint.provider.name}#{endpoint.redactor.generation}"
 
 
 def may_think(messages: Sequence[Message], key: str, *, whole_history: bool) -> bool:

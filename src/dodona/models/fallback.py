@@ -163,7 +163,7 @@ class _Chain:
             self._ended = True
             raise error
         self._shown = False
-        pause = self._pauses.before_retry(error, self._tries, may_wait=not self._ahead)
+        pause = self._pauses.before_retry(error, self._tries)
         if pause is not None:
             await self._pauses.sleep(pause)
         else:
@@ -187,13 +187,14 @@ class _Pauses:
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
 
-    def before_retry(self, error: ProviderError, tries: int, *, may_wait: bool) -> float | None:
+    def before_retry(self, error: ProviderError, tries: int) -> float | None:
         """Seconds until the same model is tried again; None when it is not.
 
-        A provider that asks for more than `PATIENCE` gets it only if there is no other.
+        A provider that asks for more than `PATIENCE` is not asked again: to come back sooner
+        than it says would only make it angrier.
         """
         asked = max(0.0, error.retry_after or 0.0)
-        if not error.is_retryable or tries > self.retries or (asked > PATIENCE and not may_wait):
+        if not error.is_retryable or tries > self.retries or asked > PATIENCE:
             return None
         pause = min(FIRST_PAUSE * 2.0 ** (tries - 1), LONGEST_PAUSE)
         return min(asked + pause * (1 + self.random()) / 2, PATIENCE)

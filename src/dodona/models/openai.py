@@ -22,6 +22,7 @@ from dodona.core.model import ModelRequest
 from dodona.models.encoding import (
     EMPTY,
     NOTICE,
+    encoding_key,
     hide_all,
     json_text,
     last_before_question,
@@ -59,12 +60,13 @@ class OpenAiWire:
         self._hide = endpoint.redactor.hide
         # A marker sits on a part of a message, so all messages have parts.
         self._marks = provider.cache == "markers" and endpoint.model.startswith("anthropic/")
-        self._key = f"{provider.name}/parts" if self._marks else provider.name
+        self._key = ""  # under which messages keep their encoding, since the last secret
 
     def answer(self) -> OpenAiAnswer:
         return OpenAiAnswer(self._endpoint, self.faults)
 
     def body(self, request: ModelRequest) -> bytes:
+        self._key = encoding_key(self._endpoint) + ("/parts" if self._marks else "")
         messages = self._messages(request.messages)
         tools = b",".join(self._tool(tool) for tool in request.tools)
         return b"".join(
@@ -171,7 +173,7 @@ class OpenAiWire:
         return b'{"role":"assistant","content":' + text + tail
 
     def _tool(self, tool: ToolSpec) -> bytes:
-        encoded = tool.encoded.get("openai")
+        encoded = tool.encoded.get(self._key)
         if encoded is None:
             redactor = self._endpoint.redactor
             function = {
@@ -180,7 +182,7 @@ class OpenAiWire:
                 "parameters": hide_all(tool.parameters, redactor),
             }
             encoded = msgspec.json.encode({"type": "function", "function": function})
-            tool.encoded["openai"] = encoded
+            tool.encoded[self._key] = encoded
         return encoded
 
 

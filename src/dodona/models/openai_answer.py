@@ -48,6 +48,38 @@ class _Chunk(msgspec.Struct, gc=False):
     error: Any = None
 
 
+class _Detail:
+    """One of OpenRouter's reasoning details, which comes in pieces."""
+
+    __slots__ = ("_members", "_pieces")
+
+    def __init__(self) -> None:
+        self._members: dict[str, Any] = {}
+        self._pieces: list[str] = []
+
+    def goes_on_with(self, piece: Mapping[str, Any]) -> bool:
+        same = all(self._members.get(name) == piece.get(name) for name in ("type", "index"))
+        return same and _text_member(piece) != ""
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        text = _text_member(piece)
+        for name, value in piece.items():
+            if name == text and isinstance(value, str):
+                self._pieces.append(value)
+            elif value is not None or name not in self._members:
+                self._members[name] = value
+
+    def whole(self) -> dict[str, Any]:
+        text = _text_member(self._members)
+        return {**self._members, text: "".join(self._pieces)} if text else self._members
+
+
+def _text_member(detail: Mapping[str, Any]) -> str:
+    """Which member of it comes in pieces."""
+    sort = str(detail.get("type"))
+    return {"reasoning.text": "text", "reasoning.summary": "summary"}.get(sort, "")
+
+
 class OpenAiAnswer:
     """What a stream of chunks has said so far.
 
@@ -64,7 +96,7 @@ class OpenAiAnswer:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._in_thought = False
-        self._details: list[dict[str, Any]] = []
+        self._details: list[_Detail] = []
         self._extra: dict[str, Any] | None = None
         self._calls = Calls()
         self._model = endpoint.model
@@ -163,18 +195,11 @@ class OpenAiAnswer:
         self._in_thought = False
 
     def _keep_details(self, details: Iterable[dict[str, Any]]) -> None:
-        """Join the pieces of OpenRouter's reasoning details: they go back whole."""
+        """Gather the pieces of OpenRouter's reasoning details: they go back whole."""
         for detail in details:
-            last = self._details[-1] if self._details else {}
-            member = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(
-                str(detail.get("type")), ""
-            )
-            if member and all(last.get(name) == detail.get(name) for name in ("type", "index")):
-                said = {name: value for name, value in detail.items() if value is not None}
-                joined = f"{last.get(member) or ''}{said.get(member, '')}"
-                self._details[-1] = {**last, **said, member: joined}
-            else:
-                self._details.append(detail)
+            if not (self._details and self._details[-1].goes_on_with(detail)):
+                self._details.append(_Detail())
+            self._details[-1].add(detail)
 
     def _finish(self) -> None:
         text, thinking = "".join(self._texts), "".join(self._thoughts)
@@ -219,7 +244,8 @@ class OpenAiAnswer:
             if provider.returns_reasoning and thinking:
                 members += [b',"reasoning_content":', json_text(thinking)]
         if self._details:
-            members += [b',"reasoning_details":', msgspec.json.encode(self._details)]
+            details = [detail.whole() for detail in self._details]
+            members += [b',"reasoning_details":', msgspec.json.encode(details)]
         if self._extra:
             members += [b',"extra_content":', msgspec.json.encode(self._extra)]
         return Raw(provider.name, b"".join((b"{", *members, b"}")))

@@ -88,6 +88,12 @@ _TABLE = (
 PROVIDERS: Mapping[str, Provider] = MappingProxyType({row.name: row for row in _TABLE})
 
 
+def is_address(url: str) -> bool:
+    """Is it an http(s) address of host, port and path alone?"""
+    found = _ADDRESS.fullmatch(url)
+    return found is not None and 0 < int(found["port"] or 80) < 65_536
+
+
 def connect(
     provider: str,
     model: str,
@@ -127,8 +133,7 @@ def _base_url(row: Provider, given: str) -> str:
     example = row.base_url or "http://127.0.0.1:8080/v1"
     if not url:
         raise ConfigError(f"{row.name} needs a base_url.", hint=f'For example "{example}".')
-    address = _ADDRESS.fullmatch(url)
-    if address is None or not 0 < int(address["port"] or 80) < 65_536:
+    if not is_address(url):
         # Not quoted: someone may have put a password or a key in it.
         raise ConfigError(
             f"the base_url of {row.name} is not an http(s) address of host, port and path alone.",

@@ -7,6 +7,10 @@ from typing import Any, cast
 
 from dodona.core.model import Usage
 
+# Beyond these an account is a lie, or a mistake that must not fill our books.
+MOST_TOKENS = 1_000_000_000
+MOST_USD = 1_000_000.0
+
 
 def openai_usage(wire: Mapping[str, Any], *, thinking_beside: bool) -> Usage:
     """OpenAI's account, and what others add to it: DeepSeek cache hits, OpenRouter a cost.
@@ -21,14 +25,13 @@ def openai_usage(wire: Mapping[str, Any], *, thinking_beside: bool) -> Usage:
         output_tokens += beside
         reasoning = reasoning or beside
     hits = _count(prompt, "cached_tokens") or _count(wire, "prompt_cache_hit_tokens")
-    cost = wire.get("cost")
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         cache_read_tokens=hits,
         cache_write_tokens=_count(prompt, "cache_write_tokens"),
         reasoning_tokens=reasoning,
-        cost_usd=float(cost) if isinstance(cost, (int, float)) else None,
+        cost_usd=_cost(wire.get("cost")),
         wire=dict(wire),
     )
 
@@ -53,5 +56,13 @@ def _members(wire: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _count(wire: Mapping[str, Any], name: str) -> int:
+    """What a provider counted; no call uses more than the limit, whatever it says."""
     found: object = wire.get(name)
-    return found if isinstance(found, int) and found > 0 else 0
+    return min(found, MOST_TOKENS) if type(found) is int and found > 0 else 0
+
+
+def _cost(found: object) -> float | None:
+    if type(found) not in (int, float):
+        return None
+    cost = float(cast("float", found))
+    return cost if 0 <= cost <= MOST_USD else None

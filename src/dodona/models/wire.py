@@ -29,7 +29,7 @@ class Timeouts:
 
     connect: float = 10.0
     first_token: float = 180.0  # from the request; some models think for minutes without a word
-    gap: float = 90.0  # between two reads, once an answer has begun
+    gap: float = 90.0  # between two events, once an answer has begun
 
 
 class Answer(Protocol):
@@ -163,8 +163,8 @@ class WireStream:
         try:
             if self._response is None:
                 await self._begin()
-            while not (self._ready or self._over):
-                await self._read_more()
+            if not (self._ready or self._over):
+                await self._go_on()
         except ProviderError as error:
             self._failure = error
             self._close()
@@ -227,14 +227,15 @@ class WireStream:
             pass
         return body
 
-    async def _read_more(self) -> None:
+    async def _go_on(self) -> None:
+        """Wait for the next event; what only keeps the line open is none."""
         seconds = self._timeouts.gap
         try:
             async with asyncio.timeout(seconds):
-                chunk = await self._read()
+                while not (self._ready or self._over):
+                    self._take(await self._read())
         except TimeoutError as error:
             raise self._wire.faults.cut(f"nothing came for {seconds:g} seconds") from error
-        self._take(chunk)
 
     async def _read(self) -> bytes:
         assert self._response is not None

@@ -51,6 +51,7 @@ class Redactor:
 
     def __init__(self) -> None:
         self._lock = Lock()
+        self.generation = 0  # rises with each secret: what was hidden before may show it
         self._names: dict[str, str] = {}  # of each form
         self._pattern: re.Pattern[str] | None = None
 
@@ -69,6 +70,7 @@ class Redactor:
             words = [*markers, *sorted(names, key=len, reverse=True)]
             self._names = names
             self._pattern = re.compile("|".join(map(re.escape, words)))
+            self.generation += 1
 
     def hide(self, text: str) -> str:
         """The text without any known secret; itself when it holds none."""

