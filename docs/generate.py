@@ -34,7 +34,7 @@ from dodona.models.anthropic import LEAST_BUDGET, MAX_TOKENS, MAX_TOKENS_THINKIN
 from dodona.models.known import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.models.providers import THINKING
 from dodona.store import schema as tables
-from dodona.store.migrate import HEAD as SCHEMA
+from dodona.store.migrate import NEWEST as SCHEMA
 from dodona.trees import blackboard, expressions, load, loader, nodes, program, schema
 from dodona.trees.node import NodeKind, Option
 from dodona.trees.nodes import KINDS, leaf

@@ -133,7 +133,7 @@ def test_what_cannot_be_used_is_told_beside_the_rest(tmp_path: Path) -> None:
     """Each with its place and remedy; the exit code says that something is wrong."""
     (tmp_path / "dodona.toml").write_text(
         '[agent]\nprovider = "openai"\n[agents.quoter]\nprovider = "extractive"\n'
-        '[store]\nurl = "postgresql://me@host/db"\npassword = "env:PGPASSWORD"\n',
+        '[store]\nurl = "postgresql://me@localhost/db"\npassword = "env:PGPASSWORD"\n',
         encoding="utf-8",
     )
     done = run(tmp_path)

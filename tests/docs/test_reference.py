@@ -179,7 +179,7 @@ def test_every_table_is_documented(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "new.db")) as made:
         names = {name for (name,) in made.execute("SELECT name FROM pragma_table_list")}
         pages = sections("store.md")
-        assert {n for n in names if not n.startswith("sqlite_")} == {*pages, "alembic_version"}
+        assert {n for n in names if not n.startswith("sqlite_")} == {*pages, "dodona_version"}
         for name, text in pages.items():
             columns = made.execute("SELECT name, type FROM pragma_table_info(?)", (name,))
             lines = [line for line in text.splitlines() if line.startswith("| `")]

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.models.wire_server import KEY, Reply, ask, gather, named, talking
 
 from dodona.core.messages import (
     AssistantText,
@@ -30,6 +29,7 @@ from dodona.core.model import (
     Usage,
 )
 from dodona.net.redactor import Redactor
+from tests.models.wire_server import KEY, Reply, ask, gather, named, talking
 
 GO = ModelRequest((UserText("go"),))
 SEARCH = ToolSpec("search", "Finds.", {"type": "object", "properties": {"q": {"type": "string"}}})

@@ -8,13 +8,13 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from tests.models.wire_server import Reply, named, refusal, sse
 
 from dodona.core.errors import Fault
 from dodona.core.messages import UserText
 from dodona.core.model import ModelRequest
 from dodona.models.faults import retry_after
 from dodona.net.redactor import Redactor
+from tests.models.wire_server import Reply, named, refusal, sse
 
 GO = ModelRequest((UserText("go"),))
 JSON = {"Content-Type": "application/json"}

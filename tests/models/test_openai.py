@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.models.wire_server import KEY, Reply, ask, gather, sse, talking
 
 from dodona.core.messages import (
     AssistantText,
@@ -30,6 +29,7 @@ from dodona.core.model import (
     Usage,
 )
 from dodona.net.redactor import Redactor
+from tests.models.wire_server import KEY, Reply, ask, gather, sse, talking
 
 GO = ModelRequest((UserText("go"),))
 SEARCH = ToolSpec("search", "Finds.", {"type": "object", "properties": {"q": {"type": "string"}}})
@@ -234,6 +234,10 @@ USAGES: list[tuple[str, dict[str, Any], Usage]] = [
         Usage(10, 30, reasoning_tokens=25),
     ),
     ("ollama", {"prompt_tokens": None, "completion_tokens": -3, "cost": "?"}, Usage()),
+    # What no call can use is a lie, and must not fill the books.
+    ("openai", {"prompt_tokens": 10**15, "completion_tokens": True}, Usage(10**9, 0)),
+    ("openrouter", {"prompt_tokens": 1, "completion_tokens": 1, "cost": 1e308}, Usage(1, 1)),
+    ("openrouter", {"prompt_tokens": 1, "completion_tokens": 1, "cost": -1}, Usage(1, 1)),
 ]
 
 
@@ -510,6 +514,38 @@ async def test_known_secrets_reach_no_model() -> None:
     assert b"hunter2" not in body
     assert body.count(b"[secret THE_KEY]") == 8
     json.loads(body)
+
+
+async def test_a_secret_learnt_later_is_hidden_from_then_on() -> None:
+    """Also in messages, tools and answers that were sent before."""
+    redactor = Redactor()
+    own = Raw("openai", b'{"role":"assistant","content":"hunter2-hunter2"}')
+    messages = (UserText("say hunter2-hunter2"), AssistantText("hunter2-hunter2", raw=own))
+    tool = ToolSpec("x", "knows hunter2-hunter2", {"type": "object"})
+    request = ModelRequest((*messages, UserText("go")), (tool,))
+    reply = Reply([sse(delta("stop", content="a"), "[DONE]")])
+    async with talking("openai", reply, redactor=redactor) as (model, server):
+        await gather(model, request)
+        redactor.add("THE_KEY", "hunter2-hunter2")
+        await gather(model, request)
+    before, after = (each.body for each in server.asked)
+    assert before.count(b"hunter2-hunter2") == 3
+    assert b"hunter2" not in after
+
+
+async def test_reasoning_details_in_many_pieces_are_joined() -> None:
+    """Whole, in order, with what came with a later piece."""
+    pieces = [
+        delta(reasoning_details=[{"type": "reasoning.text", "index": 0, "text": f"{n},"}])
+        for n in range(500)
+    ]
+    signed = {"type": "reasoning.text", "index": 0, "text": None, "signature": "s"}
+    stream = sse(*pieces, delta(reasoning_details=[signed]), delta("stop", content="a"), "[DONE]")
+    done = await ask("openrouter", Reply([stream]), GO)
+    assert done.message.raw is not None
+    (detail,) = json.loads(done.message.raw.body)["reasoning_details"]
+    assert detail["text"] == done.message.thinking == "".join(f"{n}," for n in range(500))
+    assert detail["signature"] == "s"
 
 
 async def test_strange_text_is_sent() -> None:

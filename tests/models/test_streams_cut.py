@@ -9,7 +9,6 @@ from typing import Literal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.models.wire_server import Reply, gather, named, sse, talking
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import UserText
@@ -20,6 +19,7 @@ from dodona.models.provider import Endpoint
 from dodona.models.providers import PROVIDERS
 from dodona.models.sse import SseParser
 from dodona.net.redactor import Redactor
+from tests.models.wire_server import Reply, gather, named, sse, talking
 
 GO = ModelRequest((UserText("go"),))
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 
 import pytest
-from tests.models.wire_server import Reply, gather, named, refusal, sse, talking
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import UserText
@@ -14,6 +13,7 @@ from dodona.core.model import ModelRequest, TextDelta
 from dodona.models import Timeouts, connect, wire
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
+from tests.models.wire_server import Reply, gather, named, refusal, sse, talking
 
 GO = ModelRequest((UserText("go"),))
 HELLO = sse({"choices": [{"delta": {"content": "Hel"}}]})
@@ -116,6 +116,17 @@ async def test_a_gap_in_mid_answer() -> None:
     timeouts = Timeouts(gap=0.05)
     async with talking("openai", Reply([HELLO], end="hang"), timeouts=timeouts) as (model, _):
         events, error = await gather(model, GO)
+    assert events == [TextDelta("Hel")]
+    assert error is not None
+    assert error.fault is Fault.CUT
+
+
+async def test_what_only_keeps_the_line_open_is_no_answer() -> None:
+    """Comments come and come; no event does."""
+    timeouts = Timeouts(gap=0.1)
+    pings = Reply([HELLO, *[b": ping\n\n"] * 1000], end="hang", every=0.01)
+    async with talking("openai", pings, timeouts=timeouts) as (model, _):
+        events, error = await asyncio.wait_for(gather(model, GO), 5)
     assert events == [TextDelta("Hel")]
     assert error is not None
     assert error.fault is Fault.CUT

@@ -30,6 +30,7 @@ class Reply:
         default_factory=lambda: {"Content-Type": "text/event-stream"}
     )
     end: Literal["well", "abort", "hang"] = "well"
+    every: float = 0.0  # seconds between two pieces
 
 
 @dataclass
@@ -66,6 +67,8 @@ class WireServer:
         try:
             for piece in reply.pieces:
                 await response.write(piece)
+                if reply.every:
+                    await asyncio.sleep(reply.every)
             if reply.end == "hang":
                 await asyncio.Event().wait()
         except (asyncio.CancelledError, ConnectionError):

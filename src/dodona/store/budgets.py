@@ -122,7 +122,7 @@ def reserve(
 
     Outside a run the hold needs an owner: when that has died, the hold is settled.
     """
-    ordered = sorted(lines, key=lambda line: (line.scope, line.period, line.unit.value))
+    ordered = sorted(lines, key=_order)
     for line in ordered:
         row = tx.row(_ENSURE, **_named(line, ""), ceiling=line.ceiling)
         assert row is not None
@@ -151,31 +151,41 @@ def settle(
     With an unknown price (`nanos` is None) all that was put aside counts as used.
     """
     spent = {Unit.TOKENS: tokens, Unit.USD: nanos}
-    return _close(tx, hold, spent, estimated=estimated or nanos is None)
+    return _close(tx, [hold.id], spent, estimated=estimated or nanos is None) == 1
 
 
 def settle_cut(tx: Transaction, run_id: int) -> None:
     """Settle the calls that a crash cut, in full: the provider may have billed them."""
-    for (hold_id,) in tx.rows(_OPEN_OF_RUN, run_id=run_id):
-        _close(tx, Hold(hold_id), {}, estimated=True)
+    _close(tx, [row[0] for row in tx.rows(_OPEN_OF_RUN, run_id=run_id)], {}, estimated=True)
 
 
 def settle_dead(tx: Transaction, owners: Owners) -> None:
     """The same for calls outside any run, whose process has died."""
-    for hold_id, owner in tx.rows(_OPEN_OUTSIDE):
-        if owner is None or not owners.is_alive(owner, tx):
-            _close(tx, Hold(hold_id), {}, estimated=True)
+    found = tx.rows(_OPEN_OUTSIDE)
+    dead = [id_ for id_, owner in found if owner is None or not owners.is_alive(owner, tx)]
+    _close(tx, dead, {}, estimated=True)
 
 
-def _close(tx: Transaction, hold: Hold, spent: dict[Unit, int | None], *, estimated: bool) -> bool:
-    row = tx.row(_CLOSE, hold_id=hold.id, is_estimated=estimated, now=time())
-    if row is None:
-        return False
-    for line in _lines.decode(row[0]):
+def _close(
+    tx: Transaction, hold_ids: Sequence[int], spent: dict[Unit, int | None], *, estimated: bool
+) -> int:
+    """Settle those that are open; how many they were. Their budgets are taken in one order."""
+    closed = [
+        row
+        for hold_id in hold_ids
+        if (row := tx.row(_CLOSE, hold_id=hold_id, is_estimated=estimated, now=time())) is not None
+    ]
+    lines = [line for row in closed for line in _lines.decode(row[0])]
+    for line in sorted(lines, key=_order):
         known = spent.get(line.unit)
         used = line.amount if known is None else known
         tx.run(_SETTLE, **_named(line, "its_"), amount=line.amount, spent=used)
-    return True
+    return len(closed)
+
+
+def _order(line: Line) -> tuple[str, str, str]:
+    """In which everybody takes the rows of budgets, so that nobody waits in a circle."""
+    return line.scope, line.period, line.unit.value
 
 
 def _named(line: Line, prefix: str) -> dict[str, str]:

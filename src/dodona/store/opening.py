@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -94,12 +95,39 @@ def _look_at_file(path: Path) -> Condition:
         raise StoreError(f"the store {path} is a folder.", hint="Name a file in it.")
     if size == 0:
         return Condition(location, exists=False)
-    # Even a reader leaves files beside a database, unless it may take it for immutable: it may
-    # when there is no log beside it, for then nobody has it open.
-    how = "mode=ro" if Path(f"{path}-wal").exists() else "immutable=1"
+    with _sqlite_errors(path):
+        revision = sqlite.patiently(lambda: _read_revision(path))
+        return Condition(location, True, revision, size)
+
+
+def _read_revision(path: Path) -> str:
+    """Even a reader leaves files beside a database, unless it takes it for immutable.
+
+    It may do so while nobody has it open, and then there is no log beside it. If somebody came
+    in meanwhile, what was seen counts for nothing, and the files are there anyway.
+    """
+    log, before = Path(f"{path}-wal"), path.stat()
+    if not log.exists():
+        try:
+            found = _revision_at(path, "immutable=1")
+        except (sqlite3.Error, StoreError):
+            if not _has_changed(path, before, log):
+                raise
+        else:
+            if not _has_changed(path, before, log):
+                return found
+    return _revision_at(path, "mode=ro")
+
+
+def _has_changed(path: Path, before: os.stat_result, log: Path) -> bool:
+    now = path.stat()
+    return log.exists() or (now.st_mtime_ns, now.st_size) != (before.st_mtime_ns, before.st_size)
+
+
+def _revision_at(path: Path, how: str) -> str:
     uri = f"file:{quote(str(path))}?{how}"
-    with _sqlite_errors(path), closing(sqlite3.connect(uri, uri=True)) as connection:
-        return Condition(location, True, _file_revision(connection, path), size)
+    with closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
+        return _file_revision(connection, path)
 
 
 def _file_revision(connection: sqlite3.Connection, path: Path) -> str:
@@ -118,7 +146,12 @@ def _file_revision(connection: sqlite3.Connection, path: Path) -> str:
 
 def _migrate_file(path: Path) -> None:
     sqlite.create(path)
-    with _sqlite_errors(path), closing(_connect_to_migrate(path)) as connection:
+    with _sqlite_errors(path):
+        sqlite.patiently(lambda: _migrate_at(path))
+
+
+def _migrate_at(path: Path) -> None:
+    with closing(_connect_to_migrate(path)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         # Whoever was faster has done it, with the lock that we have now.
         if _file_revision(connection, path) == NEWEST:

@@ -61,6 +61,7 @@ class PostgresDatabase:
         self._owners = AdvisoryOwners()
         self._alive = self._hold_owner()
         self._closing = threading.Event()
+        self._look = threading.Event()  # at once: a line broke, so others may have
         self._watch = threading.Thread(
             target=self._stay_alive, name="dodona-store-alive", daemon=True
         )
@@ -86,6 +87,7 @@ class PostgresDatabase:
     async def close(self) -> None:
         if not self._closing.is_set():
             self._closing.set()
+            self._look.set()
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
@@ -118,6 +120,7 @@ class PostgresDatabase:
                 # A line that broke before COMMIT took nothing with it: try on a new one.
                 if last or not connection.broken:
                     raise translated(error, self._location) from error
+                self._look.set()
             except psycopg.Error as error:
                 raise translated(error, self._location) from error
         raise AssertionError("the last try returns or raises")
@@ -143,7 +146,9 @@ class PostgresDatabase:
 
     def _stay_alive(self) -> None:
         """See to it that a session holds our lock: without it, others take our runs over."""
-        while not self._closing.wait(_LOOK_EVERY):
+        while not self._closing.is_set():
+            self._look.wait(_LOOK_EVERY)
+            self._look.clear()
             try:
                 self._alive.execute("SELECT 1")
             except psycopg.Error:

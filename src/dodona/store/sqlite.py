@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x0D0D0A1  # in the file's header: this is ours
 _READERS = 4
+_PATIENCE = 30.0  # seconds
 
 
 class SqliteTransaction:
@@ -51,7 +53,7 @@ class SqliteDatabase:
     def __init__(self, path: Path, *, durability: str) -> None:
         self._path = path
         self._is_closed = False
-        connection = connect(path, durability=durability)
+        connection = patiently(lambda: connect(path, durability=durability))
         self._owners = FileOwners(Path(f"{path}-owners"))
         self._writer = Writer(
             connection,
@@ -110,15 +112,32 @@ class SqliteDatabase:
         return translated(error, self._path, holders=self._owners.others)
 
 
+def patiently(work: Callable[[], T]) -> T:
+    """Do it, again while another process is in the way: SQLite itself does not always wait."""
+    patience = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return work()
+        except sqlite3.OperationalError as error:
+            busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not busy or time.monotonic() > patience:
+                raise
+        time.sleep(0.005)
+
+
 def connect(path: Path, *, durability: str) -> sqlite3.Connection:
-    """A connection that writes. It waits for no lock: whoever writes decides how to wait."""
+    """A connection that writes.
+
+    It waits for those who are just closing, and then for no lock: the writer has its own way.
+    """
     connection = sqlite3.connect(
-        path, timeout=0, isolation_level=None, check_same_thread=False, cached_statements=256
+        path, timeout=30, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file too
     connection.execute("PRAGMA journal_size_limit = 67108864")
+    connection.execute("PRAGMA busy_timeout = 0")
     return connection
 
 
