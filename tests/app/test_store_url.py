@@ -78,11 +78,11 @@ def test_a_password_in_the_environment_s_address_is_hidden(url: str) -> None:
     """Whether it stands before the host or in the query."""
     redactor = Redactor()
     assert url_of({"DODONA_STORE__URL": url}, redactor=redactor) == url
-    assert redactor.hide(PASSWORD) == "[secret DODONA_STORE__URL]"
+    assert redactor.hide(PASSWORD) == "[secret the password in DODONA_STORE__URL]"
     assert "nobody" not in redactor.scrub(url)
 
 
 def test_a_short_password_is_refused() -> None:
     """It could not be hidden."""
-    with pytest.raises(ConfigError, match="DODONA_STORE__URL is too short for a secret"):
+    with pytest.raises(ConfigError, match="the password in DODONA_STORE__URL is too short for a secret"):
         url_of({"DODONA_STORE__URL": "postgresql://me:pw@host/db"})

@@ -26,7 +26,7 @@ def store_url(config: Config, credentials: Credentials) -> str:
         secret = credentials.named(store.password, _PASSWORD)
         return f"postgresql://{_with_password(rest, secret.reveal())}"
     for password in _passwords(rest):
-        credentials.keep(password, config.places.variables[_PATH])
+        credentials.keep(password, f"the password in {config.places.variables[_PATH]}")
     return f"postgresql://{rest}"
 
 

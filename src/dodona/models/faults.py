@@ -84,7 +84,7 @@ class Faults:
         said, kind = _told(_json(body))
         fault = _fault(status, f"{kind} {said}")
         return self.error(
-            f"{_WORDS[fault]} ({status})",
+            f"{_words(fault, status, f'{kind} {said}')} ({status})",
             fault,
             said=said or body,
             hint=self._hint(fault, status, f"{kind} {said}"),
@@ -103,7 +103,7 @@ class Faults:
             lower = kind.lower()
             fault = next((fault for word, fault in _NAMED if word in lower), Fault.SERVER)
         return self.error(
-            f"{_WORDS[fault]} in mid-answer",
+            f"{_words(fault, status, text)} in mid-answer",
             fault,
             said=said or kind,
             hint=self._hint(fault, status, text),
@@ -120,7 +120,7 @@ class Faults:
 
     def _hint(self, fault: Fault, status: int | None, text: str) -> str:
         if fault is Fault.UNAUTHORISED:
-            if status == 402 or _NO_CREDIT.search(text):
+            if _lacks_credit(status, text):
                 return "Add credit to the account, or use another provider."
             names = " or ".join(self._provider.key_env)
             return f"Set {names} to a valid key." if names else "Check the key."
@@ -175,6 +175,17 @@ def _fault(status: int, text: str) -> Fault:
     if status >= 500 or status in {408, 409, 425}:
         return Fault.SERVER
     return Fault.REFUSED
+
+
+def _words(fault: Fault, status: int | None, text: str) -> str:
+    """What the provider did, as the rest of a sentence."""
+    if fault is Fault.UNAUTHORISED and _lacks_credit(status, text):
+        return "wants to be paid"
+    return _WORDS[fault]
+
+
+def _lacks_credit(status: int | None, text: str) -> bool:
+    return status == 402 or _NO_CREDIT.search(text) is not None
 
 
 def _json(body: bytes) -> object:
