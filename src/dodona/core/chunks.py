@@ -1,0 +1,105 @@
+"""What a run sends out, piece by piece, to whoever listens.
+
+A chunk is JSON from the beginning: it is journalled with its step, and rendered for each client.
+`seq` rises within a run, also over a crash: each attempt begins its own million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from dodona.core.errors import DodonaError, as_json
+from dodona.core.tools import Source
+
+ATTEMPT: Final = 1_000_000
+
+ToolStatus: TypeAlias = Literal["pending", "success", "error"]
+Body: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A body with its place in the stream; `body["type"]` says what it is."""
+
+    run_id: int
+    seq: int
+    body: Mapping[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.body, "run_id": self.run_id, "seq": self.seq}
+
+
+class Numbering:
+    """Gives the chunks of one attempt their places."""
+
+    def __init__(self, run_id: int, attempt: int) -> None:
+        self._run_id = run_id
+        self._next = attempt * ATTEMPT
+
+    def place(self, body: Mapping[str, Any]) -> Chunk:
+        self._next += 1
+        return Chunk(self._run_id, self._next, body)
+
+    @property
+    def last(self) -> int:
+        return self._next
+
+
+def thinking(text: str) -> Body:
+    return {"type": "thinking", "content": text}
+
+
+def content(text: str) -> Body:
+    return {"type": "content", "content": text}
+
+
+def source(found: Source) -> Body:
+    return {
+        "type": "source",
+        "path": found.path,
+        "title": found.title,
+        "lines": found.lines,
+        "excerpt": found.excerpt,
+    }
+
+
+def tool_call(*, id: str, name: str, arguments: Any, status: ToolStatus) -> Body:  # noqa: A002
+    return {"type": "tool_call", "id": id, "name": name, "arguments": arguments, "status": status}
+
+
+def tool_result(*, id: str, name: str, result: str, status: ToolStatus) -> Body:  # noqa: A002
+    return {"type": "tool_result", "id": id, "name": name, "result": result, "status": status}
+
+
+def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> Body:
+    """A warning, or why the run ended. It is shown, and never kept in the conversation."""
+    return {
+        "type": "system",
+        "system_type": system_type,
+        "system_message": message,
+        "metadata": dict(metadata),
+    }
+
+
+def context_update(*, tokens: int, limit: int) -> Body:
+    return {"type": "context_update", "context_tokens": tokens, "max_context_tokens": limit}
+
+
+def restart(discard_after: int, reason: str) -> Body:
+    """Drop what came after this place: it is said again, perhaps otherwise."""
+    return {"type": "restart", "discard_after": discard_after, "reason": reason}
+
+
+def done(*, tokens_used: int, model_used: str, context_id: str) -> Body:
+    return {
+        "type": "done",
+        "tokens_used": tokens_used,
+        "model_used": model_used,
+        "context_id": context_id,
+    }
+
+
+def error(failure: DodonaError) -> Body:
+    return {"type": "error", **as_json(failure)}
