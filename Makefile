@@ -52,7 +52,7 @@ $(AIMOCK_STAMP): $(AIMOCK)/package-lock.json $(STAMP)
 
 test: setup aimock ## Run the tests
 	@echo "== tests"
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --dist loadscope
 
 test-models: setup aimock ## Every provider against aimock over HTTP, as a table
 	@$(BIN)/python -m pytest -q tests/conformance/models --matrix

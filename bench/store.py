@@ -1,6 +1,6 @@
 """What the store costs: windows of short and long conversations, and whole runs.
 
-    python bench/store.py [--rounds 5] [--json FILE]
+    python bench/store.py [--rounds 5]
 
 A run here is what the engine does for one message without tools: it is accepted, claimed, its
 journal opened, three steps journalled with a barrier in between, and it is finished with its
@@ -332,16 +332,14 @@ def show(results: dict[str, dict[str, Cost]]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = asyncio.run(bench(options.rounds))
     met = show(results)
-    if options.json:
-        table = {
-            name: {row: {"cpu_us": c.cpu, "wall_us": c.wall} for row, c in rows.items()}
-            for name, rows in results.items()
-        }
-        options.json.write_text(json.dumps(table, indent=2) + "\n")
+    table = {
+        name: {row: {"cpu_us": round(c.cpu), "wall_us": round(c.wall)} for row, c in rows.items()}
+        for name, rows in results.items()
+    }
+    print(json.dumps({"us_each": table, "met": met}))
     sys.exit(0 if met else 1)
 
 
