@@ -12,6 +12,7 @@ from dodona.core.messages import AssistantText, Raw, ToolCall
 from dodona.core.model import CallDelta, Done, Finish, ModelEvent, TextDelta, ThinkingDelta, Usage
 from dodona.models.encoding import has_plain_names, new_call_id, sendable
 from dodona.models.faults import Faults
+from dodona.models.halves import Halves
 from dodona.models.provider import Endpoint
 from dodona.models.usage import anthropic_usage
 
@@ -106,6 +107,7 @@ class AnthropicAnswer:
         self.finished = False
         self._endpoint = endpoint
         self._faults = faults
+        self._halves = Halves()
         self._decode = msgspec.json.Decoder(_Event).decode
         self._blocks: dict[int, _Block] = {}
         self._ids: set[str] = set()  # of the calls
@@ -120,8 +122,8 @@ class AnthropicAnswer:
     def read(self, data: bytes) -> None:
         try:
             event = self._decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self._faults.garbled(str(error), data) from error
+        except (msgspec.DecodeError, RecursionError):
+            event = self._decode_mended(data)
         kind = event.type
         if kind == "content_block_delta":
             self._add(event.index, event.delta)
@@ -138,6 +140,12 @@ class AnthropicAnswer:
             self._finish()
         elif kind == "error" or event.error:
             raise self._faults.told(event.error or "no reason given")
+
+    def _decode_mended(self, data: bytes) -> _Event:
+        try:
+            return self._decode(self._halves.mend(data))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._faults.garbled(str(error), data) from error
 
     def read_whole(self, body: bytes) -> None:
         try:

@@ -12,6 +12,7 @@ from dodona.core.messages import AssistantText, Raw, ToolCall
 from dodona.core.model import Done, Finish, ModelEvent, TextDelta, ThinkingDelta, Usage
 from dodona.models.encoding import has_plain_names, json_text, sendable
 from dodona.models.faults import Faults
+from dodona.models.halves import Halves
 from dodona.models.openai_calls import CallPiece, Calls
 from dodona.models.provider import Endpoint
 from dodona.models.usage import openai_usage
@@ -92,6 +93,7 @@ class OpenAiAnswer:
         self.finished = False
         self._endpoint = endpoint
         self._faults = faults
+        self._halves = Halves()
         self._decode = msgspec.json.Decoder(_Chunk).decode
         self._texts: list[str] = []
         self._thoughts: list[str] = []
@@ -119,8 +121,8 @@ class OpenAiAnswer:
             return
         try:
             chunk = self._decode(data)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise self._faults.garbled(str(error), data) from error
+        except (msgspec.DecodeError, RecursionError):
+            chunk = self._decode_mended(data)
         if chunk.error:
             raise self._faults.told(chunk.error)
         if chunk.choices:
@@ -137,6 +139,12 @@ class OpenAiAnswer:
         if chunk.usage:
             self._wire_usage = chunk.usage
             self._accounted = bool(self._wire_finish)
+
+    def _decode_mended(self, data: bytes) -> _Chunk:
+        try:
+            return self._decode(self._halves.mend(data))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._faults.garbled(str(error), data) from error
 
     def read_whole(self, body: bytes) -> None:
         self.read(body)

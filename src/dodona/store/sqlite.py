@@ -187,7 +187,7 @@ _MEANINGS = {
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "cannot be opened",
-        "Look at the permissions of the file and of its folder.",
+        "Look at the permissions of the file and of its folder. Is the disk read-only?",
     ),
     sqlite3.SQLITE_IOERR: (
         "cannot be read or written: the disk reports an error",
