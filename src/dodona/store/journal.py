@@ -66,8 +66,17 @@ _payload = msgspec.json.Decoder(_Payload)
 class RunJournal:
     """A run's steps, while one process drives it. Made by `Journals.open`."""
 
-    def __init__(self, database: Database, claim: Claim, *, past: list[Row], hide: Hide) -> None:
+    def __init__(
+        self,
+        database: Database,
+        claim: Claim,
+        *,
+        past: list[Row],
+        hide: Hide,
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
         self._database = database
+        self._tasks = tasks  # of all journals, which end before the store does
         self._claim = claim
         self._hide = hide
         self._past = {row[1]: dict(zip(_COLUMNS, row, strict=True)) for row in past}
@@ -191,6 +200,8 @@ class RunJournal:
     def _flush_now(self) -> None:
         self._soon = None
         self._task = asyncio.get_running_loop().create_task(self._flush_quietly())
+        self._tasks.add(self._task)
+        self._task.add_done_callback(self._tasks.discard)
 
     async def _flush_quietly(self) -> None:
         """Nobody waits for this one, so its failure is told to whoever comes next."""
@@ -241,13 +252,18 @@ class Journals:
     def __init__(self, database: Database, *, hide: Hide) -> None:
         self._database = database
         self._hide = hide
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self, claim: Claim) -> RunJournal:
         """The journal of a run that this process has claimed, with what earlier attempts left."""
         past: list[Row] = []
         if claim.is_resumed:
             past = await self._database.read(lambda tx: tx.rows(_READ, run_id=claim.run_id))
-        return RunJournal(self._database, claim, past=past, hide=self._hide)
+        return RunJournal(self._database, claim, past=past, hide=self._hide, tasks=self._tasks)
+
+    async def close(self) -> None:
+        """Wait for what is being written."""
+        await asyncio.gather(*self._tasks)
 
     async def expire(self, before: float) -> int:
         """Forget what the steps of runs left that ended before a time; messages stay."""

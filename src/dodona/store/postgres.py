@@ -9,7 +9,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -19,6 +18,7 @@ from dodona.store.database import Operation, Row, shielded
 from dodona.store.location import Location, without_passwords
 from dodona.store.owners import AdvisoryOwners
 from dodona.store.statements import POSTGRES, Statement
+from dodona.store.threads import Threads
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]
@@ -67,22 +67,18 @@ class PostgresDatabase:
         )
         self._watch.start()
         # Apart, so that writers who wait for a lock do not keep readers waiting.
-        self._writers = ThreadPoolExecutor(_WRITERS, thread_name_prefix="dodona-store-writer")
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="dodona-store-reader")
+        self._writers = Threads(_WRITERS, "dodona-store-writer")
+        self._readers = Threads(_READERS, "dodona-store-reader")
 
     @property
     def owners(self) -> AdvisoryOwners:
         return self._owners
 
     async def write(self, operation: Operation[T]) -> T:
-        self._refuse_closed()
-        loop = asyncio.get_running_loop()
-        return await shielded(loop.run_in_executor(self._writers, self._write, operation))
+        return await shielded(self._writers.submit(lambda: self._write(operation)))
 
     async def read(self, operation: Operation[T]) -> T:
-        self._refuse_closed()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._read, operation)
+        return await self._readers.submit(lambda: self._read(operation))
 
     async def close(self) -> None:
         if not self._closing.is_set():
@@ -91,15 +87,11 @@ class PostgresDatabase:
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        self._writers.shutdown()
-        self._readers.shutdown()
+        self._writers.close()
+        self._readers.close()
         self._watch.join()
         for connection in (*self._all, self._alive):
             connection.close()
-
-    def _refuse_closed(self) -> None:
-        if self._closing.is_set():
-            raise StoreError("the store is closed.")
 
     def _write(self, operation: Operation[T]) -> T:
         return self._transact(operation, "BEGIN")

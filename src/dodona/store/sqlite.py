@@ -7,7 +7,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
@@ -16,6 +15,7 @@ from dodona.core.errors import StoreError
 from dodona.store.database import Operation, Row, shielded
 from dodona.store.owners import FileOwners
 from dodona.store.statements import SQLITE, Statement
+from dodona.store.threads import Threads
 from dodona.store.writer import Writer
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class SqliteDatabase:
             translate=self._translated,
         )
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="dodona-store-reader")
+        self._readers = Threads(_READERS, "dodona-store-reader")
 
     @property
     def owners(self) -> FileOwners:
@@ -71,10 +71,7 @@ class SqliteDatabase:
         return await shielded(self._writer.submit(operation))
 
     async def read(self, operation: Operation[T]) -> T:
-        if self._is_closed:
-            raise StoreError("the store is closed.")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._read, operation)
+        return await self._readers.submit(lambda: self._read(operation))
 
     def _read(self, operation: Operation[T]) -> T:
         try:
@@ -101,7 +98,7 @@ class SqliteDatabase:
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        self._readers.shutdown()
+        self._readers.close()
         while not self._idle.empty():
             self._idle.get().close()
         # Last, so that closing the writer's connection folds the log into the file.

@@ -42,6 +42,7 @@ class Store:
         return StoreKeyValue(self.database, scope)
 
     async def close(self) -> None:
+        await self.journals.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from dodona.core.errors import StoreError
 from dodona.store.database import Operation, Transaction
+from dodona.store.threads import hand_over, settle
 
 T = TypeVar("T")
 
@@ -179,21 +180,9 @@ def _deliver(jobs: list[_Job]) -> None:
     """Hand the results over, in one call for each loop that waits."""
     loops = {id(job.loop): job.loop for job in jobs}
     for loop in loops.values():
-        mine = [job for job in jobs if job.loop is loop]
-        try:
-            loop.call_soon_threadsafe(_settle, mine)
-        except RuntimeError:
-            continue  # the loop is closed: nobody waits any more
+        hand_over(loop, _settle_all, [job for job in jobs if job.loop is loop])
 
 
-def _settle(jobs: list[_Job]) -> None:
+def _settle_all(jobs: list[_Job]) -> None:
     for job in jobs:
-        if job.future.done():
-            continue
-        if isinstance(job.error, StopIteration):
-            # A future takes no such error, for a coroutine would take it for its end.
-            job.future.set_exception(RuntimeError("the operation raised StopIteration"))
-        elif job.error is not None:
-            job.future.set_exception(job.error)
-        else:
-            job.future.set_result(job.result)
+        settle(job.future, job.result, job.error)

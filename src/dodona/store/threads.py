@@ -1,0 +1,80 @@
+"""Threads for work that blocks, at less than the price of an executor's.
+
+A queue and one call into the loop cost about half of what `run_in_executor` does, and a window of
+a conversation is read in less time than either takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeAlias, TypeVar
+
+from dodona.core.errors import StoreError
+
+T = TypeVar("T")
+
+_Task: TypeAlias = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+
+class Threads:
+    """Some threads that take work in the order in which it is given."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._queue: SimpleQueue[_Task | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            for number in range(count)
+        ]
+        self._is_closed = False
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        if self._is_closed:
+            raise StoreError("the store is closed.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._queue.put((work, future, loop))
+        return future
+
+    def close(self) -> None:
+        """Finish what was given, then end. Blocks until then."""
+        self._is_closed = True
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while (task := self._queue.get()) is not None:
+            work, future, loop = task
+            result, error = None, None
+            try:
+                result = work()
+            except BaseException as raised:  # noqa: BLE001 - whatever it is, its caller gets it
+                error = raised
+            hand_over(loop, settle, future, result, error)
+            # Else this frame keeps what was read, and the connection of an error, alive.
+            del task, work, future, result, error
+
+
+def hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(call, *arguments)
+    except RuntimeError:
+        return  # the loop is closed: nobody waits any more
+
+
+def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if isinstance(error, StopIteration):
+        # A future takes no such error, for a coroutine would take it for its end.
+        error = RuntimeError("the operation raised StopIteration")
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
