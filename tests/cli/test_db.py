@@ -69,7 +69,7 @@ def test_what_is_wrong_with_a_store(tmp_path: Path) -> None:
     assert told["checks"] == {
         "pages": [],
         "references": ["a row of messages refers to nothing"],
-        "heads": ["the head of conversation 1 has not ended"],
+        "heads": ["the head of conversation 1 is another's, or has not ended"],
         "branches": ["run 3 hangs on no root", "run 4 hangs on no root"],
         "messages": ["run 2 has gaps between its messages", "run 99 has gaps between its messages"],
         "tokens": ["run 2 miscounts its messages' tokens"],

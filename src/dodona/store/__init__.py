@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dodona.store.budgets import NANOS, Budget, Hold, Line, Unit, reserve, settle
+from dodona.core.spending import NANOS, Hold, Line, TokenRecord, Unit
+from dodona.store.budgets import Budget, reserve, settle
+from dodona.store.contexts import ContextStatus, OracleContext, add_decisions, touch_context
 from dodona.store.conversations import HEAD
 from dodona.store.journal import RunJournal
 from dodona.store.location import Location, locate
 from dodona.store.opening import Condition, Durability, look, migrate
-from dodona.store.records import TokenRecord, record
+from dodona.store.projects import Project
+from dodona.store.records import record
+from dodona.store.sessions import Session, count_session
 from dodona.store.store import Store
 
 __all__ = [
@@ -15,18 +19,25 @@ __all__ = [
     "NANOS",
     "Budget",
     "Condition",
+    "ContextStatus",
     "Durability",
     "Hold",
     "Line",
     "Location",
+    "OracleContext",
+    "Project",
     "RunJournal",
+    "Session",
     "Store",
     "TokenRecord",
     "Unit",
+    "add_decisions",
+    "count_session",
     "locate",
     "look",
     "migrate",
     "record",
     "reserve",
     "settle",
+    "touch_context",
 ]

@@ -8,47 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from time import time
 
 import msgspec
 from sqlalchemy import bindparam, delete, select, update
 
 from dodona.core.errors import BudgetExceeded
+from dodona.core.spending import TOTAL, Hold, Line, Unit
 from dodona.store.database import Database, Owners, Row, Transaction
 from dodona.store.schema import IS_HELD, budgets, reservations
 from dodona.store.statements import insertion, statement, upsert
-
-NANOS = 1_000_000_000  # of a dollar
-
-
-class Unit(Enum):
-    TOKENS = "tokens"
-    USD = "usd"  # counted in billionths
-
-    def told(self, amount: int) -> str:
-        return f"{amount:,} tokens" if self is Unit.TOKENS else f"${amount / NANOS:,.4f}"
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One budget that a call falls under, and how much of it the call may use.
-
-    The period is part of the name (`2026-11-16`, `2026-11`), so nothing is ever reset.
-    """
-
-    scope: str
-    period: str
-    unit: Unit
-    amount: int
-    ceiling: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Money put aside for one call."""
-
-    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +165,13 @@ def _named(line: Line, prefix: str) -> dict[str, str]:
 def _exceeded(line: Line, used: int, held: int) -> BudgetExceeded:
     unit = line.unit
     aside = f", {unit.told(held)} held by calls on their way" if held else ""
+    period, hint = f" for {line.period}", "Raise the budget, or wait for the next period."
+    if line.period == TOTAL:
+        period, hint = "", "Raise the budget."
     return BudgetExceeded(
-        f"the budget of {line.scope} for {line.period} does not allow {unit.told(line.amount)} "
+        f"the budget of {line.scope}{period} does not allow {unit.told(line.amount)} "
         f"more: {unit.told(used)} of {unit.told(line.ceiling)} are used{aside}.",
-        hint="Raise the budget, or wait for the next period.",
+        hint=hint,
     )
 
 

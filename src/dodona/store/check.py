@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 import psycopg
-from sqlalchemy import func, select, text
+from sqlalchemy import func, or_, select, text
 
 from dodona.core.errors import NotFound
 from dodona.store import postgres, sqlite
@@ -36,7 +36,7 @@ _REFERENCES = statement(text("PRAGMA foreign_key_check"))
 _HEADS = statement(
     select(conversations.c.id)
     .join(runs, runs.c.id == conversations.c.head_id)
-    .where(IS_OPEN)
+    .where(or_(IS_OPEN, runs.c.conversation_id != conversations.c.id))
     .limit(_SHOWN)
 )
 _GAPS = statement(
@@ -84,7 +84,10 @@ def check(location: Location) -> Iterator[Check]:
             pages = [row[0] for row in tx.rows(_PAGES)]
             yield Check("pages", () if pages == ["ok"] else tuple(pages))
             yield Check("references", _told(tx.rows(_REFERENCES), "a row of {} refers to nothing"))
-        yield Check("heads", _told(tx.rows(_HEADS), "the head of conversation {} has not ended"))
+        yield Check(
+            "heads",
+            _told(tx.rows(_HEADS), "the head of conversation {} is another's, or has not ended"),
+        )
         yield Check("branches", _told(tx.rows(_UNREACHED), "run {} hangs on no root"))
         yield Check("messages", _told(tx.rows(_GAPS), "run {} has gaps between its messages"))
         yield Check("tokens", _told(tx.rows(_SUMS), "run {} miscounts its messages' tokens"))

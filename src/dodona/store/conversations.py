@@ -105,20 +105,12 @@ class Conversations:
     ) -> Conversation:
         if not user_id:
             raise BadRequest("a conversation needs a user.")
-        now = time()
 
         def create(tx: Transaction) -> Conversation:
-            row = tx.row(
-                _CREATE,
-                user_id=user_id,
-                project_id=project_id,
-                agent_id=agent_id,
-                title=title,
-                created_at=now,
-                updated_at=now,
+            begun = begin_conversation(
+                tx, user_id, project_id=project_id, agent_id=agent_id, title=title
             )
-            assert row is not None
-            return find_conversation(tx, user_id, row[0])
+            return find_conversation(tx, user_id, begun)
 
         return await self._database.write(create)
 
@@ -272,6 +264,23 @@ class Conversations:
             tx.run(_REMOVE, **below)
 
         await self._database.write(prune)
+
+
+def begin_conversation(
+    tx: Transaction, user_id: str, *, project_id: str, agent_id: str, title: str = ""
+) -> int:
+    now = time()
+    row = tx.row(
+        _CREATE,
+        user_id=user_id,
+        project_id=project_id,
+        agent_id=agent_id,
+        title=title,
+        created_at=now,
+        updated_at=now,
+    )
+    assert row is not None
+    return row[0]
 
 
 def move_head(

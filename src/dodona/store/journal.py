@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from time import time
 from typing import Any, TypeVar
 
@@ -63,6 +63,24 @@ class _Payload(msgspec.Struct, omit_defaults=True):
 _payload = msgspec.json.Decoder(_Payload)
 
 
+class Background:
+    """What journals do while nobody waits for it. It ends before the store does."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if not self._is_closed:
+            task = asyncio.get_running_loop().create_task(work())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await asyncio.gather(*self._tasks)
+
+
 class RunJournal:
     """A run's steps, while one process drives it. Made by `Journals.open`."""
 
@@ -73,10 +91,10 @@ class RunJournal:
         *,
         past: list[Row],
         hide: Hide,
-        tasks: set[asyncio.Task[None]],
+        background: Background,
     ) -> None:
         self._database = database
-        self._tasks = tasks  # of all journals, which end before the store does
+        self._background = background
         self._claim = claim
         self._hide = hide
         self._past = {row[1]: dict(zip(_COLUMNS, row, strict=True)) for row in past}
@@ -85,7 +103,7 @@ class RunJournal:
         self._noted = self._durable = 0  # how many notes were made, and are on the disk
         self._writing = asyncio.Lock()
         self._soon: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._is_flushing = False
         self._broken: BaseException | None = None
 
     def begin(self, start: StepStart) -> StepRecord | None:
@@ -189,7 +207,7 @@ class RunJournal:
             ) from wrong
 
     def _flush_soon(self) -> None:
-        if self._soon is None and self._task is None:
+        if self._soon is None and not self._is_flushing:
             self._soon = asyncio.get_running_loop().call_later(_SOON, self._flush_now)
 
     def _flush_no_more(self) -> None:
@@ -199,9 +217,8 @@ class RunJournal:
 
     def _flush_now(self) -> None:
         self._soon = None
-        self._task = asyncio.get_running_loop().create_task(self._flush_quietly())
-        self._tasks.add(self._task)
-        self._task.add_done_callback(self._tasks.discard)
+        self._is_flushing = True
+        self._background.start(self._flush_quietly)
 
     async def _flush_quietly(self) -> None:
         """Nobody waits for this one, so its failure is told to whoever comes next."""
@@ -210,7 +227,7 @@ class RunJournal:
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
             self._broken = error
         finally:
-            self._task = None
+            self._is_flushing = False
 
     def _refuse_broken(self) -> None:
         if self._broken is not None:
@@ -252,18 +269,20 @@ class Journals:
     def __init__(self, database: Database, *, hide: Hide) -> None:
         self._database = database
         self._hide = hide
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     async def open(self, claim: Claim) -> RunJournal:
         """The journal of a run that this process has claimed, with what earlier attempts left."""
         past: list[Row] = []
         if claim.is_resumed:
             past = await self._database.read(lambda tx: tx.rows(_READ, run_id=claim.run_id))
-        return RunJournal(self._database, claim, past=past, hide=self._hide, tasks=self._tasks)
+        return RunJournal(
+            self._database, claim, past=past, hide=self._hide, background=self._background
+        )
 
     async def close(self) -> None:
-        """Wait for what is being written."""
-        await asyncio.gather(*self._tasks)
+        """Wait for what is being written; journals write nothing by themselves any more."""
+        await self._background.close()
 
     async def expire(self, before: float) -> int:
         """Forget what the steps of runs left that ended before a time; messages stay."""

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import time
 
 from sqlalchemy import bindparam, select
 
 from dodona.core.model import Usage
+from dodona.core.spending import TokenRecord
 from dodona.store.database import Database, Transaction
 from dodona.store.schema import token_records
 from dodona.store.statements import insertion, statement
 from dodona.store.text import to_json
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
-    """A call as it was billed. `cost_estimate_usd` is None when the price is unknown."""
-
-    user_id: str
-    agent_id: str
-    provider: str
-    model: str
-    input_tokens: int
-    output_tokens: int
-    cost_estimate_usd: float | None
-    session_key: str | None = None
-    run_id: int | None = None
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    reasoning_tokens: int = 0
-    estimated: bool = False
-    timestamp: float = 0.0
-
 
 _FIELDS = (
     *("user_id", "agent_id", "provider", "model", "input_tokens", "output_tokens"),

@@ -76,8 +76,7 @@ projects = Table(
 conversations = Table(
     "conversations",
     metadata,
-    # Said aloud, because a column of a foreign key does not count by itself.
-    Column("id", Id, primary_key=True, autoincrement=True),
+    Column("id", Id, primary_key=True),
     Column("user_id", Text, nullable=False),
     Column("project_id", Text, nullable=False, server_default="default"),
     Column("agent_id", Text, nullable=False, server_default="oracle"),
@@ -85,9 +84,9 @@ conversations = Table(
     Column("head_id", Id),
     *_now_columns("created_at", "updated_at"),
     CheckConstraint("user_id <> ''", name="user_id"),
-    ForeignKeyConstraint(
-        ["id", "head_id"], ["runs.conversation_id", "runs.id"], name="fk_head", use_alter=True
-    ),
+    # Not with the id, as elsewhere: in SQLite a column of a foreign key does not count up, and
+    # the ids of what was deleted would be given again.
+    ForeignKeyConstraint(["head_id"], ["runs.id"], name="fk_head", use_alter=True),
     Index("ix_conversations_user_id", "user_id", "updated_at"),
     sqlite_autoincrement=True,
 )

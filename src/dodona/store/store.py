@@ -6,14 +6,18 @@ from types import TracebackType
 from typing import Self
 
 from dodona.store.budgets import Budgets
+from dodona.store.contexts import Contexts
 from dodona.store.conversations import Conversations
 from dodona.store.database import Database
 from dodona.store.journal import Journals
 from dodona.store.keyvalue import StoreKeyValue
 from dodona.store.location import locate
 from dodona.store.opening import Durability, open_database
+from dodona.store.projects import Projects
 from dodona.store.records import Records
 from dodona.store.runs import Runs
+from dodona.store.sessions import Sessions
+from dodona.store.settings import UserSettings
 from dodona.store.text import Hide
 
 
@@ -27,6 +31,10 @@ class Store:
         self.journals = Journals(database, hide=hide)
         self.budgets = Budgets(database)
         self.records = Records(database)
+        self.settings = UserSettings(database)
+        self.projects = Projects(database)
+        self.contexts = Contexts(database)
+        self.sessions = Sessions(database)
 
     @classmethod
     async def open(cls, url: str, *, hide: Hide, durability: Durability = "full") -> Self:

@@ -162,6 +162,15 @@ async def test_a_long_chain_is_deleted_at_once(store: Store, talk: Conversation)
         await store.conversations.get("ada", talk.id)
 
 
+async def test_ids_are_not_given_again(store: Store, talk: Conversation) -> None:
+    """Whoever still holds the id of what was deleted finds nothing, not something else."""
+    node = await store.conversations.append("ada", talk.id, exchange("a"))
+    await store.conversations.delete("ada", talk.id)
+    other = await store.conversations.create("ada")
+    assert other.id > talk.id
+    assert await store.conversations.append("ada", other.id, exchange("b")) > node
+
+
 async def test_another_users_conversation_is_not_there(store: Store, talk: Conversation) -> None:
     """Whoever asks for what is somebody else's learns nothing, not even that it exists."""
     node = await store.conversations.append("ada", talk.id, exchange("a"))

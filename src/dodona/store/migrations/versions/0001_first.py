@@ -12,7 +12,7 @@ ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 # A conversation points to its head, and a run to its conversation. SQLite takes that at once,
 # PostgreSQL when both tables are there.
-HEAD = (["id", "head_id"], ["runs.conversation_id", "runs.id"])
+HEAD = (["head_id"], ["runs.id"])
 
 
 def upgrade() -> None:
@@ -35,7 +35,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "conversations",
-        sa.Column("id", ID, autoincrement=True, nullable=False),
+        sa.Column("id", ID, nullable=False),
         sa.Column("user_id", sa.Text(), nullable=False),
         sa.Column("project_id", sa.Text(), server_default="default", nullable=False),
         sa.Column("agent_id", sa.Text(), server_default="oracle", nullable=False),
@@ -478,6 +478,4 @@ def upgrade() -> None:
     )
 
     if not is_sqlite:
-        op.create_foreign_key(
-            "fk_head", "conversations", "runs", ["id", "head_id"], ["conversation_id", "id"]
-        )
+        op.create_foreign_key("fk_head", "conversations", "runs", ["head_id"], ["id"])

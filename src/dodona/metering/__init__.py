@@ -1,0 +1,8 @@
+"""What calls may cost and did: the ceilings, and the meter that holds calls to them."""
+
+from __future__ import annotations
+
+from dodona.metering.ceilings import Ceiling, Ceilings
+from dodona.metering.meter import Ledger, Meter, PriceList, used_by
+
+__all__ = ["Ceiling", "Ceilings", "Ledger", "Meter", "PriceList", "used_by"]

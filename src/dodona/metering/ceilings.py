@@ -1,0 +1,78 @@
+"""Ceilings: how much may be spent by a session, an agent, a user, in a day, in a month."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final
+
+from dodona.core.errors import ConfigError
+from dodona.core.spending import NANOS, TOTAL, CallPlan, Line, Unit
+
+# Beyond these a ceiling is a slip of the hand, and no database counts that far.
+MOST_TOKENS: Final = 10**15
+MOST_USD: Final = 10**9
+
+
+def _check(unit: str, value: int | Decimal | None, most: int) -> None:
+    if value is None or (Decimal(value).is_finite() and 0 <= value <= most):
+        return
+    raise ConfigError(
+        f"a ceiling in {unit} must be from 0 to {most:,} (got {value}).",
+        hint="Leave it out for no ceiling.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The most that may be spent; None is no ceiling, 0 is nothing at all."""
+
+    tokens: int | None = None
+    usd: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        _check("tokens", self.tokens, MOST_TOKENS)
+        _check("usd", self.usd, MOST_USD)
+
+    @property
+    def nanos(self) -> int | None:
+        return None if self.usd is None else int(self.usd * NANOS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """Days and months are those of UTC, over all users; the others count from the beginning."""
+
+    session: Ceiling = Ceiling()
+    agent: Ceiling = Ceiling()
+    user: Ceiling = Ceiling()
+    daily: Ceiling = Ceiling()
+    monthly: Ceiling = Ceiling()
+
+    @property
+    def in_usd(self) -> bool:
+        """Does any of them need to know prices?"""
+        return any(getattr(self, field.name).usd is not None for field in fields(self))
+
+    def lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[Line]:
+        """The budgets that a call falls under, each with what the call may use of it."""
+        return [
+            Line(scope, period, unit, amount, ceiling)
+            for limit, scope, period in self._scopes(plan)
+            for unit, amount, ceiling in (
+                (Unit.TOKENS, tokens, limit.tokens),
+                (Unit.USD, nanos, limit.nanos),
+            )
+            if ceiling is not None
+        ]
+
+    def _scopes(self, plan: CallPlan) -> Iterator[tuple[Ceiling, str, str]]:
+        day = datetime.fromtimestamp(plan.at, UTC).date().isoformat()
+        if plan.session_key is not None:
+            yield self.session, f"session:{plan.session_key}", TOTAL
+        yield self.agent, f"agent:{plan.agent_id}", TOTAL
+        yield self.user, f"user:{plan.user_id}", TOTAL
+        yield self.daily, "daily", day
+        yield self.monthly, "monthly", day[:7]

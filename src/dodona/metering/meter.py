@@ -1,0 +1,186 @@
+"""The meter, which every call of a model passes: reserved before, settled and recorded after.
+
+    hold = await journal.commit(meter.reserve(plan))     BudgetExceeded: no call is made
+    …                                                    the call
+    await journal.commit(meter.settle(hold, plan, used_by(done)))
+
+Both give operations for a transaction of the caller's, so that they cost no commit of their own.
+Prices are looked up before that, for a transaction must not wait for anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, Decimal
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from dodona.core.errors import BudgetExceeded
+from dodona.core.model import Done, Usage
+from dodona.core.spending import NANOS, CallPlan, Hold, Line, TokenRecord, Used
+from dodona.metering.ceilings import Ceilings
+
+T = TypeVar("T")
+Operation: TypeAlias = Callable[[Any], T]  # of a transaction, which only the store looks into
+
+
+class PriceList(Protocol):
+    """What calls cost in US dollars; None when nobody knows."""
+
+    def cost(self, usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None: ...
+
+    def ceiling(
+        self, *, provider: str, model: str, input_tokens: int, max_output_tokens: int, at: datetime
+    ) -> Decimal | None:
+        """The most that a call can cost."""
+        ...
+
+
+class Ledger(Protocol):
+    """Where budgets and records are kept: the functions of the store's package, as they are."""
+
+    def reserve(
+        self, tx: Any, lines: Sequence[Line], *, run_id: int | None, step_key: str, attempt: int
+    ) -> Hold: ...
+
+    def settle(
+        self, tx: Any, hold: Hold, *, tokens: int, nanos: int | None, estimated: bool = False
+    ) -> bool: ...
+
+    def record(self, tx: Any, entry: TokenRecord, usage: Usage) -> None: ...
+
+
+class Meter:
+    """Keeps calls under the ceilings, and a record of each."""
+
+    def __init__(self, ceilings: Ceilings, *, prices: PriceList, ledger: Ledger) -> None:
+        self._ceilings = ceilings
+        self._prices = prices
+        self._ledger = ledger
+
+    def reserve(self, plan: CallPlan) -> Operation[Hold]:
+        """Put aside the most that a call can use, or raise BudgetExceeded."""
+        tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
+        nanos = self._dearest(plan) if self._ceilings.in_usd else 0
+        lines = self._ceilings.lines(plan, tokens=tokens, nanos=nanos)
+        return lambda tx: self._ledger.reserve(
+            tx, lines, run_id=plan.run_id, step_key=plan.step_key, attempt=plan.attempt
+        )
+
+    def settle(self, hold: Hold, plan: CallPlan, used: Sequence[Used]) -> Operation[bool]:
+        """Count what was used instead of what was put aside, and record it.
+
+        A call that came to nothing used nothing: `used` is empty then. A model whose provider
+        gives no account counts with all that the call could use, unless the caller estimates.
+        False when the hold was settled before: then nothing is counted or recorded again.
+        """
+        known = [_filled(each, plan) for each in used]
+        costs = [self._cost(each, plan) for each in known]
+        records = [_record(*each, plan) for each in zip(known, costs, strict=True)]
+        tokens = sum(entry.input_tokens + entry.output_tokens for entry in records)
+        priced = [cost for cost in costs if cost is not None]
+        nanos = _nanos(sum(priced, Decimal(0))) if len(priced) == len(costs) else None
+        estimated = any(each.estimated for each in known)
+
+        def settle(tx: Any) -> bool:
+            if not self._ledger.settle(tx, hold, tokens=tokens, nanos=nanos, estimated=estimated):
+                return False
+            for entry, each in zip(records, known, strict=True):
+                self._ledger.record(tx, entry, each.usage)
+            return True
+
+        return settle
+
+    def _dearest(self, plan: CallPlan) -> int:
+        """What the call costs at most, whoever answers it."""
+        most = Decimal(0)
+        for provider, model in plan.models:
+            cost = self._prices.ceiling(
+                provider=provider,
+                model=model,
+                input_tokens=plan.input_tokens,
+                max_output_tokens=plan.max_output_tokens,
+                at=_time(plan),
+            )
+            if cost is None:
+                raise _unpriced(provider, model)
+            most = max(most, cost)
+        return _nanos(most)
+
+    def _cost(self, used: Used, plan: CallPlan) -> Decimal | None:
+        """By the name that was asked for: prices are set for those, and wires answer with others.
+
+        Of several names that it may have been, the dearest counts.
+        """
+        asked = [model for provider, model in plan.models if provider == used.provider]
+        names = [used.model] if used.model in asked or not asked else asked
+        at = _time(plan)
+        costs = [
+            self._prices.cost(used.usage, provider=used.provider, model=name, at=at)
+            for name in names
+        ]
+        known = [cost for cost in costs if cost is not None]
+        return max(known) if len(known) == len(costs) else None
+
+
+def used_by(done: Done) -> tuple[Used, ...]:
+    """What an answer used, after the attempts before it that used something."""
+    attempts = [Used(each.provider, each.model, each.usage) for each in done.attempts]
+    billed = [each for each in attempts if not _is_silent(each.usage)]
+    return (*billed, Used(done.provider, done.model, done.usage))
+
+
+def _is_silent(usage: Usage) -> bool:
+    """Did the provider give no account?"""
+    return not (usage.input_tokens or usage.output_tokens or usage.cost_usd is not None)
+
+
+def _filled(used: Used, plan: CallPlan) -> Used:
+    """As the provider says; if it says nothing, all that the call could use."""
+    if not _is_silent(used.usage):
+        return used
+    most = replace(
+        used.usage,
+        input_tokens=max(0, plan.input_tokens),
+        output_tokens=max(0, plan.max_output_tokens),
+    )
+    return replace(used, usage=most, estimated=True)
+
+
+def _record(used: Used, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
+    usage = used.usage
+    return TokenRecord(
+        user_id=plan.user_id,
+        agent_id=plan.agent_id,
+        provider=used.provider,
+        model=used.model,
+        input_tokens=max(0, usage.input_tokens),
+        output_tokens=max(0, usage.output_tokens),
+        cost_estimate_usd=None if cost is None else float(cost),
+        session_key=plan.session_key,
+        run_id=plan.run_id,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        estimated=used.estimated,
+        timestamp=plan.at,
+    )
+
+
+def _time(plan: CallPlan) -> datetime:
+    return datetime.fromtimestamp(plan.at, UTC)
+
+
+def _nanos(usd: Decimal) -> int:
+    """Rounded up: a budget never shows less than was spent."""
+    return int((usd * NANOS).to_integral_value(ROUND_CEILING))
+
+
+def _unpriced(provider: str, model: str) -> BudgetExceeded:
+    name = f"{provider}/{model}"
+    return BudgetExceeded(
+        f"a budget in US dollars allows no call of {name}: its price is unknown.",
+        hint=f"Set its price under [prices.{json.dumps(name)}], 0 if nobody bills it.",
+    )

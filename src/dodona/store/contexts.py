@@ -1,0 +1,278 @@
+"""Oracle contexts: what one user talks about in one project, across models and restarts.
+
+    active ⇄ suspended       a change of models
+       │         │
+       └► closed ◄┘          by hand, or idle for too long
+            └► active        the next question, in a new conversation
+
+What was said is in the conversation that a context points to: nothing is kept twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from time import time
+from typing import Any, Final
+from uuid import uuid4
+
+from sqlalchemy import bindparam, exists, select, update
+
+from dodona.core.errors import BadRequest, NotFound
+from dodona.store.conversations import begin_conversation
+from dodona.store.database import Database, Row, Transaction
+from dodona.store.projects import find_project
+from dodona.store.schema import IS_OPEN, oracle_contexts, runs
+from dodona.store.statements import statement, upsert
+from dodona.store.text import from_json, to_json
+
+TOKEN_BUDGET: Final = 16_000
+TOKEN_BUDGET_BOUNDS: Final = (4_000, 128_000)
+MOST_DECISIONS: Final = 200  # the newest are kept
+
+
+class ContextStatus(Enum):
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    CLOSED = "closed"
+
+
+# A closed one becomes active again by being opened, and so gets a new conversation.
+_MAY_BECOME = {
+    ContextStatus.ACTIVE: (ContextStatus.SUSPENDED, ContextStatus.CLOSED),
+    ContextStatus.SUSPENDED: (ContextStatus.ACTIVE, ContextStatus.CLOSED),
+    ContextStatus.CLOSED: (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OracleContext:
+    """`conversation_id` is None after its conversation was deleted, until the next question."""
+
+    id: str
+    user_id: str
+    project_id: str
+    conversation_id: int | None
+    session_start: float
+    last_activity: float | None
+    last_model: str | None
+    token_budget: int
+    tokens_used: int
+    key_decisions: tuple[str, ...]
+    mentioned_symbols: str | None
+    mentioned_files: str | None
+    status: ContextStatus
+    compression_count: int
+
+
+_contexts = oracle_contexts.c
+_COLUMNS = (
+    *(_contexts.id, _contexts.user_id, _contexts.project_id, _contexts.conversation_id),
+    *(_contexts.session_start, _contexts.last_activity, _contexts.last_model),
+    *(_contexts.token_budget, _contexts.tokens_used, _contexts.key_decisions_json),
+    *(_contexts.mentioned_symbols, _contexts.mentioned_files, _contexts.status),
+    _contexts.compression_count,
+)
+_MINE = (
+    _contexts.user_id == bindparam("its_user"),
+    _contexts.project_id == bindparam("its_project"),
+)
+_THIS = _contexts.id == bindparam("context_id")
+_READ = statement(select(*_COLUMNS).where(*_MINE))
+_LOCK = statement(select(*_COLUMNS).where(*_MINE).with_for_update())
+_ABOUT = statement(
+    select(*_COLUMNS)
+    .where(
+        _contexts.user_id == bindparam("its_user"),
+        _contexts.conversation_id == bindparam("conversation_id"),
+        _contexts.status != ContextStatus.CLOSED.value,
+    )
+    .with_for_update()
+)
+_GIVEN = ("id", "user_id", "project_id", "session_start", "last_activity", "token_budget")
+_ENSURE = upsert(
+    oracle_contexts,
+    lambda add: (
+        add.values({name: bindparam(name) for name in _GIVEN})
+        # The update also locks the row, and whoever closes idle ones sees that this is none.
+        .on_conflict_do_update(
+            index_elements=["user_id", "project_id"],
+            set_={"last_activity": add.excluded.last_activity},
+        )
+        .returning(*_COLUMNS)
+    ),
+)
+_BEGIN = statement(
+    update(oracle_contexts)
+    .where(_THIS)
+    .values(
+        conversation_id=bindparam("new_conversation"),
+        session_start=bindparam("now"),
+        last_model=None,
+        token_budget=bindparam("new_budget"),
+        tokens_used=0,
+        key_decisions_json="[]",
+        mentioned_symbols=None,
+        mentioned_files=None,
+        status=ContextStatus.ACTIVE.value,
+        compression_count=0,
+    )
+)
+_MOVE = statement(update(oracle_contexts).where(_THIS).values(status=bindparam("new_status")))
+_TOUCH = statement(
+    update(oracle_contexts)
+    .where(_THIS)
+    .values(
+        last_activity=bindparam("now"),
+        last_model=bindparam("new_model"),
+        tokens_used=bindparam("new_tokens"),
+    )
+)
+_DECIDE = statement(
+    update(oracle_contexts).where(_THIS).values(key_decisions_json=bindparam("new_decisions"))
+)
+_CLOSE_IDLE = statement(
+    update(oracle_contexts)
+    .where(
+        _contexts.status != ContextStatus.CLOSED.value,
+        _contexts.last_activity < bindparam("before"),
+        ~exists().where(runs.c.conversation_id == _contexts.conversation_id, IS_OPEN),
+    )
+    .values(status=ContextStatus.CLOSED.value)
+)
+
+
+class Contexts:
+    """The contexts of all users, one for each project; every call says whose."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, user_id: str, project_id: str) -> OracleContext:
+        return await self._database.read(
+            lambda tx: _found(tx.row(_READ, **_key(user_id, project_id)), project_id)
+        )
+
+    async def open(
+        self, user_id: str, project_id: str, *, token_budget: int = TOKEN_BUDGET
+    ) -> OracleContext:
+        """The context for a question, as it is; a new one if there is none.
+
+        One that was closed, or whose conversation was deleted, begins anew: active, empty, in a
+        new conversation, and from then on with this budget.
+        """
+        lowest, highest = TOKEN_BUDGET_BOUNDS
+        if not lowest <= token_budget <= highest:
+            raise BadRequest(
+                f"token_budget must be from {lowest} to {highest} (got {token_budget})."
+            )
+
+        def open_(tx: Transaction) -> OracleContext:
+            find_project(tx, user_id, project_id)
+            return _opened(tx, user_id, project_id, token_budget=token_budget)
+
+        return await self._database.write(open_)
+
+    async def move(self, user_id: str, project_id: str, to: ContextStatus) -> OracleContext:
+        """Suspend, resume or close it."""
+
+        def move(tx: Transaction) -> OracleContext:
+            key = _key(user_id, project_id)
+            context = _found(tx.row(_LOCK, **key), project_id)
+            if to not in _MAY_BECOME[context.status]:
+                raise BadRequest(
+                    f"a context that is {context.status.value} cannot become {to.value}."
+                )
+            tx.run(_MOVE, context_id=context.id, new_status=to.value)
+            return _found(tx.row(_READ, **key), project_id)
+
+        return await self._database.write(move)
+
+    async def touch(
+        self, user_id: str, conversation_id: int, *, model: str, tokens_used: int
+    ) -> bool:
+        return await self._database.write(
+            lambda tx: touch_context(
+                tx, user_id, conversation_id, model=model, tokens_used=tokens_used
+            )
+        )
+
+    async def decide(self, user_id: str, conversation_id: int, decisions: Sequence[str]) -> bool:
+        return await self._database.write(
+            lambda tx: add_decisions(tx, user_id, conversation_id, decisions)
+        )
+
+    async def close_idle(self, before: float) -> int:
+        """Close those in which nothing happened since a time and nothing goes on; how many."""
+        return await self._database.write(lambda tx: tx.run(_CLOSE_IDLE, before=before))
+
+
+def touch_context(
+    tx: Transaction, user_id: str, conversation_id: int, *, model: str, tokens_used: int
+) -> bool:
+    """Note that a conversation went on: when, with which model, how much its context holds.
+
+    False when no open context is about it: it was closed meanwhile, or there never was one.
+    """
+    row = tx.row(_ABOUT, its_user=user_id, conversation_id=conversation_id)
+    if row is None:
+        return False
+    context = _context(row)
+    if tokens_used * 10 > context.token_budget * 11:
+        raise BadRequest(
+            f"the context holds {tokens_used:,} tokens, past 110 % of its budget of "
+            f"{context.token_budget:,}.",
+            hint="Leave older exchanges out.",
+        )
+    tx.run(_TOUCH, context_id=context.id, now=time(), new_model=model, new_tokens=tokens_used)
+    return True
+
+
+def add_decisions(
+    tx: Transaction, user_id: str, conversation_id: int, decisions: Sequence[str]
+) -> bool:
+    """Remember what was decided, each once, the newest last; False as with `touch_context`."""
+    row = tx.row(_ABOUT, its_user=user_id, conversation_id=conversation_id)
+    if row is None:
+        return False
+    context = _context(row)
+    known = [each for each in context.key_decisions if each not in decisions]
+    kept = [*known, *dict.fromkeys(decisions)][-MOST_DECISIONS:]
+    tx.run(_DECIDE, context_id=context.id, new_decisions=to_json(kept))
+    return True
+
+
+def _opened(tx: Transaction, user_id: str, project_id: str, *, token_budget: int) -> OracleContext:
+    now = time()
+    row = tx.row(
+        _ENSURE,
+        id=uuid4().hex,
+        user_id=user_id,
+        project_id=project_id,
+        session_start=now,
+        last_activity=now,
+        token_budget=token_budget,
+    )
+    context = _found(row, project_id)
+    if context.status is not ContextStatus.CLOSED and context.conversation_id is not None:
+        return context
+    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id="oracle")
+    tx.run(_BEGIN, context_id=context.id, new_conversation=begun, new_budget=token_budget, now=now)
+    return _found(tx.row(_READ, **_key(user_id, project_id)), project_id)
+
+
+def _key(user_id: str, project_id: str) -> dict[str, str]:
+    return {"its_user": user_id, "its_project": project_id}
+
+
+def _found(row: Row | None, project_id: str) -> OracleContext:
+    if row is None:
+        raise NotFound(f"there is no context for project {project_id!r:.80}.")
+    return _context(row)
+
+
+def _context(row: Row) -> OracleContext:
+    values: list[Any] = list(row)
+    values[9], values[12] = tuple(from_json(row[9])), ContextStatus(row[12])
+    return OracleContext(*values)

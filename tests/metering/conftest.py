@@ -1,0 +1,26 @@
+"""A real store for the meter, as the app hands it over."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dodona.store import Store, locate, migrate
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("migrated") / "dodona.db"
+    migrate(locate(str(file)))
+    return file
+
+
+@pytest.fixture
+async def store(migrated_file: Path, tmp_path: Path) -> AsyncIterator[Store]:
+    file = tmp_path / "dodona.db"
+    shutil.copyfile(migrated_file, file)
+    async with await Store.open(str(file), hide=str) as opened:
+        yield opened

@@ -1,0 +1,239 @@
+"""What happens is told to whoever listens, and nobody who tells it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from dodona.core.errors import BadRequest
+from dodona.core.events import Event, Severity
+from dodona.notify import EVENTS_LOST, Bus, Subscription
+
+
+def event(type_: str, user_id: str | None = "ada", **payload: object) -> Event:
+    owner = {} if user_id is None else {"user_id": user_id}
+    return Event(type_, "test", payload={**owner, **payload})
+
+
+async def read(subscription: Subscription, count: int) -> list[str]:
+    return [(await anext(subscription)).type for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("types", "heard"),
+    [
+        (("*",), ["tool", "tool.call.failure", "tool.call.success", "toolbox.open"]),
+        (("tool.*",), ["tool.call.failure", "tool.call.success"]),
+        (("tool.call.*",), ["tool.call.failure", "tool.call.success"]),
+        (("tool",), ["tool"]),
+        (("tool.call.success",), ["tool.call.success"]),
+        (("tool.call.success", "tool.*", "toolbox.*"), [
+            "tool.call.failure", "tool.call.success", "toolbox.open",
+        ]),
+        ((), []),
+    ],
+)  # fmt: skip
+def test_what_a_pattern_hears(types: tuple[str, ...], heard: list[str]) -> None:
+    """A type is itself, a prefix all below it; what fits twice is heard once."""
+    bus, told = Bus(), list[str]()
+    bus.handle(lambda each: told.append(each.type), types=types, user_id=None)
+    for type_ in ("tool", "tool.call.failure", "tool.call.success", "toolbox.open"):
+        bus.emit(event(type_))
+    assert told == heard
+
+
+@pytest.mark.parametrize("pattern", ["", "tool*", "*.call", "tool.*.x", "a..b", ".a", "a.", "a b"])
+def test_what_is_no_pattern(pattern: str) -> None:
+    """A typo listens to nothing, or to everything: it is refused."""
+    with pytest.raises(BadRequest) as refused:
+        Bus().handle(print, types=("tool.*", pattern), user_id=None)
+    assert str(refused.value) == (
+        f"{pattern!r} is no pattern of events. Write a type like tool.call.success, a prefix like "
+        "tool.*, or *."
+    )
+
+
+async def test_a_subscriber_reads_in_order() -> None:
+    """What happened before it came it does not hear."""
+    bus = Bus()
+    bus.emit(event("before"))
+    async with bus.subscribe(user_id=None) as subscription:
+        for type_ in ("one", "two", "three"):
+            bus.emit(event(type_))
+        assert await read(subscription, 3) == ["one", "two", "three"]
+
+
+async def test_a_subscriber_waits_for_what_comes() -> None:
+    """And is woken by it."""
+    bus = Bus()
+    async with bus.subscribe(types=("tool.*",), user_id="ada") as subscription:
+        waiting = asyncio.create_task(read(subscription, 1))
+        await asyncio.sleep(0)
+        bus.emit(event("agent.turn.start"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        bus.emit(event("tool.call.success"))
+        assert await waiting == ["tool.call.success"]
+
+
+async def test_a_user_sees_only_their_own() -> None:
+    """Neither another's nor what belongs to nobody; the system sees all."""
+    bus = Bus()
+    async with (
+        bus.subscribe(user_id="ada") as hers,
+        bus.subscribe(user_id="bob") as his,
+        bus.subscribe(user_id=None) as everybodys,
+    ):
+        bus.emit(event("a", "ada"))
+        bus.emit(event("b", "bob"))
+        bus.emit(event("c", None))
+        bus.emit(event("d", "ada"))
+        bus.close()
+        assert [each.type async for each in hers] == ["a", "d"]
+        assert [each.type async for each in his] == ["b"]
+        assert [each.type async for each in everybodys] == ["a", "b", "c", "d"]
+
+
+async def test_a_slow_subscriber_loses_the_oldest_and_is_told() -> None:
+    """How many they were stands where they would have stood; the others lose nothing."""
+    bus = Bus(kept=3)
+    async with bus.subscribe(user_id=None) as slow, bus.subscribe(user_id=None) as quick:
+        for number in range(10):
+            bus.emit(event(f"event.{number}"))
+            assert await read(quick, 1) == [f"event.{number}"]
+        lost = await anext(slow)
+        assert (lost.type, lost.severity) == (EVENTS_LOST, Severity.WARNING)
+        assert lost.payload == {"count": 7}
+        assert await read(slow, 3) == ["event.7", "event.8", "event.9"]
+        bus.emit(event("later"))
+        assert await read(slow, 1) == ["later"]
+
+
+async def test_a_reader_that_gives_up_loses_nothing() -> None:
+    """Cancelled while it waits, it can read on later."""
+    bus = Bus()
+    async with bus.subscribe(user_id=None) as subscription:
+        waiting = asyncio.create_task(read(subscription, 1))
+        await asyncio.sleep(0)
+        bus.emit(event("one"))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        bus.emit(event("two"))
+        assert await read(subscription, 2) == ["one", "two"]
+
+
+async def test_two_readers_of_one_subscription_share_it() -> None:
+    """Each event goes to one of them, and none of them hangs."""
+    bus = Bus()
+    async with bus.subscribe(user_id=None) as subscription:
+        readers = [asyncio.create_task(read(subscription, 1)) for _ in range(2)]
+        await asyncio.sleep(0)
+        bus.emit(event("one"))
+        await asyncio.sleep(0)
+        bus.emit(event("two"))
+        assert sorted(await asyncio.gather(*readers)) == [["one"], ["two"]]
+
+
+async def test_who_has_left_is_forgotten() -> None:
+    """Also when it left by an error: nothing is kept for it any more."""
+    bus = Bus()
+    with pytest.raises(RuntimeError):
+        async with bus.subscribe(user_id=None) as subscription:
+            raise RuntimeError
+    bus.emit(event("after"))
+    subscription.close()
+    assert [each async for each in subscription] == []
+
+
+async def test_closing_ends_subscriptions_after_what_they_hold() -> None:
+    """Those that wait, those that have something to read, and those that come too late."""
+    bus = Bus()
+    async with bus.subscribe(user_id=None) as full, bus.subscribe(user_id="ada") as empty:
+        waiting = asyncio.create_task(anext(empty, None))
+        await asyncio.sleep(0)
+        bus.emit(event("last", "bob"))
+        bus.close()
+        bus.emit(event("too late"))
+        assert await waiting is None
+        assert [each.type async for each in full] == ["last"]
+        async with bus.subscribe(user_id=None) as late:
+            assert [each async for each in late] == []
+
+
+def test_a_failing_handler_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever comes after it hears the event, whoever emitted it hears nothing."""
+    bus, told = Bus(), list[str]()
+
+    def fails(_: Event) -> None:
+        raise ValueError("a bug")
+
+    bus.handle(fails, user_id=None)
+    bus.handle(lambda each: told.append(each.type), user_id=None)
+    bus.emit(event("one"))
+    bus.emit(event("two"))
+    assert told == ["one", "two"]
+    assert [record.message for record in caplog.records] == [
+        "a handler of one failed",
+        "a handler of two failed",
+    ]
+
+
+def test_a_handler_can_stop() -> None:
+    """Also while it is being called, and twice."""
+    bus, told = Bus(), list[str]()
+
+    def once(each: Event) -> None:
+        told.append(each.type)
+        stop()
+        stop()
+
+    stop = bus.handle(once, user_id=None)
+    bus.emit(event("one"))
+    bus.emit(event("two"))
+    assert told == ["one"]
+
+
+def test_what_handlers_emit_comes_after_what_set_it_off() -> None:
+    """All hear the same order, whoever of them was first."""
+    bus, first, last = Bus(), list[str](), list[str]()
+    bus.handle(lambda each: first.append(each.type), user_id=None)
+    bus.handle(lambda _: bus.emit(event("effect.1")), types=("cause",), user_id=None)
+    bus.handle(lambda _: bus.emit(event("effect.2")), types=("effect.1",), user_id=None)
+    bus.handle(lambda each: last.append(each.type), user_id=None)
+    bus.emit(event("cause"))
+    assert first == last == ["cause", "effect.1", "effect.2"]
+
+
+@pytest.mark.parametrize("echoes", [1, 2, 50])
+def test_handlers_that_set_off_each_other_come_to_an_end(
+    caplog: pytest.LogCaptureFixture, echoes: int
+) -> None:
+    """What is too much is dropped, one line says so, and the bus works as before."""
+    bus, told = Bus(), list[str]()
+
+    def echo(each: Event) -> None:
+        told.append(each.type)
+        for _ in range(echoes if each.type == "shout" else 0):
+            bus.emit(event("shout"))
+
+    bus.handle(echo, user_id=None)
+    with caplog.at_level(logging.ERROR):
+        bus.emit(event("shout"))
+    assert len(told) == 1001
+    (line,) = caplog.records
+    assert line.message.startswith("handlers of shout set off too much: ")
+    bus.emit(event("whisper"))
+    assert told[-1] == "whisper"
+
+
+def test_types_without_end_fill_no_memory() -> None:
+    """Rules make up types; each is heard, and what is known of them stays bounded."""
+    bus, told = Bus(), list[str]()
+    bus.handle(lambda each: told.append(each.type), types=("made.*",), user_id=None)
+    for number in range(3000):
+        bus.emit(event(f"made.up.{number}"))
+    assert len(told) == 3000
+    assert len(bus._by_type) <= 1024
