@@ -84,5 +84,7 @@ def test_a_password_in_the_environment_s_address_is_hidden(url: str) -> None:
 
 def test_a_short_password_is_refused() -> None:
     """It could not be hidden."""
-    with pytest.raises(ConfigError, match="the password in DODONA_STORE__URL is too short for a secret"):
+    with pytest.raises(
+        ConfigError, match="the password in DODONA_STORE__URL is too short for a secret"
+    ):
         url_of({"DODONA_STORE__URL": "postgresql://me:pw@host/db"})

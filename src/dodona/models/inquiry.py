@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from dodona.core.messages import AssistantText, Message, ToolCall, ToolResult, ToolSpec, UserText
-from dodona.models.passages import Passage, passages, rank
+from dodona.models.passages import Passage, passages, rank, telling
 from dodona.models.terms import Terms, key_terms
 
 MOST_TURNS: Final = 3
@@ -66,10 +66,10 @@ class Inquiry:
         return list(self._named_files()) or list(self._searches()) or list(self._found_files())
 
     def ranked(self) -> list[tuple[float, Passage]]:
-        """What the tools returned, best first; the start of a named file if nothing else fits."""
-        ranked = rank(_passages(self.steps), self.terms.terms)
-        if any(score > 0 for score, _ in ranked):
-            return ranked
+        """What fits of what the tools returned, best first; else the start of a named file."""
+        found = telling(_passages(self.steps), self.terms.terms)
+        if found:
+            return found
         named = [step for step in self.steps if step.path in self.terms.paths]
         return [(1.0, passage) for passage in _passages(named)]
 
@@ -120,7 +120,11 @@ class Inquiry:
 
 
 def _passages(steps: Sequence[Step]) -> list[Passage]:
-    return [passage for step in steps for passage in step.passages]
+    """Each once: what a search quoted is also in the file that was read for it."""
+    once: dict[tuple[str, str], Passage] = {}
+    for passage in (passage for step in steps for passage in step.passages):
+        once.setdefault((passage.path, passage.text), passage)
+    return list(once.values())
 
 
 def inquiry(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Inquiry:

@@ -22,11 +22,12 @@ _STOP_WORDS: Final = frozenset(
         """
     a about above after again all also am an and any are as at be because been before being below
     between both but by can could did do does doing done down during each few for from further get
-    give had has have having he her here hers him his how i if in into is it its just know let like
-    list look me more most much must my need no nor not now of off on once one only or other our out
-    over own please same say says search she should show so some such tell than that the their them
-    then there these they this those through to too under until up us use very want was we were what
-    when where which while who whom whose why will with within would you your yours
+    give had happen happened happens has have having he her here hers him his how i if in into is it
+    its just know let like list look many may me might more most much must my need no nor not now of
+    off on once one only or other our out over own please same say says search shall she should show
+    so some such tell than that the their them then there these they this those through to too under
+    until up us use very want was we were what when where which while who whom whose why will with
+    within would you your yours
     aber alle allem allen aller alles als also am an ander andere anderen auch auf aus bei beim bin
     bis bist bitte da dabei dafür damit dann daran darauf darin darüber das dass davon dazu dein
     deine dem den denn der deren des dessen deshalb dich die dies diese diesem diesen dieser dieses
@@ -53,7 +54,7 @@ _POINTERS: Final = frozenset(
     """,
     )
 )
-_ENDINGS: Final = ("ies", "ing", "ed", "es", "en", "er", "s", "e", "n")
+_ENDINGS: Final = ("ation", "ency", "ence", "ies", "ing", "ed", "es", "en", "er", "s", "e", "n")
 # Scripts that put no spaces between words: Thai, kana, Han, Hangul.
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -137,11 +138,14 @@ def patterns(terms: Sequence[str]) -> Iterator[str]:
         elif _UNSPACED.search(folded):
             yield from (re.escape(folded[at : at + 2]) for at in range(max(1, len(folded) - 1)))
         else:
-            yield rf"(?<!\w){re.escape(_stem(folded))}\w{{0,3}}(?!\w)"
+            stem = _stem(folded)
+            tail = 3 if len(stem) < 5 else 5  # a short beginning is shared by too many words
+            yield rf"(?<!\w){re.escape(stem)}\w{{0,{tail}}}(?!\w)"
 
 
 def _stem(word: str) -> str:
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 4 and word.isalpha():
+        shortest = 4 if len(ending) < 4 else 5
+        if word.endswith(ending) and len(word) - len(ending) >= shortest and word.isalpha():
             return word.removesuffix(ending)
     return word
