@@ -1,0 +1,124 @@
+"""One call of a tool, whatever comes of it. Every call has its result.
+
+| what happens                          | what the model reads                              |
+|---------------------------------------|---------------------------------------------------|
+| no such tool for this agent           | so, with the nearest name                         |
+| arguments that do not fit             | what is wrong, and which parameters there are     |
+| the tool says that it cannot          | its own words                                     |
+| too slow                              | so; of a tool with an effect, that it may be done |
+| any other exception                   | a plain sentence; the traceback is in the log     |
+| cancelled                             | nothing: it is raised again                       |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Final
+
+from dodona.core.errors import (
+    AccessDenied,
+    BadRequest,
+    BudgetExceeded,
+    DodonaError,
+    NotFound,
+    ToolFailed,
+    ToolRetry,
+)
+from dodona.core.messages import ToolCall, ToolResult
+from dodona.core.near import did_you_mean
+from dodona.core.ports import Effect
+from dodona.core.tools import Source, Tool, ToolContext, ToolOutcome
+from dodona.tools.registry import ToolRegistry
+
+MOST_CHARACTERS: Final = 100_000
+MOST_SOURCES: Final = 50
+
+_log = logging.getLogger(__name__)
+
+# Errors whose words are meant for whoever asked. Others may speak of files and servers.
+_SAYABLE: Final = (ToolFailed, ToolRetry, AccessDenied, NotFound, BadRequest, BudgetExceeded)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """The result of a call, what it was called with, and how long it took."""
+
+    result: ToolResult
+    duration_ms: int
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    sources: tuple[Source, ...] = ()
+
+
+async def call_tool(
+    tools: ToolRegistry, call: ToolCall, *, agent: str, context: ToolContext
+) -> CallOutcome:
+    """Call a tool as an agent's model asked. Raises nothing but cancellation."""
+    started = perf_counter()
+    arguments: dict[str, Any] = {}
+    try:
+        entry = tools.entry(call.name, agent)
+        if entry is None:
+            raise _unknown(tools, agent, call.name)  # noqa: TRY301 - answered like any other
+        arguments = entry.arguments.read(call.arguments, project_id=context.project_id)
+        outcome = await _in_time(entry.tool, arguments, context)
+        result = ToolResult(call.id, call.name, bounded(outcome.text))
+        sources = outcome.sources[:MOST_SOURCES]
+    except _SAYABLE as error:
+        result, sources = _failed(call, str(error)), ()
+    except Exception:  # noqa: BLE001 - a tool is anybody's code, and the run goes on without it
+        _log.exception("tool %s failed", call.name[:80], extra={"call": call.id, "agent": agent})
+        said = f"{call.name} failed: an error inside the tool. Repeating the call may not help."
+        result, sources = _failed(call, said), ()
+    duration_ms = round((perf_counter() - started) * 1000)
+    return CallOutcome(result, duration_ms, arguments, sources)
+
+
+async def _in_time(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    deadline = asyncio.timeout(tool.timeout_seconds)
+    try:
+        async with deadline:
+            return await tool.call(arguments, context)
+    except TimeoutError:
+        if not deadline.expired():
+            raise  # the tool's own
+        seconds = f"{tool.timeout_seconds:g} seconds"
+        raise ToolFailed(
+            f"{tool.spec.name} took longer than {seconds} and was stopped.", hint=_caution(tool)
+        ) from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled us: something that the tool waited for was, and that is its failure.
+        raise ToolFailed(f"{tool.spec.name} was cut off.", hint=_caution(tool)) from None
+
+
+def _caution(tool: Tool) -> str:
+    if tool.effect is Effect.NONE:
+        return ""
+    return "It may have been done all the same: verify before repeating it."
+
+
+def _unknown(tools: ToolRegistry, agent: str, name: str) -> DodonaError:
+    names = [spec.name for spec in tools.offered(agent)]
+    there_are = f"There are: {', '.join(names)}." if names else "There are no tools."
+    return ToolRetry(
+        f"There is no tool '{name[:80]}'.",
+        hint=f"{did_you_mean(name, names)} {there_are}".strip(),
+    )
+
+
+def _failed(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, call.name, bounded(text), failed=True)
+
+
+def bounded(text: str) -> str:
+    """The text, or its beginning with a note that the rest is left out."""
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    note = f"\n[Cut here: this is the beginning of {len(text):,} characters.]"
+    return text[: MOST_CHARACTERS - len(note)] + note

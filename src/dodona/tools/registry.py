@@ -1,0 +1,132 @@
+"""The tools there are. Built-in ones enter by the same door as anybody's: `add`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from dodona.core.errors import ConfigError
+from dodona.core.messages import ToolSpec
+from dodona.core.ports import Effect
+from dodona.core.tools import Category, Tool, ToolContext, ToolOutcome
+from dodona.tools.arguments import ArgumentReader
+
+ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[ToolOutcome]]
+
+DEFAULT_SCOPE: Final = ("oracle",)
+TIMEOUT_SECONDS: Final = 30.0
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTool:
+    """A `Tool` made of a function."""
+
+    spec: ToolSpec
+    function: ToolFunction
+    category: Category
+    agent_scope: tuple[str, ...] = DEFAULT_SCOPE
+    effect: Effect = Effect.ONCE  # what a tool does is unknown unless it says so
+    timeout_seconds: float = TIMEOUT_SECONDS
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        return await self.function(arguments, context)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tool, with what reads the arguments for it."""
+
+    tool: Tool
+    arguments: ArgumentReader
+
+
+class ToolRegistry:
+    """A `Toolbox`. Names are unique; what an agent is offered is in the order of names.
+
+    That order does not depend on who registers first, so prompts begin alike in every process.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._offered: dict[str, tuple[ToolSpec, ...]] = {}
+
+    def add(self, tool: Tool) -> None:
+        """Take a tool in. ConfigError says what is wrong with it."""
+        name = tool.spec.name
+        _check(tool)
+        if name in self._entries:
+            raise ConfigError(
+                f"tool '{name}' is registered twice.", hint="Give one of them another name."
+            )
+        self._entries[name] = Entry(tool, ArgumentReader(tool.spec))
+        self._offered.clear()
+
+    def tool(
+        self,
+        spec: ToolSpec,
+        *,
+        category: Category,
+        agent_scope: tuple[str, ...] = DEFAULT_SCOPE,
+        effect: Effect = Effect.ONCE,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> Callable[[ToolFunction], ToolFunction]:
+        """Register the decorated function as a tool."""
+
+        def register(function: ToolFunction) -> ToolFunction:
+            self.add(
+                FunctionTool(
+                    spec=spec,
+                    function=function,
+                    category=category,
+                    agent_scope=agent_scope,
+                    effect=effect,
+                    timeout_seconds=timeout_seconds,
+                )
+            )
+            return function
+
+        return register
+
+    def offered(self, agent: str) -> tuple[ToolSpec, ...]:
+        """The tools of an agent, as its model sees them; the same objects every time."""
+        known = self._offered.get(agent)
+        if known is None:
+            entries = [self._entries[name] for name in sorted(self._entries)]
+            known = tuple(e.arguments.offered for e in entries if agent in e.tool.agent_scope)
+            self._offered[agent] = known
+        return known
+
+    def find(self, name: str) -> Tool | None:
+        entry = self._entries.get(name)
+        return entry.tool if entry else None
+
+    def entry(self, name: str, agent: str) -> Entry | None:
+        """The tool of that name, if the agent may use it."""
+        entry = self._entries.get(name)
+        return entry if entry and agent in entry.tool.agent_scope else None
+
+
+def _check(tool: Tool) -> None:
+    name = tool.spec.name
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"'{name[:80]}' is no name for a tool.",
+            hint="Up to 64 letters, digits, '_' and '-' are.",
+        )
+    if not tool.spec.description.strip():
+        raise ConfigError(
+            f"tool '{name}' has no description.", hint="A model chooses a tool by it."
+        )
+    if isinstance(tool.agent_scope, str):
+        raise ConfigError(
+            f"tool '{name}' gives its agents as a string.", hint=f'Write ("{tool.agent_scope}",).'
+        )
+    if not (math.isfinite(tool.timeout_seconds) and tool.timeout_seconds > 0):
+        raise ConfigError(
+            f"the timeout of tool '{name}' must be > 0 seconds (got {tool.timeout_seconds})."
+        )

@@ -1,0 +1,65 @@
+"""vault_list: what is in a folder, a line for each note and each folder in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dodona.core.messages import ToolSpec
+from dodona.core.ports import Effect
+from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.tools.registry import ToolRegistry
+from dodona.tools.vault.index import Listed
+from dodona.tools.vault.paths import folder_parts
+from dodona.tools.vault.vault import VaultOf
+
+MOST_ENTRIES: Final = 300
+
+SPEC: Final = ToolSpec(
+    "vault_list",
+    "List the notes and folders in a folder of the vault: 'folder/  (number of notes)' or "
+    "'path  title  #tags', a line each.",
+    {
+        "type": "object",
+        "properties": {
+            "folder": {
+                "type": "string",
+                "description": "Relative to the vault, such as 'notes'; empty for all of it.",
+                "default": "",
+            }
+        },
+        "additionalProperties": False,
+    },
+)
+
+
+def add(registry: ToolRegistry, vault_of: VaultOf) -> None:
+    @registry.tool(
+        SPEC, category=Category.VAULT, agent_scope=("oracle", "librarian"), effect=Effect.NONE
+    )
+    async def vault_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        vault = await vault_of(context)
+        notes = await vault.list(arguments["folder"])
+        lines = _lines(notes, depth=len(folder_parts(arguments["folder"])))
+        if len(lines) > MOST_ENTRIES:
+            more = f"… and {len(lines) - MOST_ENTRIES} more: search for them, or name a folder."
+            lines = [*lines[:MOST_ENTRIES], more]
+        return ToolOutcome("\n".join(lines) or "There are no notes yet.")
+
+
+def _lines(notes: Sequence[Listed], *, depth: int) -> list[str]:
+    """Folders with how many notes they hold, then the notes."""
+    folders: Counter[str] = Counter()
+    here: list[str] = []
+    for note in notes:
+        parts = note.path.split("/")
+        if len(parts) > depth + 1:
+            folders["/".join(parts[: depth + 1])] += 1
+        else:
+            tags = "".join(f" #{tag}" for tag in note.tags.split())
+            here.append(f"{note.path}  {note.title} {tags}".rstrip())
+    counted = [
+        f"{folder}/  ({number} note{'s' * (number != 1)})" for folder, number in folders.items()
+    ]
+    return counted + here

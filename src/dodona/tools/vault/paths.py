@@ -1,0 +1,72 @@
+"""Which paths are in a vault. A path is a model's word, and a note may have told it what to say.
+
+What tries to leave the vault is denied; what is only wrong is told with what would be right. No
+file is touched here: links are refused where files are opened.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final
+
+from dodona.core.errors import AccessDenied, ToolRetry
+
+LONGEST_PATH: Final = 512
+LONGEST_PART: Final = 200  # in bytes; file systems end at 255
+DEEPEST: Final = 16
+
+# Control characters, line separators, halves of surrogate pairs, and the other kind of slash.
+_UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\\]")
+_EXAMPLE: Final = "Give a path relative to the vault, such as 'notes/plan.md'."
+
+
+def note_parts(path: str) -> tuple[str, ...]:
+    """The folders and the name of a note."""
+    parts = folder_parts(path)
+    if not parts or not is_note(parts[-1]):
+        raise ToolRetry(f"'{_shown(path)}' is no note.", hint="The names of notes end in '.md'.")
+    return parts
+
+
+def folder_parts(path: str) -> tuple[str, ...]:
+    """The folders of a path; none for the vault itself."""
+    if len(path) > LONGEST_PATH:
+        raise ToolRetry(f"the path is longer than {LONGEST_PATH} characters.")
+    if _UNUSABLE.search(path):
+        raise ToolRetry(
+            f"'{_shown(path)}' holds characters that no path in the vault may have.", hint=_EXAMPLE
+        )
+    if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:", path):
+        raise AccessDenied(f"'{path}' is an absolute path.", hint=_EXAMPLE)
+    parts = PurePosixPath(path).parts
+    if ".." in parts:
+        raise AccessDenied(f"'{path}' leads out of the vault.", hint=_EXAMPLE)
+    if any(part.startswith(".") for part in parts):
+        raise AccessDenied(f"'{path}' is hidden, and so no part of the vault.")
+    if len(parts) > DEEPEST or any(len(part.encode()) > LONGEST_PART for part in parts):
+        raise ToolRetry(
+            f"'{_shown(path)}' is too long.",
+            hint=f"At most {DEEPEST} folders deep, with names of at most {LONGEST_PART} bytes.",
+        )
+    if any(part != part.strip() for part in parts):
+        raise ToolRetry(f"a name in '{path}' begins or ends with a space.")
+    return parts
+
+
+def is_note(name: str) -> bool:
+    return len(name) > 3 and name.lower().endswith(".md")
+
+
+def is_usable(name: str) -> bool:
+    """May a file or folder that is there be part of the vault?"""
+    return not (
+        name.startswith(".")
+        or name != name.strip()
+        or _UNUSABLE.search(name)
+        or len(name.encode()) > LONGEST_PART
+    )
+
+
+def _shown(path: str) -> str:
+    return _UNUSABLE.sub("�", path[:80])
