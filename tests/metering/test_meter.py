@@ -244,7 +244,7 @@ async def test_settling_again_counts_and_records_nothing(store: Store) -> None:
 
 
 async def test_a_run_can_end_with_its_settlement(store: Store) -> None:
-    """In one transaction: what is left open there counts in full."""
+    """In one transaction: what is left open there counts in full, and is recorded as a guess."""
     run = await driven(store)
     settled, cut = await run.reserve(meter()), await run.reserve(meter(), step_key="loop[2]/ask")
     await store.runs.finish(
@@ -255,7 +255,8 @@ async def test_a_run_can_end_with_its_settlement(store: Store) -> None:
     )
     assert cut != settled
     assert (await budgets(store))["daily tokens"] == (430, 0)
-    assert [entry.output_tokens for entry in await run.records()] == [10]
+    records = {entry.output_tokens: bool(entry.estimated) for entry in await run.records()}
+    assert records == {10: False, 300: True}
 
 
 def test_an_answer_used_what_its_attempts_used_too() -> None:

@@ -42,7 +42,14 @@ class Ledger(Protocol):
     """Where budgets and records are kept: the functions of the store's package, as they are."""
 
     def reserve(
-        self, tx: Any, lines: Sequence[Line], *, run_id: int | None, step_key: str, attempt: int
+        self,
+        tx: Any,
+        lines: Sequence[Line],
+        *,
+        run_id: int | None,
+        step_key: str,
+        attempt: int,
+        if_cut: TokenRecord | None = None,
     ) -> Hold: ...
 
     def settle(
@@ -63,10 +70,18 @@ class Meter:
     def reserve(self, plan: CallPlan) -> Operation[Hold]:
         """Put aside the most that a call can use, or raise BudgetExceeded."""
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
-        nanos = self._dearest(plan) if self._ceilings.in_usd else 0
+        most = self._dearest(plan)
+        nanos = _nanos(most) if self._ceilings.in_usd and most is not None else 0
         lines = self._ceilings.lines(plan, tokens=tokens, nanos=nanos)
+        all_of_it = Usage(max(0, plan.input_tokens), max(0, plan.max_output_tokens))
+        if_cut = _record(Used(plan.provider, plan.model, all_of_it, estimated=True), most, plan)
         return lambda tx: self._ledger.reserve(
-            tx, lines, run_id=plan.run_id, step_key=plan.step_key, attempt=plan.attempt
+            tx,
+            lines,
+            run_id=plan.run_id,
+            step_key=plan.step_key,
+            attempt=plan.attempt,
+            if_cut=if_cut,
         )
 
     def settle(self, hold: Hold, plan: CallPlan, used: Sequence[Used]) -> Operation[bool]:
@@ -93,8 +108,8 @@ class Meter:
 
         return settle
 
-    def _dearest(self, plan: CallPlan) -> int:
-        """What the call costs at most, whoever answers it."""
+    def _dearest(self, plan: CallPlan) -> Decimal | None:
+        """What the call costs at most, whoever answers it; None when nobody knows."""
         most = Decimal(0)
         for provider, model in plan.models:
             cost = self._prices.ceiling(
@@ -104,10 +119,12 @@ class Meter:
                 max_output_tokens=plan.max_output_tokens,
                 at=_time(plan),
             )
-            if cost is None:
+            if cost is None and self._ceilings.in_usd:
                 raise _unpriced(provider, model)
+            if cost is None:
+                return None
             most = max(most, cost)
-        return _nanos(most)
+        return most
 
     def _cost(self, used: Used, plan: CallPlan) -> Decimal | None:
         """By the name that was asked for: prices are set for those, and wires answer with others.

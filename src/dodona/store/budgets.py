@@ -7,17 +7,20 @@ any number of callers in any number of processes stay under the ceiling together
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time
 
 import msgspec
 from sqlalchemy import bindparam, delete, select, update
 
 from dodona.core.errors import BudgetExceeded
-from dodona.core.spending import TOTAL, Hold, Line, Unit
+from dodona.core.model import Usage
+from dodona.core.spending import TOTAL, Hold, Line, TokenRecord, Unit
 from dodona.store.database import Database, Owners, Row, Transaction
+from dodona.store.records import record
 from dodona.store.schema import IS_HELD, budgets, reservations
 from dodona.store.statements import insertion, statement, upsert
+from dodona.store.text import to_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +52,14 @@ _SETTLE = statement(
 )
 _ADD = insertion(
     reservations,
-    *("run_id", "step_key", "attempt", "owner", "lines_json", "created_at"),
+    *("run_id", "step_key", "attempt", "owner", "lines_json", "if_cut_json", "created_at"),
     returning="id",
 )
 _CLOSE = statement(
     update(reservations)
     .where(reservations.c.id == bindparam("hold_id"), IS_HELD)
     .values(status="settled", estimated=bindparam("is_estimated"), settled_at=bindparam("now"))
-    .returning(reservations.c.lines_json)
+    .returning(reservations.c.lines_json, reservations.c.if_cut_json)
 )
 _OPEN_OF_RUN = statement(
     select(reservations.c.id)
@@ -76,6 +79,7 @@ _EXPIRE = statement(
 _ALL = statement(select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit))
 
 _lines = msgspec.json.Decoder(list[Line])
+_record = msgspec.json.Decoder(TokenRecord)
 
 
 def reserve(
@@ -86,10 +90,12 @@ def reserve(
     step_key: str,
     attempt: int,
     owner: str | None = None,
+    if_cut: TokenRecord | None = None,
 ) -> Hold:
     """Put aside what a call may use at most, or raise BudgetExceeded and put aside nothing.
 
-    Outside a run the hold needs an owner: when that has died, the hold is settled.
+    Outside a run the hold needs an owner: when that has died, the hold is settled. `if_cut` is
+    recorded when a crash cuts the call: every call has a record.
     """
     ordered = sorted(lines, key=_order)
     for line in ordered:
@@ -105,7 +111,8 @@ def reserve(
         step_key=step_key,
         attempt=attempt,
         owner=owner,
-        lines_json=msgspec.json.encode(ordered).decode(),
+        lines_json=to_json(ordered),
+        if_cut_json=None if if_cut is None else to_json(if_cut),
         created_at=time(),
     )
     assert row is not None
@@ -120,25 +127,31 @@ def settle(
     With an unknown price (`nanos` is None) all that was put aside counts as used.
     """
     spent = {Unit.TOKENS: tokens, Unit.USD: nanos}
-    return _close(tx, [hold.id], spent, estimated=estimated or nanos is None) == 1
+    return len(_close(tx, [hold.id], spent, estimated=estimated or nanos is None)) == 1
 
 
 def settle_cut(tx: Transaction, run_id: int) -> None:
     """Settle the calls that a crash cut, in full: the provider may have billed them."""
-    _close(tx, [row[0] for row in tx.rows(_OPEN_OF_RUN, run_id=run_id)], {}, estimated=True)
+    _close_cut(tx, [row[0] for row in tx.rows(_OPEN_OF_RUN, run_id=run_id)])
 
 
 def settle_dead(tx: Transaction, owners: Owners) -> None:
     """The same for calls outside any run, whose process has died."""
     found = tx.rows(_OPEN_OUTSIDE)
     dead = [id_ for id_, owner in found if owner is None or not owners.is_alive(owner, tx)]
-    _close(tx, dead, {}, estimated=True)
+    _close_cut(tx, dead)
+
+
+def _close_cut(tx: Transaction, hold_ids: Sequence[int]) -> None:
+    for _, if_cut in _close(tx, hold_ids, {}, estimated=True):
+        if if_cut is not None:
+            record(tx, replace(_record.decode(if_cut), estimated=True), Usage())
 
 
 def _close(
     tx: Transaction, hold_ids: Sequence[int], spent: dict[Unit, int | None], *, estimated: bool
-) -> int:
-    """Settle those that are open; how many they were. Their budgets are taken in one order."""
+) -> list[Row]:
+    """Settle those that are open; what they were. Their budgets are taken in one order."""
     closed = [
         row
         for hold_id in hold_ids
@@ -149,7 +162,7 @@ def _close(
         known = spent.get(line.unit)
         used = line.amount if known is None else known
         tx.run(_SETTLE, **_named(line, "its_"), amount=line.amount, spent=used)
-    return len(closed)
+    return closed
 
 
 def _order(line: Line) -> tuple[str, str, str]:

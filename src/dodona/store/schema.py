@@ -280,6 +280,7 @@ reservations = Table(
     Column("attempt", Integer, nullable=False),
     Column("owner", Text),  # of a hold outside any run
     Column("lines_json", Text, nullable=False),
+    Column("if_cut_json", Text),  # what to record if the call is never heard of again
     Column("status", Text, nullable=False, server_default="held"),
     Column("estimated", Boolean, nullable=False, server_default=text("false")),
     *_now_columns("created_at"),

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import Conversation, RunStatus
+from dodona.core.conversation import Claim, Conversation, RunStatus
 from dodona.core.errors import BudgetExceeded
-from dodona.store import NANOS, Hold, Line, Store, Unit, reserve, settle
+from dodona.store import NANOS, Hold, Line, Store, TokenRecord, Unit, reserve, settle
+from dodona.store.database import Transaction
 from dodona.store.schema import budgets, reservations
 from tests.conformance.store.saying import answer, asked, claimed, deadlocks, rows_of
 
@@ -307,3 +308,22 @@ async def test_runs_that_end_at_once_settle_side_by_side(
     await asyncio.gather(*(one(number) for number in range(8)))
     assert await state(store) == {("a", "tokens"): (80, 0), ("b", "tokens"): (80, 0)}
     assert deadlocks(url) == before
+
+
+async def test_a_call_that_a_crash_cut_has_its_record(store: Store, talk: Conversation) -> None:
+    """In full and marked as a guess; one that was settled has the record of its settlement only."""
+    claim = await asked(store, talk)
+    if_cut = TokenRecord("ada", "oracle", "anthropic", "claude", 100, 50, 0.25, run_id=claim.run_id)
+    journal = await store.journals.open(claim)
+
+    def held(tx: Transaction) -> Hold:
+        return reserve(tx, [], run_id=claim.run_id, step_key="ask", attempt=1, if_cut=if_cut)
+
+    settled = await journal.commit(held)
+    await journal.commit(held)
+    await journal.commit(lambda tx: settle(tx, settled, tokens=3, nanos=0))
+    store.runs.abandon(claim)
+    again = await store.runs.claim(talk.id)
+    assert isinstance(again, Claim)
+    (entry,) = await store.records.of_user("ada")
+    assert (entry.output_tokens, entry.cost_estimate_usd, bool(entry.estimated)) == (50, 0.25, True)

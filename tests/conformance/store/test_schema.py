@@ -271,7 +271,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty(request: pytest.FixtureRequest) -> Iterator[Connection]:
     """An empty store, in a transaction that is never committed."""
-    name = {"sqlite": "file", "postgresql": "migrated_database"}[request.param]
+    name = {"sqlite": "file", "postgresql": "postgres_url"}[request.param]
     with connect(request.getfixturevalue(name)).connect() as connection:
         yield connection
         connection.rollback()

@@ -430,6 +430,7 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("owner", sa.Text(), nullable=True),
         sa.Column("lines_json", sa.Text(), nullable=False),
+        sa.Column("if_cut_json", sa.Text(), nullable=True),
         sa.Column("status", sa.Text(), server_default="held", nullable=False),
         sa.Column("estimated", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
