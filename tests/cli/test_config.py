@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import Any
 
 import pytest
 
-DODONA = Path(sys.executable).parent / "dodona"
+from tests.cli.running import dodona
+
 KEY = "sk-ant-a-key-that-nobody-may-see"
 
 GOOD = """\
@@ -29,19 +29,6 @@ provider = "antropic"
 api_key = "{KEY}"
 max_tokens = -5
 """
-
-
-def dodona(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    return subprocess.run(  # noqa: S603 - our own command
-        [DODONA, *words],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**kept, "HOME": str(folder), **environment},
-        timeout=30,
-        check=False,
-    )
 
 
 def test_a_good_file_is_ok(tmp_path: Path) -> None:

@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
-DODONA = Path(sys.executable).parent / "dodona"
-
-
-def dodona(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    return subprocess.run(  # noqa: S603 - our own command
-        [DODONA, "db", *words],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**kept, "HOME": str(folder), **environment},
-        timeout=30,
-        check=False,
-    )
+from tests.cli.running import dodona
 
 
 def test_a_store_is_made_once(tmp_path: Path) -> None:
     """It says what it found and what it did."""
     file = tmp_path / ".dodona" / "dodona.db"
-    done = dodona(tmp_path, "migrate")
+    done = dodona(tmp_path, "db", "migrate")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{file}: made, with schema 0001\n"
-    assert dodona(tmp_path, "migrate").stdout == f"{file}: schema 0001, nothing to do\n"
-    told = json.loads(dodona(tmp_path, "migrate", "--json").stdout)
+    assert dodona(tmp_path, "db", "migrate").stdout == f"{file}: schema 0001, nothing to do\n"
+    told = json.loads(dodona(tmp_path, "db", "migrate", "--json").stdout)
     assert told == {"store": str(file), "before": "0001", "now": "0001"}
 
 
 def test_a_sound_store(tmp_path: Path) -> None:
     """Each thing that was looked at, on a line."""
-    dodona(tmp_path, "migrate", DODONA_STORE__URL="a.db")
-    done = dodona(tmp_path, "check", DODONA_STORE__URL="a.db")
+    dodona(tmp_path, "db", "migrate", DODONA_STORE__URL="a.db")
+    done = dodona(tmp_path, "db", "check", DODONA_STORE__URL="a.db")
     names = ["pages", "references", "heads", "branches", "messages", "tokens", "budgets"]
     assert done.stdout.splitlines() == [str(tmp_path / "a.db"), *(f"  ✓ {name}" for name in names)]
     assert (done.returncode, done.stderr) == (0, "")
-    told = json.loads(dodona(tmp_path, "check", "--json", DODONA_STORE__URL="a.db").stdout)
+    told = json.loads(dodona(tmp_path, "db", "check", "--json", DODONA_STORE__URL="a.db").stdout)
     assert told["ok"] is True
     assert list(told["checks"]) == names
 
 
 def test_no_store(tmp_path: Path) -> None:
     """There is nothing to check, and nothing is made."""
-    done = dodona(tmp_path, "check")
+    done = dodona(tmp_path, "db", "check")
     assert (done.returncode, done.stdout) == (2, "")
     file = tmp_path / ".dodona" / "dodona.db"
     assert done.stderr == f"there is no store at {file}. Make one: dodona db migrate.\n"
@@ -59,11 +43,11 @@ def test_no_store(tmp_path: Path) -> None:
 
 def test_what_is_wrong_with_a_store(tmp_path: Path) -> None:
     """Every sort of fault is found, in rows that no code of ours would write."""
-    dodona(tmp_path, "migrate", DODONA_STORE__URL="a.db")
+    dodona(tmp_path, "db", "migrate", DODONA_STORE__URL="a.db")
     with sqlite3.connect(tmp_path / "a.db") as db:
         db.executescript(BROKEN)
     db.close()
-    done = dodona(tmp_path, "check", "--json", DODONA_STORE__URL="a.db")
+    done = dodona(tmp_path, "db", "check", "--json", DODONA_STORE__URL="a.db")
     told = json.loads(done.stdout)
     assert (done.returncode, told["ok"]) == (4, False)
     assert told["checks"] == {

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,25 +12,12 @@ from typing import Any
 
 import pytest
 
-import dodona
+from dodona import __version__
 from dodona.models.providers import PROVIDERS
 from dodona.store import locate, migrate
+from tests.cli.running import dodona
 
-DODONA = Path(sys.executable).parent / "dodona"
 KEY = "sk-ant-a-key-that-nobody-may-see"
-
-
-def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-    return subprocess.run(  # noqa: S603 - our own command
-        [DODONA, "status", *words],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**kept, "HOME": str(folder), **environment},
-        timeout=30,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -62,10 +46,10 @@ def ollama() -> Iterator[str]:
 
 def test_a_key_chooses_and_is_not_shown(tmp_path: Path) -> None:
     """Which model, why, how much it takes and costs; where config and store are."""
-    done = run(tmp_path, ANTHROPIC_API_KEY=KEY)
+    done = dodona(tmp_path, "status", ANTHROPIC_API_KEY=KEY)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(
-        rf"dodona  {re.escape(dodona.__version__)}\n"
+        rf"dodona  {re.escape(__version__)}\n"
         r"config  no config file, defaults and environment only\n"
         rf"store   {re.escape(str(tmp_path))}/\.dodona/dodona\.db \(not there yet\)\n"
         rf"agent   anthropic, {re.escape(PROVIDERS['anthropic'].default_model)}\n"
@@ -79,10 +63,10 @@ def test_status_as_json(tmp_path: Path) -> None:
     """The same for programs; of the key its source."""
     migrate(locate(str(tmp_path / "a.db")))
     size = (tmp_path / "a.db").stat().st_size
-    done = run(tmp_path, "--json", ANTHROPIC_API_KEY=KEY, DODONA_STORE__URL="a.db")
+    done = dodona(tmp_path, "status", "--json", ANTHROPIC_API_KEY=KEY, DODONA_STORE__URL="a.db")
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["store"] == {"url": str(tmp_path / "a.db"), "bytes": size, "schema": "0001"}
-    assert (report["version"], report["config"]) == (dodona.__version__, None)
+    assert (report["version"], report["config"]) == (__version__, None)
     agent = report["agents"]["agent"]
     assert (agent["provider"], agent["key"]) == ("anthropic", "ANTHROPIC_API_KEY")
     assert agent["context_size"] > 0
@@ -92,7 +76,7 @@ def test_status_as_json(tmp_path: Path) -> None:
 
 def test_without_anything_it_tells_how_to_get_a_better_one(tmp_path: Path) -> None:
     """What was looked for, line by line; nobody listens at the ports of this test's host."""
-    done = run(tmp_path, OLLAMA_HOST="127.0.0.1:1")
+    done = dodona(tmp_path, "status", OLLAMA_HOST="127.0.0.1:1")
     lines = done.stdout.splitlines()
     if "extractive" not in lines[3]:
         pytest.skip(f"a server of this machine was found: {lines[4]}")
@@ -114,7 +98,7 @@ def test_a_local_server_is_found(tmp_path: Path, ollama: str) -> None:
         'api_key = "env:WORK_KEY"\nmodel = "gpt-4o"\n',
         encoding="utf-8",
     )
-    done = run(tmp_path, WORK_KEY=KEY)
+    done = dodona(tmp_path, "status", WORK_KEY=KEY)
     assert done.returncode == 0
     rows = [re.sub(r"[\d,]+ tokens", "N tokens", line) for line in done.stdout.splitlines()[3:]]
     assert rows[:8] == [
@@ -136,7 +120,7 @@ def test_what_cannot_be_used_is_told_beside_the_rest(tmp_path: Path) -> None:
         '[store]\nurl = "postgresql://me@localhost/db"\npassword = "env:PGPASSWORD"\n',
         encoding="utf-8",
     )
-    done = run(tmp_path)
+    done = dodona(tmp_path, "status")
     assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.splitlines()[2:] == [
         "store          dodona.toml:7: PGPASSWORD is not set. Set it, or change env:PGPASSWORD.",
@@ -145,14 +129,15 @@ def test_what_cannot_be_used_is_told_beside_the_rest(tmp_path: Path) -> None:
         "agents.quoter  extractive",
         "               because dodona.toml:4 says so",
     ]
-    report = json.loads(run(tmp_path, "--json").stdout)
+    report = json.loads(dodona(tmp_path, "status", "--json").stdout)
     assert report["agents"]["agent"]["error"]["where"] == {"file": "dodona.toml", "line": 2}
 
 
 def test_the_store_is_shown_without_its_password(tmp_path: Path) -> None:
     """Also when nobody answers there."""
-    done = run(
+    done = dodona(
         tmp_path,
+        "status",
         OPENAI_API_KEY=KEY,
         DODONA_STORE__URL="postgresql://me@127.0.0.1:1/db",
         DODONA_STORE__PASSWORD="env:PW",  # noqa: S106 - a name
@@ -165,7 +150,7 @@ def test_the_store_is_shown_without_its_password(tmp_path: Path) -> None:
 def test_a_store_that_is_none(tmp_path: Path) -> None:
     """What is wrong with it, and all the rest; the exit code tells."""
     (tmp_path / "a.db").write_text("12345, not a database", encoding="utf-8")
-    done = run(tmp_path, ANTHROPIC_API_KEY=KEY, DODONA_STORE__URL="a.db")
+    done = dodona(tmp_path, "status", ANTHROPIC_API_KEY=KEY, DODONA_STORE__URL="a.db")
     assert done.returncode == 4
     assert "a.db is not a SQLite database." in done.stdout
     assert "because ANTHROPIC_API_KEY is set" in done.stdout
