@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -78,6 +79,18 @@ def test_warnings_come_once() -> None:
     assert {notice.system_type for notice in told} == {"limit_warning"}
     assert told[1].metadata["current_value"] == 800
     assert told[1].metadata["limit_value"] == 1000
+
+
+def test_what_a_tree_keeps_is_json() -> None:
+    """A run is resumed from its journal, which holds nothing else."""
+    now = TREE.on_turn_start(state(turn=9, tokens_used=900))
+    for _ in range(3):
+        now = TREE.on_tool_result(now, result(failed=True))
+    kept = json.loads(json.dumps(dict(now.extensions)))
+    again = replace(now, extensions=kept)
+    assert notices_of(again) == notices_of(now)
+    assert len(notices_of(now)) == 3
+    assert TREE.should_continue(again) == TREE.should_continue(now)
 
 
 def test_no_progress_ends_after_the_model_was_told() -> None:

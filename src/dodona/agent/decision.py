@@ -96,19 +96,20 @@ class DefaultDecisionTree:
 
 def notices_of(state: AgentState) -> tuple[Notice, ...]:
     """What the user and the model have not been told yet."""
-    return state.extensions.get("notices", ())
+    return tuple(Notice(**kept) for kept in state.extensions.get("notices", ()))
 
 
 def without_notices(state: AgentState) -> AgentState:
-    return state.extended(notices=())
+    return state.extended(notices=[])
 
 
 def _told(state: AgentState, notice: Notice) -> AgentState:
-    """Tell it, once in a run."""
-    told: frozenset[str] = state.extensions.get("told", frozenset())
+    """Tell it, once in a run. As JSON: what a run knows of itself survives it in its journal."""
+    told: list[str] = state.extensions.get("told", [])
     if notice.topic in told:
         return state
-    return state.extended(told=told | {notice.topic}, notices=(*notices_of(state), notice))
+    waiting: list[Any] = state.extensions.get("notices", [])
+    return state.extended(told=[*told, notice.topic], notices=[*waiting, notice.as_json()])
 
 
 def _signature(result: Mapping[str, Any]) -> str:

@@ -15,6 +15,13 @@ class Notice:
     text: str
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "system_type": self.system_type,
+            "text": self.text,
+            "metadata": dict(self.metadata),
+        }
+
     @property
     def topic(self) -> str:
         """What it is about: each is told once in a run."""
