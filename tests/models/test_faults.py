@@ -195,10 +195,10 @@ async def test_errors_hold_no_secrets_and_are_short() -> None:
 
 
 async def test_how_long_to_wait_is_passed_on() -> None:
-    """With the error, in seconds."""
+    """With the error, in seconds for programs and in words for people."""
     headers = {**JSON, "Retry-After": "7.5"}
     error = await refusal("openai", Reply([b"{}"], status=429, headers=headers), GO)
-    assert error.retry_after == 7.5
+    assert (error.retry_after, error.hint) == (7.5, "Try again in 8 seconds.")
 
 
 def test_the_wait_may_be_a_number_or_a_date() -> None:

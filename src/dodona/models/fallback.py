@@ -8,7 +8,8 @@
     refused                                    no                      no
 
 A refused request is wrong, and wrong everywhere; but no credit (402) or no such model (404, 410)
-says something of that provider only. Another window may hold what is too long for this one.
+says something of that provider only. Another window may hold what is too long for this one. A
+provider that asks for more than 20 seconds of peace is left alone: the next model, or its error.
 
 Once content was shown nothing is tried again, unless the request allows a restart: then `Restart`
 comes right before the first event of the new answer, so that nothing is dropped for nothing.

@@ -82,14 +82,15 @@ class Faults:
     def answered(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """An HTTP answer that is no answer."""
         said, kind = _told(_json(body))
-        fault = _fault(status, f"{kind} {said}")
+        fault, wait = _fault(status, f"{kind} {said}"), retry_after(headers)
+        later = f"Try again in {math.ceil(wait)} seconds." if wait else ""
         return self.error(
             f"{_words(fault, status, f'{kind} {said}')} ({status})",
             fault,
             said=said or body,
-            hint=self._hint(fault, status, f"{kind} {said}"),
+            hint=self._hint(fault, status, f"{kind} {said}") or later,
             status=status,
-            retry_after=retry_after(headers),
+            retry_after=wait,
         )
 
     def told(self, error: object) -> ProviderError:
