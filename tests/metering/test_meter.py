@@ -16,7 +16,8 @@ from dodona.core.errors import BudgetExceeded
 from dodona.core.messages import AssistantText
 from dodona.core.model import Attempt, Done, Finish, Usage
 from dodona.core.spending import NANOS, CallPlan, Hold, TokenRecord, Used
-from dodona.metering import Ceiling, Ceilings, Meter, used_by
+from dodona.core.spending import used_by
+from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import RunJournal, Store
 

@@ -11,7 +11,8 @@ from dodona.core.errors import AccessDenied, NotFound, StoreError, ToolFailed, T
 from dodona.core.messages import ToolCall, ToolSpec
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
-from dodona.tools.calling import MOST_CHARACTERS, MOST_SOURCES, CallOutcome, call_tool
+from dodona.core.tools import CallOutcome
+from dodona.tools.calling import MOST_CHARACTERS, MOST_SOURCES, call_tool
 from dodona.tools.registry import ToolFunction, ToolRegistry
 
 CONTEXT = ToolContext("ada", "oaks", "run-1/tools[0]")

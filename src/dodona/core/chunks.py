@@ -7,8 +7,7 @@ A chunk is JSON from the beginning: it is journalled with its step, and rendered
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.tools import Source
@@ -19,8 +18,7 @@ ToolStatus: TypeAlias = Literal["pending", "success", "error"]
 Body: TypeAlias = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """A body with its place in the stream; `body["type"]` says what it is."""
 
     run_id: int
@@ -29,6 +27,11 @@ class Chunk:
 
     def as_json(self) -> dict[str, Any]:
         return {**self.body, "run_id": self.run_id, "seq": self.seq}
+
+    @property
+    def is_last(self) -> bool:
+        """Does nothing come after it?"""
+        return self.body["type"] in ("done", "error")
 
 
 class Numbering:
@@ -92,12 +95,15 @@ def restart(discard_after: int, reason: str) -> Body:
     return {"type": "restart", "discard_after": discard_after, "reason": reason}
 
 
-def done(*, tokens_used: int, model_used: str, context_id: str) -> Body:
+def done(
+    *, tokens_used: int, model_used: str, context_id: str, context_tokens_remaining: int
+) -> Body:
     return {
         "type": "done",
         "tokens_used": tokens_used,
         "model_used": model_used,
         "context_id": context_id,
+        "context_tokens_remaining": context_tokens_remaining,
     }
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from dodona.core.contexts import TOKEN_BUDGET, OracleContext
 from dodona.core.messages import Raw
+from dodona.core.projects import Project
 
 
 class RunStatus(Enum):
@@ -114,6 +116,7 @@ class Claim:
     conversation_id: int
     attempt: int
     owner: str
+    parent_id: int | None = None
     cancel_requested: bool = False
 
     @property
@@ -129,3 +132,111 @@ class Busy:
     status: RunStatus
     owner: str | None
     holder: str  # in words, for people
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A window that whoever asks has read before: it still holds if nothing has moved since."""
+
+    head_id: int
+    updated_at: float  # of the conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A question to take in, in the context of a user's project.
+
+    `parent` is a run to go on from; without one it is the head, once it is the question's turn.
+    `anew` closes the context first, so that the question begins another conversation.
+    """
+
+    user_id: str
+    project_id: str
+    message: NewMessage
+    parent: int | None = None
+    anew: bool = False
+    origin: str = "user"
+    session_key: str | None = None
+    token_budget: int = TOKEN_BUDGET  # of a context that begins
+    known: Known | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """All that a run needs to begin, as it was when the run was claimed.
+
+    `window` is what came before the run, without the run itself; None when the asker knows it.
+    `pins` is what an earlier attempt began with, if there was one.
+    """
+
+    question: StoredMessage
+    context: OracleContext
+    project: Project
+    settings: Mapping[str, Any]
+    window: Window | None
+    updated_at: float  # of the conversation, when the window was read
+    pins: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A run that is this process's to drive."""
+
+    claim: Claim
+    brief: Brief
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that was taken in. It waits for its lane when it is not driven."""
+
+    run_id: int
+    conversation_id: int
+    driven: Driven | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ends, and what it leaves.
+
+    `model` answered last, `context_tokens` is what the context holds from now on; without a model
+    both stay as they were.
+    """
+
+    status: RunStatus
+    messages: tuple[NewMessage, ...] = ()
+    error: Mapping[str, Any] | None = None
+    model: str = ""
+    context_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """`head_moved` is False when somebody moved the head while the run went on."""
+
+    head_moved: bool
+    updated_at: float  # of the conversation
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """A step of a run, for people to look at; `left` is what it left, while that is kept."""
+
+    key: str
+    leaf: str
+    effect: str
+    attempt: int
+    request_hash: str
+    status: str
+    started_at: float
+    ended_at: float | None
+    left: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunOverview:
+    """A run in a list: where it belongs and how it began."""
+
+    run: RunNode
+    project_id: str
+    question: str

@@ -17,6 +17,7 @@
     ├── BudgetExceeded     whoever set the ceiling
     ├── AccessDenied       the caller: not allowed
     ├── NotFound           the caller: no such thing, or it is somebody else's
+    ├── Cancelled          nobody: somebody asked for the end
     └── BadRequest         the caller: the request makes no sense
 
 Anything else that is raised is a bug and stays outside this tree.
@@ -210,6 +211,12 @@ class NotFound(DodonaError):
     code = "not_found"
     exit_code = 2
     http_status = 404
+
+
+class Cancelled(DodonaError):
+    code = "cancelled"
+    exit_code = 130
+    http_status = 409
 
 
 class BadRequest(DodonaError):

@@ -20,10 +20,12 @@ class Severity(Enum):
 QUERY_START = "query.start"
 SESSION_RESUMED = "session.resumed"
 SESSION_END = "session.end"
+AGENT_TURN_START = "agent.turn.start"
 BUDGET_ITERATION_WARNING = "budget.iteration.warning"
 BUDGET_ITERATION_EXCEEDED = "budget.iteration.exceeded"
 BUDGET_TOKEN_WARNING = "budget.token.warning"  # noqa: S105 - not a secret
 BUDGET_TOKEN_EXCEEDED = "budget.token.exceeded"  # noqa: S105 - not a secret
+BUDGET_TIMEOUT_EXCEEDED = "budget.timeout.exceeded"
 CONTEXT_APPROACHING_LIMIT = "context.approaching_limit"
 TOOL_CALL_SUCCESS = "tool.call.success"
 TOOL_CALL_FAILURE = "tool.call.failure"

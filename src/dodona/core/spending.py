@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from dodona.core.model import Usage
+from dodona.core.model import Done, Usage
+
+T = TypeVar("T")
+# A function of a transaction, which only the store looks into.
+Operation: TypeAlias = Callable[[Any], T]
 
 NANOS: Final = 1_000_000_000  # of a dollar
 TOTAL: Final = "-"  # as a period: from the beginning, and for ever
@@ -96,3 +101,27 @@ class Used:
     model: str
     usage: Usage
     estimated: bool = False
+
+
+class Meter(Protocol):
+    """Every call of a model passes it: reserved before, settled and recorded after."""
+
+    def reserve(self, plan: CallPlan) -> Operation[Hold]:
+        """Put aside the most that a call can use, or raise BudgetExceeded."""
+        ...
+
+    def settle(self, hold: Hold, plan: CallPlan, used: Sequence[Used]) -> Operation[bool]:
+        """Count what was used instead of what was put aside, and record it."""
+        ...
+
+
+def used_by(done: Done) -> tuple[Used, ...]:
+    """What an answer used, after the attempts before it that used something."""
+    attempts = [Used(each.provider, each.model, each.usage) for each in done.attempts]
+    billed = [each for each in attempts if not is_silent(each.usage)]
+    return (*billed, Used(done.provider, done.model, done.usage))
+
+
+def is_silent(usage: Usage) -> bool:
+    """Did the provider give no account?"""
+    return not (usage.input_tokens or usage.output_tokens or usage.cost_usd is not None)

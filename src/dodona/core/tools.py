@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from dodona.core.messages import ToolSpec
+from dodona.core.messages import ToolCall, ToolResult, ToolSpec
 from dodona.core.ports import Effect
 
 
@@ -79,3 +79,21 @@ class Toolbox(Protocol):
         ...
 
     def find(self, name: str) -> Tool | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """The result of a call, what it was called with, and how long it took."""
+
+    result: ToolResult
+    duration_ms: int
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    sources: tuple[Source, ...] = ()
+
+
+class CallTool(Protocol):
+    """Calls a tool as an agent's model asked. Raises nothing but cancellation."""
+
+    async def __call__(
+        self, call: ToolCall, *, agent: str, context: ToolContext
+    ) -> CallOutcome: ...

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dodona.metering.ceilings import Ceiling, Ceilings
-from dodona.metering.meter import Ledger, Meter, PriceList, used_by
+from dodona.metering.meter import Ledger, Meter, PriceList
 
-__all__ = ["Ceiling", "Ceilings", "Ledger", "Meter", "PriceList", "used_by"]
+__all__ = ["Ceiling", "Ceilings", "Ledger", "Meter", "PriceList"]

@@ -11,19 +11,25 @@ Prices are looked up before that, for a transaction must not wait for anything.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol
 
 from dodona.core.errors import BudgetExceeded
-from dodona.core.model import Done, Usage
-from dodona.core.spending import NANOS, CallPlan, Hold, Line, TokenRecord, Used
+from dodona.core.model import Usage
+from dodona.core.spending import (
+    NANOS,
+    CallPlan,
+    Hold,
+    Line,
+    Operation,
+    TokenRecord,
+    Used,
+    is_silent,
+)
 from dodona.metering.ceilings import Ceilings
-
-T = TypeVar("T")
-Operation: TypeAlias = Callable[[Any], T]  # of a transaction, which only the store looks into
 
 
 class PriceList(Protocol):
@@ -142,21 +148,9 @@ class Meter:
         return max(known) if len(known) == len(costs) else None
 
 
-def used_by(done: Done) -> tuple[Used, ...]:
-    """What an answer used, after the attempts before it that used something."""
-    attempts = [Used(each.provider, each.model, each.usage) for each in done.attempts]
-    billed = [each for each in attempts if not _is_silent(each.usage)]
-    return (*billed, Used(done.provider, done.model, done.usage))
-
-
-def _is_silent(usage: Usage) -> bool:
-    """Did the provider give no account?"""
-    return not (usage.input_tokens or usage.output_tokens or usage.cost_usd is not None)
-
-
 def _filled(used: Used, plan: CallPlan) -> Used:
     """As the provider says; if it says nothing, all that the call could use."""
-    if not _is_silent(used.usage):
+    if not is_silent(used.usage):
         return used
     most = replace(
         used.usage,

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final
 
@@ -31,7 +30,7 @@ from dodona.core.errors import (
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.near import did_you_mean
 from dodona.core.ports import Effect
-from dodona.core.tools import Source, Tool, ToolContext, ToolOutcome
+from dodona.core.tools import CallOutcome, Tool, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 
 MOST_CHARACTERS: Final = 100_000
@@ -41,16 +40,6 @@ _log = logging.getLogger(__name__)
 
 # Errors whose words are meant for whoever asked. Others may speak of files and servers.
 _SAYABLE: Final = (ToolFailed, ToolRetry, AccessDenied, NotFound, BadRequest, BudgetExceeded)
-
-
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """The result of a call, what it was called with, and how long it took."""
-
-    result: ToolResult
-    duration_ms: int
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    sources: tuple[Source, ...] = ()
 
 
 async def call_tool(

@@ -11,7 +11,8 @@ from dodona.core.errors import NotFound
 from dodona.core.messages import ToolCall
 from dodona.core.ports import Effect
 from dodona.core.tools import Source, ToolContext
-from dodona.tools.calling import CallOutcome, call_tool
+from dodona.core.tools import CallOutcome
+from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import Vault, add_vault_tools
 

@@ -1,0 +1,139 @@
+"""What is asked, and what comes back: the documents of `/api/oracle` and of `dodona ask`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self, cast
+
+from dodona.core.errors import BadRequest, DodonaError, NotFound
+from dodona.core.near import did_you_mean
+from dodona.core.projects import DEFAULT_PROJECT
+from dodona.core.tools import Category
+
+LONGEST_QUESTION: Final = 10_000  # characters
+MOST_TOKENS: Final = 1_000_000
+SOURCES: Final = tuple(each.value for each in Category if each is not Category.META)
+
+_NODE = re.compile(r"node-([1-9][0-9]{0,17})")
+
+
+def context_id(run_id: int) -> str:
+    """The opaque name of the node that a run is in its conversation."""
+    return f"node-{run_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`sources` are the kinds of tools that may be used; None allows all.
+
+    `new` begins another conversation. `context_id` goes on from a node, not from the head.
+    """
+
+    question: str
+    project_id: str = DEFAULT_PROJECT
+    context_id: str | None = None
+    model: str | None = None
+    max_tokens: int | None = None
+    sources: tuple[str, ...] | None = None
+    thinking: bool | None = None
+    new: bool = False
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """From a request; all that is wrong with it is told at once."""
+        names = [known.name for known in fields(cls)]
+        wrong: list[DodonaError] = [
+            BadRequest(f"there is no field {name!r:.80}.", hint=did_you_mean(name, names))
+            for name in given
+            if name not in names
+        ]
+        values = {n: v for n, v in given.items() if n in names and (v is not None or n == "question")}
+        wrong += [
+            BadRequest(mistake)
+            for name in ("question", *(n for n in values if n != "question"))
+            if (mistake := _mistake(name, values.get(name)))
+        ]
+        if wrong:
+            raise BadRequest.gather(wrong)
+        if "sources" in values:
+            values["sources"] = tuple(values["sources"])
+        return cls(**values)
+
+    @property
+    def node(self) -> int | None:
+        """The run that the question goes on from."""
+        if self.context_id is None:
+            return None
+        found = _NODE.fullmatch(self.context_id)
+        if found is None:
+            raise NotFound(
+                f"there is no context {self.context_id!r:.80}.",
+                hint="Use a context_id that an answer gave, or leave it out.",
+            )
+        return int(found[1])
+
+    def wishes(self) -> dict[str, Any]:
+        """What is asked for beside the answer; it is kept with the question."""
+        found = {
+            "model": self.model,
+            "max_tokens": self.max_tokens,
+            "sources": None if self.sources is None else list(self.sources),
+            "thinking": self.thinking,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _mistake(name: str, value: Any) -> str:  # noqa: PLR0911 - a table of what fields take
+    match name:
+        case "question":
+            if isinstance(value, str) and value.strip() and len(value) <= LONGEST_QUESTION:
+                return ""
+            size = f" (got {len(value):,})" if isinstance(value, str) else ""
+            return f"question must be a text of 1 to {LONGEST_QUESTION:,} characters{size}."
+        case "max_tokens":
+            if type(value) is int and 1 <= value <= MOST_TOKENS:
+                return ""
+            return f"max_tokens must be a whole number from 1 to {MOST_TOKENS:,} (got {value!r:.80})."
+        case "sources":
+            return _mistaken_sources(value)
+        case "thinking" | "new":
+            return "" if type(value) is bool else f"{name} must be true or false."
+        case _:
+            if isinstance(value, str) and 0 < len(value) <= 200:
+                return ""
+            return f"{name} must be a text of 1 to 200 characters."
+
+
+def _mistaken_sources(value: Any) -> str:
+    listed = cast("list[object]", value) if isinstance(value, list | tuple) else None
+    if listed is not None and all(each in SOURCES for each in listed):
+        return ""
+    return f"sources must be a list of {', '.join(SOURCES)}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a run came to."""
+
+    answer: str
+    sources: tuple[Mapping[str, Any], ...]
+    tool_calls: tuple[Mapping[str, Any], ...]
+    tokens_used: int
+    model_used: str
+    context_id: str
+    run_id: int
+    context_tokens_remaining: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "answer": self.answer,
+            "sources": list(self.sources),
+            "tool_calls": list(self.tool_calls),
+            "tokens_used": self.tokens_used,
+            "model_used": self.model_used,
+            "context_id": self.context_id,
+            "run_id": self.run_id,
+            "context_tokens_remaining": self.context_tokens_remaining,
+        }

@@ -1,0 +1,44 @@
+"""Oracle contexts: what one user talks about in one project, across models and restarts.
+
+    active ⇄ suspended       a change of models
+       │         │
+       └► closed ◄┘          by hand, or idle for too long
+            └► active        the next question, in a new conversation
+
+What was said is in the conversation that a context points to: nothing is kept twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+TOKEN_BUDGET: Final = 16_000
+TOKEN_BUDGET_BOUNDS: Final = (4_000, 128_000)
+
+
+class ContextStatus(Enum):
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class OracleContext:
+    """`conversation_id` is None after its conversation was deleted, until the next question."""
+
+    id: str
+    user_id: str
+    project_id: str
+    conversation_id: int | None
+    session_start: float
+    last_activity: float | None
+    last_model: str | None
+    token_budget: int
+    tokens_used: int
+    key_decisions: tuple[str, ...]
+    mentioned_symbols: str | None
+    mentioned_files: str | None
+    status: ContextStatus
+    compression_count: int
