@@ -18,7 +18,7 @@ BODIES = {
     "system": chunks.system("limit_warning", "7 of 10", {"limit_value": 10}),
     "context_update": chunks.context_update(tokens=5, limit=10),
     "restart": chunks.restart(1_000_003, "it was cut"),
-    "done": chunks.done(tokens_used=1, model_used="m", context_id="9"),
+    "done": chunks.done(tokens_used=1, model_used="m", context_id="9", context_tokens_remaining=2),
     "error": chunks.error(BudgetExceeded("no more.", hint="Wait.")),
 }
 

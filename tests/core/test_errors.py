@@ -29,6 +29,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "BudgetExceeded": ("budget_exceeded", 6, 429),
     "AccessDenied": ("access_denied", 7, 403),
     "NotFound": ("not_found", 2, 404),
+    "Cancelled": ("cancelled", 8, 409),
     "BadRequest": ("bad_request", 2, 400),
 }
 

@@ -15,8 +15,7 @@ from dodona.core.conversation import Claim, NewMessage, RunStatus
 from dodona.core.errors import BudgetExceeded
 from dodona.core.messages import AssistantText
 from dodona.core.model import Attempt, Done, Finish, Usage
-from dodona.core.spending import NANOS, CallPlan, Hold, TokenRecord, Used
-from dodona.core.spending import used_by
+from dodona.core.spending import NANOS, CallPlan, Hold, TokenRecord, Used, used_by
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import RunJournal, Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -12,7 +12,14 @@ from typing import Any, Literal
 from aiohttp import web
 
 from dodona.core.errors import ProviderError
-from dodona.core.model import Done, Model, ModelEvent, ModelRequest
+from dodona.core.model import (
+    Done,
+    Model,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    ThinkingDelta,
+)
 from dodona.models import Timeouts, connect
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -132,6 +139,20 @@ async def gather(
     except ProviderError as error:
         return events, error
     return events, None
+
+
+def joined(events: Iterable[ModelEvent]) -> list[ModelEvent]:
+    """As they are when all of them come at once."""
+    found: list[ModelEvent] = []
+    for event in events:
+        last = found[-1] if found else None
+        if isinstance(event, TextDelta) and isinstance(last, TextDelta):
+            found[-1] = TextDelta(last.text + event.text)
+        elif isinstance(event, ThinkingDelta) and isinstance(last, ThinkingDelta):
+            found[-1] = ThinkingDelta(last.text + event.text)
+        else:
+            found.append(event)
+    return found
 
 
 async def ask(provider: str, reply: Reply, request: ModelRequest, **more: Any) -> Done:

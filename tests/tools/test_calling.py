@@ -10,8 +10,7 @@ import pytest
 from dodona.core.errors import AccessDenied, NotFound, StoreError, ToolFailed, ToolRetry
 from dodona.core.messages import ToolCall, ToolSpec
 from dodona.core.ports import Effect
-from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
-from dodona.core.tools import CallOutcome
+from dodona.core.tools import CallOutcome, Category, Source, ToolContext, ToolOutcome
 from dodona.tools.calling import MOST_CHARACTERS, MOST_SOURCES, call_tool
 from dodona.tools.registry import ToolFunction, ToolRegistry
 

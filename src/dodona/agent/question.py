@@ -49,7 +49,11 @@ class Question:
             for name in given
             if name not in names
         ]
-        values = {n: v for n, v in given.items() if n in names and (v is not None or n == "question")}
+        values: dict[str, Any] = {
+            name: value
+            for name, value in given.items()
+            if name in names and (value is not None or name == "question")
+        }
         wrong += [
             BadRequest(mistake)
             for name in ("question", *(n for n in values if n != "question"))
@@ -85,7 +89,7 @@ class Question:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def _mistake(name: str, value: Any) -> str:  # noqa: PLR0911 - a table of what fields take
+def _mistake(name: str, value: Any) -> str:
     match name:
         case "question":
             if isinstance(value, str) and value.strip() and len(value) <= LONGEST_QUESTION:
@@ -95,7 +99,8 @@ def _mistake(name: str, value: Any) -> str:  # noqa: PLR0911 - a table of what f
         case "max_tokens":
             if type(value) is int and 1 <= value <= MOST_TOKENS:
                 return ""
-            return f"max_tokens must be a whole number from 1 to {MOST_TOKENS:,} (got {value!r:.80})."
+            bounds = f"from 1 to {MOST_TOKENS:,}"
+            return f"max_tokens must be a whole number {bounds} (got {value!r:.80})."
         case "sources":
             return _mistaken_sources(value)
         case "thinking" | "new":

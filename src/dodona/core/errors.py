@@ -215,7 +215,7 @@ class NotFound(DodonaError):
 
 class Cancelled(DodonaError):
     code = "cancelled"
-    exit_code = 130
+    exit_code = 8
     http_status = 409
 
 

@@ -10,7 +10,7 @@ that ends otherwise raises `ProviderError`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -125,10 +125,6 @@ class ModelStream(Protocol):
     def __aiter__(self) -> Self: ...
 
     async def __anext__(self) -> ModelEvent: ...
-
-    def more(self) -> Sequence[ModelEvent]:
-        """What has arrived beside the event that was just taken: it need not be waited for."""
-        ...
 
 
 class Model(Protocol):

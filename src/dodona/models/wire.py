@@ -6,13 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from types import TracebackType
 from typing import Protocol, Self
 
 import aiohttp
 
 from dodona.core.errors import Fault, ProviderError
-from dodona.core.model import ModelEvent, ModelRequest, Usage
+from dodona.core.model import ModelEvent, ModelRequest, TextDelta, ThinkingDelta, Usage
 from dodona.models.faults import Faults
 from dodona.models.sse import EVENT_LIMIT, EventTooLong, SseParser
 from dodona.net.http import Http
@@ -269,6 +270,8 @@ class WireStream:
             answer.read(data)
             if answer.finished:
                 break
+        if len(self._ready) > 2:
+            _join(self._ready)
 
     def _end(self) -> None:
         self._over = True
@@ -283,3 +286,21 @@ class WireStream:
                     raise
         if not self._answer.finished:
             self._answer.end()
+
+
+def _join(ready: deque[ModelEvent]) -> None:
+    """What came together goes on together: a burst of words is one piece to all behind us."""
+    events = tuple(ready)
+    ready.clear()
+    for kind, alike in groupby(events, type):
+        said = tuple(alike)
+        if kind is TextDelta:
+            ready.append(TextDelta(_text(said)))
+        elif kind is ThinkingDelta:
+            ready.append(ThinkingDelta(_text(said)))
+        else:
+            ready.extend(said)
+
+
+def _text(said: tuple[ModelEvent, ...]) -> str:
+    return "".join([each.text for each in said if isinstance(each, TextDelta | ThinkingDelta)])

@@ -10,8 +10,7 @@ import pytest
 from dodona.core.errors import NotFound
 from dodona.core.messages import ToolCall
 from dodona.core.ports import Effect
-from dodona.core.tools import Source, ToolContext
-from dodona.core.tools import CallOutcome
+from dodona.core.tools import CallOutcome, Source, ToolContext
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import Vault, add_vault_tools
