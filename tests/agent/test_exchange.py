@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dodona.agent.exchange import Turn, history, metadata
+from dodona.agent.exchange import Exchange, Turn, history
 from dodona.core.conversation import StoredMessage
 from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult, UserText
 
@@ -31,7 +31,7 @@ def test_history_is_what_was_said() -> None:
             "assistant",
             "Old.",
             1,
-            metadata=metadata([TURN], model="oak"),
+            metadata=Exchange("", None, (TURN,)).metadata(model="oak"),
             raw=Raw("anthropic", b"[]"),
         ),
     ]

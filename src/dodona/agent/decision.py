@@ -67,12 +67,12 @@ class DefaultDecisionTree:
         state = replace(state, turn=state.turn + 1)
         config = state.config
         if state.turn >= config.iteration_warning:
-            state = _told(
+            state = told(
                 state,
                 limit_warning("turns", state.turn, config.max_iterations, "Wrap up soon."),
             )
         if state.tokens_used >= config.token_warning:
-            state = _told(
+            state = told(
                 state,
                 limit_warning("tokens", state.tokens_used, config.token_budget, "Be brief."),
             )
@@ -91,7 +91,7 @@ class DefaultDecisionTree:
             "the same result. Try something else, or answer with what is known.",
         )
         # The model is told, and has one turn to do something about it.
-        return _told(state.extended(stuck_since=state.turn), notice)
+        return told(state.extended(stuck_since=state.turn), notice)
 
 
 def notices_of(state: AgentState) -> tuple[Notice, ...]:
@@ -103,13 +103,13 @@ def without_notices(state: AgentState) -> AgentState:
     return state.extended(notices=[])
 
 
-def _told(state: AgentState, notice: Notice) -> AgentState:
+def told(state: AgentState, notice: Notice) -> AgentState:
     """Tell it, once in a run. As JSON: what a run knows of itself survives it in its journal."""
-    told: list[str] = state.extensions.get("told", [])
-    if notice.topic in told:
+    topics: list[str] = state.extensions.get("told", [])
+    if notice.topic in topics:
         return state
     waiting: list[Any] = state.extensions.get("notices", [])
-    return state.extended(told=[*told, notice.topic], notices=[*waiting, notice.as_json()])
+    return state.extended(told=[*topics, notice.topic], notices=[*waiting, notice.as_json()])
 
 
 def _signature(result: Mapping[str, Any]) -> str:

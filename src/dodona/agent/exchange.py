@@ -6,9 +6,11 @@ assistant's metadata, each with its calls and results, so that a later model see
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import zip_longest
+from typing import Any, cast
 
 from dodona.core.conversation import StoredMessage
 from dodona.core.messages import (
@@ -20,6 +22,7 @@ from dodona.core.messages import (
     ToolResult,
     UserText,
 )
+from dodona.core.tools import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Turn:
 
     answer: AssistantText
     results: tuple[ToolResult, ...] = ()
+    durations: tuple[int | None, ...] = ()  # of the calls, in milliseconds
 
     def messages(self) -> Iterator[Message]:
         yield self.answer
@@ -46,8 +50,11 @@ class Turn:
                     "arguments": call.arguments,
                     "result": result.text,
                     "failed": result.failed,
+                    "duration_ms": duration,
                 }
-                for call, result in zip(self.answer.calls, self.results, strict=True)
+                for call, result, duration in zip_longest(
+                    self.answer.calls, self.results, self.durations
+                )
             ],
         }
 
@@ -64,7 +71,17 @@ class Turn:
             results=tuple(
                 ToolResult(c["id"], c["name"], c["result"], failed=c["failed"]) for c in calls
             ),
+            durations=tuple(c.get("duration_ms") for c in calls),
         )
+
+
+def arguments_of(call: str) -> dict[str, Any]:
+    """The arguments of a call for people and programs; what is no object is shown in one."""
+    try:
+        parsed: object = json.loads(call)
+    except (ValueError, RecursionError):
+        parsed = None
+    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {"malformed": call}
 
 
 def history(messages: Iterable[StoredMessage]) -> tuple[Message, ...]:
@@ -85,6 +102,31 @@ def _said(message: StoredMessage) -> Iterator[Message]:
             yield SystemText(f"A tool returned: {message.content}")
 
 
-def metadata(turns: Sequence[Turn], **more: Any) -> dict[str, Any]:
-    """What an assistant's message keeps beside its text."""
-    return {"turns": [turn.as_json() for turn in turns], **more}
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What a run came to: its answer, the turns before it, and where it is from."""
+
+    content: str
+    raw: Raw | None
+    turns: tuple[Turn, ...]
+    sources: tuple[Source, ...] = ()
+    is_partial: bool = False
+
+    def said(self) -> tuple[Message, ...]:
+        """As a later model reads it, after the question."""
+        before = [message for turn in self.turns for message in turn.messages()]
+        return (*before, AssistantText(self.content, raw=self.raw))
+
+    def metadata(self, **more: Any) -> dict[str, Any]:
+        """What an assistant's message keeps beside its text."""
+        kept: dict[str, Any] = {
+            "turns": [turn.as_json() for turn in self.turns],
+            "sources": [
+                {"path": s.path, "title": s.title, "lines": s.lines, "excerpt": s.excerpt}
+                for s in self.sources
+            ],
+            **more,
+        }
+        if self.is_partial:
+            kept["partial"] = True
+        return {name: value for name, value in kept.items() if value not in ([], None)}

@@ -34,3 +34,11 @@ def limit_warning(what: str, value: int, limit: int, advice: str) -> Notice:
         f"{value:,} of {limit:,} {what} are used. {advice}",
         {"limit": what, "current_value": value, "limit_value": limit, "advice": advice},
     )
+
+
+def limit_reached(what: str, value: int, limit: int, advice: str) -> Notice:
+    return Notice(
+        "limit_reached",
+        f"Stopped at the limit of {limit:,} {what}. {advice}",
+        {"limit": what, "current_value": value, "limit_value": limit, "advice": advice},
+    )

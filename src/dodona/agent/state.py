@@ -54,6 +54,34 @@ class AgentState:
     def token_percent(self) -> float:
         return self.tokens_used / self.config.token_budget * 100
 
+    @classmethod
+    def read(
+        cls, kept: Mapping[str, Any], *, user_id: str, project_id: str, config: AgentConfig
+    ) -> Self:
+        """What `as_json` made; of nothing, the state of a run that begins now."""
+        return cls(
+            user_id=user_id,
+            project_id=project_id,
+            config=config,
+            turn=kept.get("turn", 0),
+            tokens_used=kept.get("tokens_used", 0),
+            start_time=kept.get("start_time") or time(),
+            recent_actions=tuple(kept.get("recent_actions", ())),
+            termination_reason=kept.get("termination_reason"),
+            extensions=kept.get("extensions", {}),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All but whose it is and its limits, which the run knows anyway."""
+        return {
+            "turn": self.turn,
+            "tokens_used": self.tokens_used,
+            "start_time": self.start_time,
+            "recent_actions": list(self.recent_actions),
+            "termination_reason": self.termination_reason,
+            "extensions": dict(self.extensions),
+        }
+
     def extended(self, **extensions: Any) -> Self:
         return replace(self, extensions={**self.extensions, **extensions})
 

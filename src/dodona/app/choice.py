@@ -19,7 +19,7 @@ from dodona.app.schema import dotted
 from dodona.app.secret import Secret
 from dodona.app.settings import Agent
 from dodona.app.toml_lines import KeyPath
-from dodona.core.errors import ConfigError
+from dodona.core.errors import ConfigError, NotFound
 from dodona.models.providers import PROVIDERS, THINKING
 from dodona.models.wire import Timeouts
 from dodona.net.http import Http
@@ -69,6 +69,23 @@ class Chooser:
         if name:
             return await self._agent(settings.agents[name], ("agents", name))
         return await self._agent(settings.agent, ("agent",))
+
+    async def choose_model(self, name: str) -> Choice:
+        """For a model that somebody names: another of the same provider, or `provider/model`."""
+        agent = self._config.settings.agent
+        provider, _, model = name.partition("/")
+        if name == "extractive":
+            return Choice(name, name, "it was asked for")
+        if model and provider in PROVIDERS and provider != agent.provider:
+            other = {"provider": provider, "model": model, "base_url": None, "api_key": None}
+            return await self._agent(agent.model_copy(update=other), ("agent",))
+        usual = await self.choose()
+        if usual.provider not in PROVIDERS and name != usual.model:
+            raise NotFound(
+                f"there is no model {name!r:.80}: {usual.provider} has no others.",
+                hint="Configure a provider, or write provider/model.",
+            )
+        return replace(usual, model=name, reason="it was asked for")
 
     async def _agent(self, agent: Agent, path: KeyPath) -> Choice:
         if agent.provider:

@@ -225,6 +225,17 @@ class BadRequest(DodonaError):
     http_status = 400
 
 
+def kinds() -> dict[str, type[DodonaError]]:
+    """Every class by its code: what was kept as JSON becomes an error again."""
+    found: dict[str, type[DodonaError]] = {}
+    pending: list[type[DodonaError]] = [DodonaError]
+    while pending:
+        kind = pending.pop(0)
+        found.setdefault(kind.code, kind)
+        pending.extend(kind.__subclasses__())
+    return found
+
+
 def as_text(error: DodonaError) -> str:
     """What a person reads: each mistake on its line, its place in the file under it."""
     blocks: list[str] = []

@@ -143,3 +143,22 @@ class Counter(Protocol):
     """Counts tokens as the named model would."""
 
     def count(self, text: str, model: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """A model, and how it is to be asked; `fallbacks` are the others that may answer instead."""
+
+    model: Model
+    context_size: int
+    max_tokens: int
+    temperature: float | None = None
+    fallbacks: tuple[tuple[str, str], ...] = ()
+
+
+class Models(Protocol):
+    """The models there are."""
+
+    async def choose(self, name: str = "") -> ChosenModel:
+        """The model of this name, or the one that answers by default."""
+        ...

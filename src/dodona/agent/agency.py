@@ -1,0 +1,93 @@
+"""The agency: all that a gateway or a command needs of agents, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from dodona.agent.driver import Driver
+from dodona.agent.engine import LocalEngine
+from dodona.agent.histories import Histories
+from dodona.agent.leaves import REGISTRY
+from dodona.agent.means import Means
+from dodona.agent.oracle import Oracle
+from dodona.agent.pins import Pinning, TreeNow
+from dodona.agent.prompting import Prompts
+from dodona.agent.views import ContextViews, Preferences, ProjectViews, RunViews
+from dodona.core.contexts import TOKEN_BUDGET
+from dodona.core.conversation import Brief
+from dodona.core.events import Event
+from dodona.trees import Watchdog, load
+
+_HERE = Path(__file__).parent
+ORACLE_TREE: Final = _HERE / "trees" / "oracle.lisp"
+RECOVERY_TREE: Final = _HERE / "trees" / "recovery.lisp"
+PROMPTS: Final = _HERE / "prompts"
+
+# Longer than a model may take to its first word, and than any tool.
+STUCK_SECONDS: Final = 300.0
+
+
+class Events(Protocol):
+    """What happens, for those who may know."""
+
+    def subscribe(
+        self, *, types: tuple[str, ...] = ("*",), user_id: str | None
+    ) -> AbstractAsyncContextManager[AsyncIterator[Event]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Agency:
+    oracle: Oracle
+    contexts: ContextViews
+    runs: RunViews
+    preferences: Preferences
+    projects: ProjectViews
+    events: Events
+    engine: LocalEngine
+
+
+def make_agency(
+    means: Means,
+    *,
+    events: Events,
+    tree: TreeNow,
+    prompt_folder: Callable[[Brief], Path | None],
+    serves: bool,
+    token_budget: int = TOKEN_BUDGET,
+) -> Agency:
+    """An agency on these means. One that serves takes up what others have left."""
+    storage = means.storage
+    histories = Histories()
+    recovery = load(RECOVERY_TREE, registry=REGISTRY)
+    driver = Driver(
+        means,
+        pinning=Pinning(
+            means,
+            tree=tree,
+            registry=REGISTRY,
+            prompts=Prompts(PROMPTS),
+            prompt_folder=prompt_folder,
+        ),
+        histories=histories,
+        watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
+    )
+    engine = LocalEngine(storage, driver.drive, serves=serves)
+    return Agency(
+        oracle=Oracle(
+            storage,
+            engine,
+            histories=histories,
+            counter=means.counter,
+            token_budget=token_budget,
+        ),
+        contexts=ContextViews(storage),
+        runs=RunViews(storage),
+        preferences=Preferences(storage),
+        projects=ProjectViews(storage),
+        events=events,
+        engine=engine,
+    )

@@ -1,0 +1,210 @@
+"""The local engine: runs of this process, in the order of their lanes.
+
+It holds nothing that matters: what waits and who drives is in the store, so processes share lanes,
+and a run whose process died is taken up by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dodona.agent.driver import CANCELLED, Hold
+from dodona.agent.feed import Feed
+from dodona.core.conversation import Asked, Asking, Claim, Driven, RunStatus
+from dodona.core.errors import StoreError
+from dodona.core.storage import RunJournal, Storage
+from dodona.trees import Run
+
+LEFT: Final = "left"
+LOOK_EVERY: Final = 0.25  # seconds, at lanes that others hold and at wishes to cancel
+LOOK_AROUND_EVERY: Final = 5.0  # … for runs whose process has died
+
+_log = logging.getLogger(__name__)
+
+Drive = Callable[[Driven, Feed, Hold], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Running:
+    """A run of this process. `run` is its tree's, once that has begun."""
+
+    claim: Claim
+    feed: Feed
+    task: asyncio.Task[None] | None = None
+    run: Run | None = None
+    journal: RunJournal | None = None
+    is_cancelled: bool = False
+
+    def hold(self, run: Run, journal: RunJournal) -> None:
+        self.run, self.journal = run, journal
+        if self.is_cancelled:
+            run.cancel(CANCELLED)
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        if self.run is not None:
+            self.run.cancel(CANCELLED)
+
+    def leave(self) -> None:
+        """Stop without ending: the journal first, so that nothing of the stop is written."""
+        assert self.task is not None
+        if self.run is None or self.journal is None:
+            self.task.cancel()
+            return
+        self.journal.leave()
+        self.run.cancel(LEFT)
+
+
+class LocalEngine:
+    """Dispatches, orders and wakes."""
+
+    def __init__(self, storage: Storage, drive: Drive, *, serves: bool) -> None:
+        self._storage = storage
+        self._drive = drive
+        self._serves = serves
+        self._running: dict[int, _Running] = {}
+        self._waiting: set[int] = set()  # conversations with a run of ours that waits
+        self._stirred = asyncio.Event()  # a run has begun or ended
+        self._looking: asyncio.Task[None] | None = None
+        self.is_leaving = False
+
+    async def submit(self, asking: Asking) -> Asked:
+        """Take a question in, and drive it if its lane is free."""
+        if self.is_leaving:
+            raise StoreError("Dodona is shutting down.", hint="Ask again when it is back.")
+        asked = await self._storage.runs.ask(asking)
+        if asked.driven is not None:
+            self._begin(asked.driven)
+        else:
+            self._waiting.add(asked.conversation_id)
+            self._look_on()
+        return asked
+
+    def feed(self, run_id: int) -> Feed | None:
+        """The feed of a run that this process drives."""
+        running = self._running.get(run_id)
+        return None if running is None else running.feed
+
+    async def stirred(self) -> None:
+        """Wait until a run begins or ends here, or others may have done something."""
+        self._stirred.clear()
+        try:
+            async with asyncio.timeout(LOOK_EVERY):
+                await self._stirred.wait()
+        except TimeoutError:
+            pass
+
+    async def cancel(self, user_id: str, run_id: int) -> RunStatus:
+        """Ask for the end of a run: durably first, then at once if it is ours."""
+        status = await self._storage.runs.cancel(user_id, run_id)
+        running = self._running.get(run_id)
+        if running is not None:
+            running.cancel()
+        self._stir()
+        return status
+
+    def start(self) -> None:
+        """Begin to look after lanes: take up what a process that died has left."""
+        self._look_on()
+
+    async def leave(self, patience: float) -> int:
+        """Take nothing more; wait for runs to end, then leave the rest to be resumed."""
+        self.is_leaving = True
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        if self._running and patience > 0:
+            await asyncio.wait(self._tasks(), timeout=patience)
+        left = len(self._running)
+        for running in tuple(self._running.values()):
+            running.leave()
+        while tasks := self._tasks():
+            await asyncio.wait(tasks)
+        return left
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [running.task for running in self._running.values() if running.task is not None]
+
+    # -- driving -------------------------------------------------------------------------------
+
+    def _begin(self, driven: Driven) -> None:
+        claim = driven.claim
+        feed = Feed(claim.run_id, claim.attempt, driven.brief.context.user_id)
+        running = _Running(claim, feed)
+        self._running[claim.run_id] = running
+        running.task = asyncio.get_running_loop().create_task(self._work(driven, running))
+        self._stir()
+
+    async def _work(self, driven: Driven, running: _Running) -> None:
+        claim = driven.claim
+        try:
+            await self._drive(driven, running.feed, running.hold)
+        except Exception:  # noqa: BLE001 - the boundary of a task root
+            _log.exception("run %s could not be driven", claim.run_id)
+            self._storage.runs.abandon(claim)
+        finally:
+            del self._running[claim.run_id]
+            self._stir()
+        if claim.conversation_id in self._waiting and not self.is_leaving:
+            await self._take(claim.conversation_id)
+
+    async def _take(self, conversation_id: int) -> None:
+        """Drive the next run of a lane, if it is to be had."""
+        try:
+            found = await self._storage.runs.drive(conversation_id)
+        except StoreError as error:
+            _log.warning("lane %s cannot be looked at: %s", conversation_id, error)
+            return
+        if found is None:
+            self._waiting.discard(conversation_id)
+        elif isinstance(found, Driven):
+            self._begin(found)
+
+    def _stir(self) -> None:
+        self._stirred.set()
+
+    # -- looking after what others do ------------------------------------------------------------
+
+    def _look_on(self) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        """While there is something to look after."""
+        around = 0.0
+        loop = asyncio.get_running_loop()
+        while self._serves or self._waiting:
+            if self._serves and loop.time() >= around:
+                around = loop.time() + LOOK_AROUND_EVERY
+                await self._look_around()
+            await self._look_at_lanes()
+            await self._look_at_wishes()
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _look_around(self) -> None:
+        try:
+            self._waiting.update(await self._storage.runs.open_lanes())
+        except StoreError as error:
+            _log.warning("the lanes cannot be looked at: %s", error)
+
+    async def _look_at_lanes(self) -> None:
+        ours = {running.claim.conversation_id for running in self._running.values()}
+        for conversation_id in sorted(self._waiting - ours):
+            await self._take(conversation_id)
+
+    async def _look_at_wishes(self) -> None:
+        """Cancel what another process was asked to cancel."""
+        if not self._running:
+            return
+        try:
+            wished = await self._storage.runs.cancel_requested(list(self._running))
+        except StoreError as error:
+            _log.warning("wishes to cancel cannot be read: %s", error)
+            return
+        for run_id in wished:
+            if (running := self._running.get(run_id)) is not None:
+                running.cancel()

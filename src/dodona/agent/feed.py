@@ -1,0 +1,82 @@
+"""The feed of a run: its chunks, numbered as they are made, for any number of readers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from dodona.core.chunks import ATTEMPT, Chunk
+
+
+class Feed:
+    """Chunks of one attempt, after those that earlier ones left.
+
+    A reader takes all that has gathered since it last looked, so a slow one holds up nobody.
+    """
+
+    __slots__ = ("_chunks", "_is_closed", "_next", "_readers", "run_id", "user_id")
+
+    def __init__(self, run_id: int, attempt: int, user_id: str) -> None:
+        self.run_id = run_id
+        self.user_id = user_id
+        self._next = attempt * ATTEMPT
+        self._chunks: list[Chunk] = []
+        self._readers: list[asyncio.Future[None]] = []
+        self._is_closed = False
+
+    def number(self, body: Mapping[str, Any]) -> Chunk:
+        """Give a chunk its place, without showing it yet."""
+        self._next += 1
+        return Chunk(self.run_id, self._next, body)
+
+    def show(self, chunks: Sequence[Chunk]) -> None:
+        self._chunks.extend(chunks)
+        self._stir()
+
+    def put(self, body: Mapping[str, Any]) -> list[Any]:
+        """Number and show it; as a step keeps it."""
+        chunk = self.number(body)
+        self._chunks.append(chunk)
+        if self._readers:
+            self._stir()
+        return [chunk.seq, body]
+
+    @property
+    def last(self) -> int:
+        """The place of the last chunk that was shown; 0 when none was."""
+        return self._chunks[-1].seq if self._chunks else 0
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._is_closed = True
+        self._stir()
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[list[Chunk]]:
+        """All that comes after a place, in batches, until the feed is closed."""
+        at = self._index(after)
+        while True:
+            if at < len(self._chunks):
+                batch = self._chunks[at:]
+                at = len(self._chunks)
+                yield batch
+            elif self._is_closed:
+                return
+            else:
+                await self._stirred()
+
+    def _index(self, after: int) -> int:
+        return next(
+            (i for i, chunk in enumerate(self._chunks) if chunk.seq > after), len(self._chunks)
+        )
+
+    async def _stirred(self) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._readers.append(future)
+        await future
+
+    def _stir(self) -> None:
+        readers, self._readers = self._readers, []
+        for reader in readers:
+            if not reader.done():
+                reader.set_result(None)

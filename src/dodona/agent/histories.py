@@ -1,0 +1,72 @@
+"""What was said before a question, as messages of a model, and as they were read last time.
+
+Conversations that go on are remembered, a few of them: their next question needs no reading, and
+what the wire made of their messages is not made again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dodona.agent.exchange import history
+from dodona.agent.transcript import PER_MESSAGE
+from dodona.core.conversation import Brief, Ended, Known
+from dodona.core.messages import Message, SystemText
+
+REMEMBERED: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The messages before a question; `runs` is how many runs they come from."""
+
+    messages: tuple[Message, ...] = ()
+    tokens: int = 0
+    runs: int = 0
+
+    def followed_by(self, said: Sequence[Message], tokens: int) -> History:
+        """With one more run."""
+        size = tokens + PER_MESSAGE * len(said)
+        return History((*self.messages, *said), self.tokens + size, self.runs + 1)
+
+
+class Histories:
+    """By user and project, the newest last."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, str], tuple[Known, History]] = OrderedDict()
+
+    def known(self, user_id: str, project_id: str) -> Known | None:
+        """What need not be read again, if it is still so."""
+        found = self._kept.get((user_id, project_id))
+        return None if found is None else found[0]
+
+    def of(self, brief: Brief) -> History:
+        """The history of a run that begins."""
+        key = (brief.context.user_id, brief.context.project_id)
+        if brief.window is None:
+            return self._kept[key][1]
+        window = brief.window
+        messages = history(window.messages)
+        if window.summary is not None:
+            messages = (SystemText(f"What was said before:\n{window.summary.content}"), *messages)
+        runs = len({message.run_id for message in window.messages})
+        return History(messages, window.tokens + PER_MESSAGE * len(messages), runs)
+
+    def remember(
+        self, brief: Brief, *, run_id: int, ended: Ended, after: History, most_runs: int
+    ) -> None:
+        """Keep what the next question of the same context will begin with.
+
+        A full window is not kept: the store reads it anew, and lets half of it go.
+        """
+        key = (brief.context.user_id, brief.context.project_id)
+        self._kept.pop(key, None)
+        fits = after.tokens <= brief.context.token_budget and after.runs <= most_runs
+        if ended.head_moved and fits:
+            self._kept[key] = (Known(run_id, ended.updated_at), after)
+            if len(self._kept) > REMEMBERED:
+                self._kept.popitem(last=False)

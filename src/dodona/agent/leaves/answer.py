@@ -1,0 +1,167 @@
+"""The end of a run: what it came to, why it stopped, and what is kept of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dodona.agent import decision
+from dodona.agent.exchange import Exchange, Turn
+from dodona.agent.host import Host
+from dodona.agent.leaves.control import OUTPUT_LIMIT
+from dodona.agent.leaves.registry import leaf
+from dodona.agent.notice import Notice, limit_reached
+from dodona.agent.state import AgentState
+from dodona.core import chunks
+from dodona.core.events import (
+    BUDGET_ITERATION_EXCEEDED,
+    BUDGET_TIMEOUT_EXCEEDED,
+    BUDGET_TOKEN_EXCEEDED,
+    Severity,
+)
+from dodona.core.messages import ToolResult
+from dodona.core.tools import Source
+from dodona.trees import Blackboard, Step
+
+MOST_SOURCES: Final = 20
+NOTHING_SAID: Final = "The model ended without an answer."
+CUT: Final = "The answer was cut before it began."
+_CLOSE: Final = 0.25  # seconds: timers and clocks do not agree more closely
+
+_EVENTS: Final = {
+    decision.MAX_ITERATIONS: BUDGET_ITERATION_EXCEEDED,
+    decision.TOKEN_BUDGET: BUDGET_TOKEN_EXCEEDED,
+    decision.TIMEOUT: BUDGET_TIMEOUT_EXCEEDED,
+}
+
+
+@leaf("has-sources?")
+def has_sources(bb: Blackboard, host: Host) -> bool:
+    del bb
+    return bool(host.sources)
+
+
+@leaf("oracle.cite_sources", step=True)
+def cite_sources(bb: Blackboard, host: Host, step: Step) -> None:
+    """Show where the answer is from."""
+    del bb
+    for source in cited(host):
+        step.emit(chunks.source(source))
+
+
+def cited(host: Host) -> tuple[Source, ...]:
+    """The sources that the answer names; all that were found when it names none."""
+    text = host.final.text if host.final is not None else ""
+    named = [source for source in host.sources if source.path in text]
+    return tuple((named or list(host.sources))[:MOST_SOURCES])
+
+
+@leaf("oracle.save_exchange", writes=("saved",))
+def save_exchange(bb: Blackboard, host: Host) -> None:
+    """Keep question and answer; it is written when the run ends, all at once."""
+    final = host.final
+    assert final is not None
+    host.exchange = Exchange(
+        content=final.text if final.text.strip() else NOTHING_SAID,
+        raw=final.raw if final.text.strip() else None,
+        turns=tuple(host.turns),
+        sources=cited(host),
+    )
+    bb["saved"] = True
+
+
+@leaf("oracle.save_partial", reads=("tool_results", "stopped", "failure"), writes=("saved",))
+def save_partial(bb: Blackboard, host: Host) -> None:
+    """Keep what there is of an answer that was not finished."""
+    _take_cut_turn(bb, host)
+    said = host.heard.text if host.heard is not None else ""
+    if host.final is not None:
+        said = host.final.text
+    if not said.strip():
+        failure: Any = bb["failure"]
+        said = bb["stopped"] or (f"No answer: {failure['message']}" if failure else CUT)
+    host.exchange = Exchange(
+        content=said, raw=None, turns=tuple(host.turns), sources=cited(host), is_partial=True
+    )
+    bb["saved"] = True
+
+
+def _take_cut_turn(bb: Blackboard, host: Host) -> None:
+    """A turn whose tools were stopped: what came of those that had ended is kept."""
+    answer = host.answer
+    if answer is None or (host.turns and host.turns[-1].answer is answer):
+        return
+    given: dict[str, dict[str, Any]] = {kept["id"]: kept for kept in bb["tool_results"]}
+    results = tuple(
+        ToolResult(call.id, call.name, kept["text"], failed=kept["failed"])
+        if (kept := given.get(call.id)) is not None
+        else ToolResult(call.id, call.name, "Stopped before it had a result.", failed=True)
+        for call in answer.calls
+    )
+    host.turns.append(Turn(answer, results))
+
+
+@leaf("oracle.explain_end", reads=("state", "failure"), writes=("failure", "stopped"), step=True)
+def explain_end(bb: Blackboard, host: Host, step: Step) -> bool:
+    """Tell why the run stopped; False when it was no limit but an error."""
+    if bb["failure"] is not None:
+        return False
+    state = host.state(bb)
+    reason = _reason(bb, state, host.journal.downtime)
+    if not reason:
+        error: Any = bb.get("_error") or {}
+        said = error.get("message", "the tree ended without an answer.")
+        bb["failure"] = {"code": "tree_failed", "message": said, "hint": ""}
+        return False
+    notice = _notice(reason, state, host)
+    step.emit(chunks.system(notice.system_type, notice.text, notice.metadata))
+    if host.heard is None or not host.heard.text.strip():
+        step.emit(chunks.content(notice.text))
+    bb["stopped"] = notice.text
+    if reason in _EVENTS:
+        host.emit(_EVENTS[reason], Severity.WARNING, **dict(notice.metadata))
+    return True
+
+
+def _reason(bb: Blackboard, state: AgentState, downtime: float) -> str:
+    if state.termination_reason:
+        return state.termination_reason
+    if bb.get("_exhausted"):
+        return decision.MAX_ITERATIONS
+    uncounted = downtime - state.extensions.get("downtime", 0.0)
+    if state.elapsed_seconds - uncounted >= state.config.timeout_seconds - _CLOSE:
+        return decision.TIMEOUT
+    return ""
+
+
+def _notice(reason: str, state: AgentState, host: Host) -> Notice:
+    config = state.config
+    match reason:
+        case decision.MAX_ITERATIONS:
+            advice = "Ask it to go on, or raise max_iterations."
+            return limit_reached("turns", state.turn, config.max_iterations, advice)
+        case decision.TOKEN_BUDGET:
+            advice = "Ask it to go on, or raise token_budget."
+            return limit_reached("tokens", state.tokens_used, config.token_budget, advice)
+        case decision.TIMEOUT:
+            seconds = round(state.elapsed_seconds)
+            advice = "Ask it to go on, or raise timeout_seconds."
+            return limit_reached("seconds", seconds, config.timeout_seconds, advice)
+        case decision.NO_PROGRESS:
+            return Notice("no_progress", "Stopped: the same call gave the same result again.")
+        case decision.ERROR_LIMIT:
+            many = decision.ERRORS_IN_A_ROW
+            return Notice("error_limit", f"Stopped: {many} calls of tools failed in a row.")
+        case _ if reason == OUTPUT_LIMIT:
+            most: int = host.wishes["max_tokens"]
+            return limit_reached("tokens of output", host.output_tokens, most, "Allow more.")
+        case _:
+            return Notice("limit_reached", f"Stopped: {reason}.", {"limit": reason})
+
+
+@leaf("oracle.recover", writes=("failure", "stopped"), step=True)
+def recover(bb: Blackboard, step: Step) -> None:
+    """Say so when a tree was stuck, so that there is an answer."""
+    said = "The agent got stuck and was stopped. Ask again, or look at the run's trace."
+    step.emit(chunks.system("error", said, {}))
+    bb["failure"] = {"code": "tree_stuck", "message": "the agent got stuck.", "hint": "Ask again."}
+    bb["stopped"] = said

@@ -1,0 +1,147 @@
+"""The model's part of a turn: `llm-call` asks it, `take-answer` takes what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from dodona.agent.calling import ModelCall, call_model
+from dodona.agent.heard import Heard
+from dodona.agent.host import Host
+from dodona.agent.leaves.registry import leaf
+from dodona.core import chunks
+from dodona.core.errors import DodonaError, as_json
+from dodona.core.events import CONTEXT_APPROACHING_LIMIT, Severity
+from dodona.core.messages import AssistantText, Raw, ToolCall
+from dodona.core.model import Done, ModelEvent, ModelRequest, Restart, TextDelta, ThinkingDelta
+from dodona.trees import Blackboard, Step
+
+NEARLY_FULL: Final = 70  # percent of a model's window
+
+
+def _asked(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
+    del bb, arguments
+    return f"{host.chosen.model.name}\0{host.transcript.digest}"
+
+
+@leaf("llm-call", writes=("answer", "failure"), effect="none", request=_asked)
+async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
+    """Ask the model, and let the user see what it says as it says it."""
+    host.is_live = True
+    before = host.feed.last
+
+    def show(event: ModelEvent) -> None:
+        match event:
+            case TextDelta(text):
+                step.emit(chunks.content(text))
+            case ThinkingDelta(text):
+                step.emit(chunks.thinking(text))
+            case Restart(reason):
+                step.emit(chunks.restart(before, reason))
+            case _:
+                step.progress()
+
+    heard = Heard()
+    host.heard = heard
+    try:
+        done = await call_model(host, _call(host, step), show, heard)
+    except DodonaError as error:
+        bb["failure"] = as_json(error)["error"]
+        return False
+    bb["answer"] = kept(done)
+    _warn_when_nearly_full(host, step, done)
+    return True
+
+
+def _call(host: Host, step: Step) -> ModelCall:
+    settings, wishes, chosen = host.pins.settings, host.wishes, host.chosen
+    left = host.output_left()
+    request = ModelRequest(
+        messages=host.transcript.messages,
+        tools=host.pins.tools,
+        max_tokens=chosen.max_tokens if left is None else min(left, chosen.max_tokens),
+        temperature=chosen.temperature,
+        thinking=wishes.get("thinking", settings.thinking_enabled),
+        cache_key=f"dodona-{host.claim.conversation_id}",
+        allow_restart=True,
+    )
+    return ModelCall(
+        chosen=chosen, request=request, step_key=step.key, input_tokens=host.transcript.tokens
+    )
+
+
+def _warn_when_nearly_full(host: Host, step: Step, done: Done) -> None:
+    size = host.chosen.context_size
+    used = done.usage.input_tokens + done.usage.output_tokens
+    if host.has_warned or used * 100 < size * NEARLY_FULL:
+        return
+    host.has_warned = True
+    facts = {"current_value": used, "limit_value": size, "limit": "context"}
+    text = f"{used:,} of the {size:,} tokens that the model can hold are used."
+    step.emit(chunks.system("context_approaching_limit", text, facts))
+    host.emit(CONTEXT_APPROACHING_LIMIT, Severity.WARNING, **facts)
+
+
+def kept(done: Done) -> dict[str, Any]:
+    """An answer as the journal keeps it."""
+    message, usage = done.message, done.usage
+    raw = message.raw
+    return {
+        "text": message.text,
+        "thinking": message.thinking,
+        "calls": [[call.id, call.name, call.arguments] for call in message.calls],
+        "raw": None if raw is None else [raw.provider, raw.body.decode()],
+        "provider": done.provider,
+        "model": done.model,
+        "finish": done.finish.value,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+    }
+
+
+def message_of(answer: Mapping[str, Any]) -> AssistantText:
+    raw = answer["raw"]
+    return AssistantText(
+        text=answer["text"],
+        calls=tuple(ToolCall(*call) for call in answer["calls"]),
+        thinking=answer["thinking"],
+        raw=None if raw is None else Raw(raw[0], raw[1].encode()),
+    )
+
+
+@leaf(
+    "oracle.take_answer",
+    reads=("answer", "state"),
+    writes=("state", "tool_calls", "tool_results"),
+)
+def take_answer(bb: Blackboard, host: Host) -> None:
+    """Put the answer into the transcript, and the calls that it makes on the blackboard."""
+    answer: dict[str, Any] = bb["answer"]
+    message = message_of(answer)
+    host.heard = None
+    host.used = (answer["provider"], answer["model"])
+    host.output_tokens += answer["output_tokens"]
+    # What a provider reads from its cache costs next to nothing, and comes again every turn.
+    fresh = answer["input_tokens"] - answer["cache_read_tokens"] + answer["output_tokens"]
+    state = host.state(bb)
+    host.tokens_used += answer["input_tokens"] + answer["output_tokens"]
+    host.keep_state(bb, replace(state, tokens_used=state.tokens_used + max(0, fresh)))
+    if not message.calls:
+        host.final = message
+        bb["tool_calls"] = []
+        return
+    host.answer = message
+    host.transcript.add(message, answer["output_tokens"])
+    most = host.pins.settings.limits.max_tool_calls_per_turn
+    bb["tool_calls"] = [
+        {"id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.calls[:most]
+    ]
+    bb["tool_results"] = []
+
+
+@leaf("has-tool-calls?", reads=("tool_calls",))
+def has_tool_calls(bb: Blackboard) -> bool:
+    return bool(bb["tool_calls"])

@@ -1,0 +1,108 @@
+"""The tools' part of a turn: each call is a step, and every call has its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dodona.agent.exchange import Turn, arguments_of
+from dodona.agent.host import Host
+from dodona.agent.leaves.registry import leaf
+from dodona.agent.means import AGENT
+from dodona.core import chunks
+from dodona.core.events import TOOL_CALL_FAILURE, TOOL_CALL_SUCCESS, Severity
+from dodona.core.messages import ToolCall, ToolResult
+from dodona.core.ports import Effect
+from dodona.core.tools import CallOutcome, Source, ToolContext
+from dodona.trees import Blackboard, Step
+
+UNKNOWN: Final = (
+    "The outcome of this call is unknown: the process stopped while it was being made. It may have "
+    "been done. Verify before repeating it."
+)
+
+
+def _effect(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> Effect:
+    del arguments
+    tool = host.means.toolbox.find(bb["_item"]["name"])
+    return Effect.NONE if tool is None else tool.effect
+
+
+def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
+    del host, arguments
+    call = bb["_item"]
+    return f"{call['name']}\0{call['arguments']}"
+
+
+@leaf("tools.execute", reads=("_item",), writes=("tool_results",), effect=_effect, request=_request)
+async def execute_tool(bb: Blackboard, step: Step, host: Host) -> None:
+    """Make one call; what comes of it, also an error, is a result for the model."""
+    host.is_live = True
+    call = ToolCall(**bb["_item"])
+    announce(step, call)
+    if step.outcome_unknown:
+        outcome = CallOutcome(ToolResult(call.id, call.name, UNKNOWN, failed=True), 0)
+    else:
+        key = f"run-{host.claim.run_id}/{step.key}"
+        context = ToolContext(host.user_id, host.project_id, key)
+        outcome = await host.means.call_tool(call, agent=AGENT, context=context)
+    bb["tool_results"] = report(host, step, outcome)
+
+
+def announce(step: Step, call: ToolCall) -> None:
+    arguments = arguments_of(call.arguments)
+    step.emit(chunks.tool_call(id=call.id, name=call.name, arguments=arguments, status="pending"))
+
+
+def report(host: Host, step: Step, outcome: CallOutcome) -> dict[str, Any]:
+    """Tell everybody what came of a call; what the journal keeps of it."""
+    result = outcome.result
+    status = "error" if result.failed else "success"
+    step.emit(
+        chunks.tool_result(id=result.call_id, name=result.name, result=result.text, status=status)
+    )
+    kind = TOOL_CALL_FAILURE if result.failed else TOOL_CALL_SUCCESS
+    severity = Severity.WARNING if result.failed else Severity.INFO
+    host.emit(kind, severity, tool=result.name, call=result.call_id, ms=outcome.duration_ms)
+    return {
+        "id": result.call_id,
+        "name": result.name,
+        "text": result.text,
+        "failed": result.failed,
+        "ms": outcome.duration_ms,
+        "sources": [[s.path, s.title, s.lines, s.excerpt] for s in outcome.sources],
+    }
+
+
+@leaf("oracle.take_results", reads=("tool_results", "state"), writes=("state",))
+def take_results(bb: Blackboard, host: Host) -> None:
+    """Put the results into the transcript, in the order of the calls, and judge them."""
+    given: dict[str, dict[str, Any]] = {kept["id"]: kept for kept in bb["tool_results"]}
+    answer = host.answer
+    assert answer is not None
+    results = tuple(_result(host, call, given.get(call.id)) for call in answer.calls)
+    durations = tuple((given.get(call.id) or {}).get("ms") for call in answer.calls)
+    host.turns.append(Turn(answer, results, durations))
+    state = host.state(bb)
+    for call, result in zip(answer.calls, results, strict=True):
+        host.transcript.add(result, host.count(result.text))
+        state = host.decisions.on_tool_result(
+            state,
+            {
+                "name": call.name,
+                "arguments": call.arguments,
+                "result": result.text,
+                "failed": result.failed,
+            },
+        )
+    host.keep_state(bb, state)
+    for kept in given.values():
+        host.sources.update(dict.fromkeys(Source(*each) for each in kept["sources"]))
+
+
+def _result(host: Host, call: ToolCall, kept: Mapping[str, Any] | None) -> ToolResult:
+    if kept is not None:
+        return ToolResult(call.id, call.name, kept["text"], failed=kept["failed"])
+    most = host.pins.settings.limits.max_tool_calls_per_turn
+    said = f"Not called: at most {most} tools are called in one turn. Call it again if need be."
+    return ToolResult(call.id, call.name, said, failed=True)

@@ -1,0 +1,94 @@
+"""What a user talks about in a project: seed 000's OracleContext, read from the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from dodona.agent.question import context_id
+from dodona.agent.views.exchanges import exchange
+from dodona.agent.views.moments import iso
+from dodona.core.contexts import ContextStatus, OracleContext
+from dodona.core.conversation import StoredMessage, Window
+from dodona.core.errors import BadRequest, NotFound
+from dodona.core.storage import Storage
+
+RECENT_RUNS: Final = 10
+_ALL_RUNS: Final = 1_000  # the token budget ends the window before
+
+
+class ContextViews:
+    """The contexts of all users; every call says whose."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def show(self, user_id: str, project_id: str) -> dict[str, Any]:
+        context = await self._context(user_id, project_id)
+        return _as_json(context, await self._window(context))
+
+    async def close(self, user_id: str, project_id: str) -> dict[str, Any]:
+        """Let the next question begin anew. What is being answered is answered still."""
+        context = await self._context(user_id, project_id)
+        if context.status is not ContextStatus.CLOSED:
+            context = await self._closed(context)
+        return _as_json(context, await self._window(context))
+
+    async def _context(self, user_id: str, project_id: str) -> OracleContext:
+        await self._storage.projects.get(user_id, project_id)
+        try:
+            return await self._storage.contexts.get(user_id, project_id)
+        except NotFound as missing:
+            raise NotFound(
+                f"project {project_id} has no context yet.", hint="The first question begins it."
+            ) from missing
+
+    async def _closed(self, context: OracleContext) -> OracleContext:
+        contexts, key = self._storage.contexts, (context.user_id, context.project_id)
+        try:
+            return await contexts.move(*key, ContextStatus.CLOSED)
+        except BadRequest:
+            # Somebody else was faster, or it has been idle for too long: then it is closed.
+            found = await contexts.get(*key)
+            if found.status is not ContextStatus.CLOSED:
+                raise
+            return found
+
+    async def _window(self, context: OracleContext) -> Window:
+        if context.conversation_id is None:
+            return Window(None, ())
+        return await self._storage.conversations.window(
+            context.user_id,
+            context.conversation_id,
+            budget=context.token_budget,
+            max_runs=_ALL_RUNS,
+        )
+
+
+def _as_json(context: OracleContext, window: Window) -> dict[str, Any]:
+    is_open = context.status is not ContextStatus.CLOSED
+    return {
+        "id": context.id,
+        "user_id": context.user_id,
+        "project_id": context.project_id,
+        # After a closed one nothing can be said.
+        "context_id": context_id(window.head_id) if window.head_id and is_open else None,
+        "session_start": iso(context.session_start),
+        "last_activity": iso(context.last_activity),
+        "last_model": context.last_model,
+        "token_budget": context.token_budget,
+        "tokens_used": context.tokens_used,
+        "compressed_summary": window.summary.content if window.summary else None,
+        "recent_exchanges": [exchange(message) for message in _recent(window.messages)],
+        "key_decisions": list(context.key_decisions),
+        "mentioned_symbols": context.mentioned_symbols,
+        "mentioned_files": context.mentioned_files,
+        "status": context.status.value,
+        "compression_count": context.compression_count,
+    }
+
+
+def _recent(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+    """Those of the newest runs, whole runs, the oldest first."""
+    runs = list(dict.fromkeys(message.run_id for message in messages))[-RECENT_RUNS:]
+    return [message for message in messages if message.run_id in runs]

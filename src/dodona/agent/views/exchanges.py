@@ -1,0 +1,44 @@
+"""Exchanges and their calls of tools, as seed 000 has them: OracleExchange and ToolCall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dodona.agent.exchange import arguments_of
+from dodona.agent.views.moments import iso
+from dodona.core.conversation import StoredMessage
+
+
+def exchange(message: StoredMessage) -> dict[str, Any]:
+    """One kept message; only an assistant's has calls."""
+    calls = tool_calls(message.metadata) if message.role == "assistant" else None
+    return {
+        "id": str(message.id),
+        "role": message.role,
+        "content": message.content,
+        "tool_calls": calls or None,
+        "tool_call_id": message.tool_call_id,
+        "timestamp": iso(message.created_at),
+        "token_count": message.token_count,
+        "key_insight": message.key_insight,
+        "mentioned_symbols": list(message.mentioned_symbols),
+        "mentioned_files": list(message.mentioned_files),
+    }
+
+
+def tool_calls(metadata: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """The calls of all turns that a message keeps, in their order."""
+    turns = (metadata or {}).get("turns", ())
+    return [_tool_call(call) for turn in turns for call in turn.get("calls", ())]
+
+
+def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": call["id"],
+        "name": call["name"],
+        "arguments": arguments_of(call["arguments"]),
+        "result": call["result"],
+        "status": "error" if call["failed"] else "success",
+        "duration_ms": call.get("duration_ms"),
+    }

@@ -1,0 +1,191 @@
+"""Puts Dodona together: every adapter in its port, opened in order and closed in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from time import time
+from typing import Final
+
+from dodona import store as ledger
+from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
+from dodona.agent.leaves import REGISTRY
+from dodona.agent.means import Means
+from dodona.agent.pins import TreeNow
+from dodona.app.building import price_list
+from dodona.app.choice import Choice, Chooser
+from dodona.app.config import Config, expanded
+from dodona.app.credentials import Credentials
+from dodona.app.models import ConfiguredModels
+from dodona.app.probes import spots
+from dodona.app.settings import Budgets
+from dodona.app.store_url import store_url
+from dodona.app.vaults import Vaults, vault_folder
+from dodona.core.conversation import Brief
+from dodona.core.errors import StoreError
+from dodona.core.projects import DEFAULT_PROJECT
+from dodona.metering import Ceiling, Ceilings, Meter
+from dodona.models.counter import TokenCounter
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+from dodona.notify.bus import Bus
+from dodona.store import Store, locate
+from dodona.tools.calling import call_tool
+from dodona.tools.registry import ToolRegistry
+from dodona.tools.vault import add_vault_tools
+from dodona.trees import Reloader, load
+
+TIDY_EVERY: Final = 60.0  # seconds
+KEPT_FOR: Final = 30 * 86_400.0  # seconds that steps of ended runs can be replayed
+
+_log = logging.getLogger(__name__)
+
+AddTools = Callable[[ToolRegistry], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Dodona, running in this process."""
+
+    agency: Agency
+    choice: Choice
+    vault: Path
+    store: str
+
+    async def leave(self, patience: float) -> int:
+        """Take no more questions and let runs end; how many were left to be resumed."""
+        return await self.agency.engine.leave(patience)
+
+
+@asynccontextmanager
+async def running(
+    config: Config,
+    credentials: Credentials,
+    redactor: Redactor,
+    *,
+    serve: bool,
+    tools: AddTools | None = None,
+) -> AsyncGenerator[Runtime]:
+    """Dodona on this config. `serve`: it also takes up what a process that died has left."""
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(Http())
+        url = await asyncio.to_thread(store_url, config, credentials)
+        durability = config.settings.store.durability
+        opened = await Store.open(url, hide=redactor.hide, durability=durability)
+        store = await stack.enter_async_context(opened)
+        bus = Bus()
+        stack.callback(bus.close)
+        chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
+        choice = await chooser.choose()
+        folder = await asyncio.to_thread(vault_folder, config)
+        registry = _registry(config, store, folder)
+        if tools is not None:
+            tools(registry)
+        models = await asyncio.to_thread(
+            partial(
+                ConfiguredModels,
+                *(chooser, choice),
+                agent=config.settings.agent,
+                http=http,
+                redactor=redactor,
+            )
+        )
+        counter = TokenCounter()
+        await asyncio.to_thread(counter.count, "warm", choice.model)
+        agency = make_agency(
+            Means(
+                storage=store,
+                models=models,
+                meter=Meter(
+                    _ceilings(config.settings.budgets),
+                    prices=price_list(config.settings),
+                    ledger=ledger,
+                ),
+                toolbox=registry,
+                call_tool=partial(call_tool, registry),
+                counter=counter,
+                emit=bus.emit,
+            ),
+            events=bus,
+            tree=await _tree(stack, config, bus, follow=serve),
+            prompt_folder=partial(_prompts, config, folder),
+            serves=serve,
+            token_budget=config.settings.context.token_budget,
+        )
+        await _looked_after(stack, store, config, agency, serve=serve)
+        yield Runtime(agency, choice, folder, str(locate(url)))
+
+
+def _registry(config: Config, store: Store, folder: Path) -> ToolRegistry:
+    registry = ToolRegistry()
+    add_vault_tools(registry, Vaults(store.projects, default=folder, home=config.home))
+    return registry
+
+
+def _ceilings(budgets: Budgets) -> Ceilings:
+    def ceiling(name: str) -> Ceiling:
+        budget = getattr(budgets, name)
+        usd = None if budget.usd is None else Decimal(str(budget.usd))
+        return Ceiling(budget.tokens, usd)
+
+    return Ceilings(**{name: ceiling(name) for name in type(budgets).model_fields})
+
+
+async def _tree(stack: AsyncExitStack, config: Config, bus: Bus, *, follow: bool) -> TreeNow:
+    """The agent's tree as it is now: it follows its file while Dodona serves."""
+    named = config.settings.agent.tree
+    path = ORACLE_TREE if named is None else config.resolve(named, ("agent", "tree"))
+    if not follow:
+        tree = await asyncio.to_thread(load, path, registry=REGISTRY)
+        return lambda: tree
+    made = partial(Reloader, [path], registry=REGISTRY, emit=bus.emit)
+    reloader = await asyncio.to_thread(made)
+    await stack.enter_async_context(reloader.following())
+    return reloader.tree
+
+
+def _prompts(config: Config, vault: Path, brief: Brief) -> Path:
+    """Where a project keeps prompts of its own: a hidden folder, which no tool can write."""
+    project = brief.project
+    if project.vault_path is not None:
+        vault = expanded(project.vault_path)
+    elif project.id != DEFAULT_PROJECT:
+        vault = config.home / "projects" / project.id / "vault"
+    return vault / ".dodona" / "prompts"
+
+
+async def _looked_after(
+    stack: AsyncExitStack, store: Store, config: Config, agency: Agency, *, serve: bool
+) -> None:
+    """Tidy up now, and while serving now and then; leave runs to others in the end."""
+    idle = config.settings.context.idle_minutes * 60.0
+    await store.contexts.close_idle(time() - idle)
+    stack.push_async_callback(agency.engine.leave, 0.0)
+    if serve:
+        agency.engine.start()
+        tidying = asyncio.create_task(_tidy(store, idle))
+        stack.push_async_callback(_cancelled, tidying)
+
+
+async def _tidy(store: Store, idle: float) -> None:
+    while True:
+        await asyncio.sleep(TIDY_EVERY)
+        try:
+            await store.contexts.close_idle(time() - idle)
+            await store.journals.expire(time() - KEPT_FOR)
+            await store.budgets.expire(time() - KEPT_FOR)
+        except StoreError as error:
+            _log.warning("the store cannot be tidied: %s", error)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
