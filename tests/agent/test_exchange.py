@@ -15,6 +15,7 @@ TURN = Turn(
         ToolResult("a", "vault_read", "oaks"),
         ToolResult("b", "vault_list", "no JSON", failed=True),
     ),
+    (3, None),
 )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dodona.agent.exchange import history
-from dodona.agent.transcript import PER_MESSAGE
+from dodona.agent.transcript import PER_MESSAGE, digest
 from dodona.core.conversation import Brief, Ended, Known
 from dodona.core.messages import Message, SystemText
 
@@ -26,11 +26,13 @@ class History:
     messages: tuple[Message, ...] = ()
     tokens: int = 0
     runs: int = 0
+    digest: bytes = b""
 
     def followed_by(self, said: Sequence[Message], tokens: int) -> History:
         """With one more run."""
         size = tokens + PER_MESSAGE * len(said)
-        return History((*self.messages, *said), self.tokens + size, self.runs + 1)
+        whole = digest(said, self.digest)
+        return History((*self.messages, *said), self.tokens + size, self.runs + 1, whole)
 
 
 class Histories:
@@ -54,7 +56,8 @@ class Histories:
         if window.summary is not None:
             messages = (SystemText(f"What was said before:\n{window.summary.content}"), *messages)
         runs = len({message.run_id for message in window.messages})
-        return History(messages, window.tokens + PER_MESSAGE * len(messages), runs)
+        tokens = window.tokens + PER_MESSAGE * len(messages)
+        return History(messages, tokens, runs, digest(messages))
 
     def remember(
         self, brief: Brief, *, run_id: int, ended: Ended, after: History, most_runs: int

@@ -60,7 +60,9 @@ class Host:
         self.decisions: DecisionTree = make_decision_tree("default", pins.settings.limits)
         question = brief.question
         self.transcript = Transcript(
-            (pins.system, *history.messages), pins.fixed_tokens + history.tokens
+            (pins.system, *history.messages),
+            tokens=pins.fixed_tokens + history.tokens,
+            digest=pins.digest + history.digest,
         )
         self.transcript.add(UserText(question.content), question.token_count)
         self._began_with = self.transcript.tokens

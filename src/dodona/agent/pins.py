@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -57,6 +58,7 @@ class Pins:
     settings: ModelSettings
     model: str  # "" is the configured one
     body: bytes
+    digest: bytes  # of the body
     fixed_tokens: int
 
 
@@ -138,6 +140,7 @@ class Pinning:
         schemas = sum(len(msgspec.json.encode(tool.parameters)) // 3 for tool in kept.tools)
         said = "".join(tool.name + tool.description for tool in tools)
         counted = self._means.counter.count(text + said, kept.model)
+        body = msgspec.json.encode(kept)
         return Pins(
             tree=tree,
             system=system,
@@ -145,7 +148,8 @@ class Pinning:
             tools=tools,
             settings=ModelSettings.read(kept.settings),
             model=kept.model,
-            body=msgspec.json.encode(kept),
+            body=body,
+            digest=blake2b(body, digest_size=16).digest(),
             fixed_tokens=counted + schemas,
         )
 

@@ -5,30 +5,31 @@ So successive requests begin with the same bytes, and a provider's cache holds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
 from dodona.core.messages import AssistantText, Message, ToolResult
 
 PER_MESSAGE: Final = 8  # tokens for a message's role and separators
-PER_CALL: Final = 16
 
 
 class Transcript:
-    """Messages, how many tokens they come to, and a digest of all of them."""
+    """Messages, how many tokens they come to, and a digest of all of them.
+
+    `digest` is that of the messages it begins with.
+    """
 
     __slots__ = ("_hash", "_messages", "tokens")
 
-    def __init__(self, messages: tuple[Message, ...], tokens: int) -> None:
+    def __init__(self, messages: tuple[Message, ...], *, tokens: int, digest: bytes) -> None:
         self._messages = list(messages)
-        self._hash = blake2b(digest_size=16)
-        for message in messages:
-            self._hash.update(_identity(message))
+        self._hash = blake2b(digest, digest_size=16)
         self.tokens = tokens
 
     def add(self, message: Message, tokens: int) -> None:
         self._messages.append(message)
-        self._hash.update(_identity(message))
+        self._hash.update(identity(message))
         self.tokens += tokens + PER_MESSAGE
 
     @property
@@ -41,7 +42,15 @@ class Transcript:
         return self._hash.hexdigest()
 
 
-def _identity(message: Message) -> bytes:
+def digest(messages: Iterable[Message], after: bytes = b"") -> bytes:
+    """Of messages that follow others, whose digest is given."""
+    found = after
+    for message in messages:
+        found = blake2b(found + identity(message), digest_size=16).digest()
+    return found
+
+
+def identity(message: Message) -> bytes:
     text = f"{type(message).__name__}\0{message.text}\0"
     if isinstance(message, AssistantText):
         text += "".join(f"{call.id}\0{call.name}\0{call.arguments}\0" for call in message.calls)
