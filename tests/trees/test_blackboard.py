@@ -628,7 +628,7 @@ async def test_globals_are_put_however_it_ends(how: str) -> None:
         made.cancel()
     if how == "task":
         driven.cancel()
-    await asyncio.wait([driven], timeout=2)
+    await asyncio.wait([driven], timeout=30)
     assert kept.puts == [{"count": 5}]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -664,7 +664,7 @@ async def test_cancelled_while_globals_are_loaded(how: str) -> None:
     await asyncio.sleep(0)
     assert kept.asked
     made.cancel() if how == "run" else driven.cancel()
-    await asyncio.wait([driven], timeout=2)
+    await asyncio.wait([driven], timeout=30)
     assert driven.cancelled() is (how == "task")
     assert (board.seen, kept.puts) == ([], [])
     assert asyncio.all_tasks() == {asyncio.current_task()}

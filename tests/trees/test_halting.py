@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from dodona.core.events import TREE_UNRESPONSIVE, Event
-from dodona.trees import FAILURE, SUCCESS, Blackboard, Options, Outcome, Registry, Run, load, run
+from dodona.trees import (
+    FAILURE,
+    SUCCESS,
+    Blackboard,
+    Options,
+    Outcome,
+    Registry,
+    Run,
+    Step,
+    load,
+    run,
+)
 from dodona.trees.nodes import KINDS
 
 
@@ -96,13 +107,13 @@ class World:
 
 async def ended(driven: asyncio.Task[Outcome]) -> Outcome:
     """Its outcome; a run that hangs fails the test instead of hanging it."""
-    done, _ = await asyncio.wait([driven], timeout=2)
+    done, _ = await asyncio.wait([driven], timeout=30)
     assert done, "the run did not end"
     return driven.result()
 
 
 async def until(true: Callable[[], object]) -> None:
-    for _ in range(2000):
+    for _ in range(60_000):
         if true():
             return
         await asyncio.sleep(0.0005)
@@ -193,7 +204,7 @@ async def test_a_coroutine_that_swallows_a_cancellation_is_asked_again() -> None
     """The run waits for the leaf; after the grace period that is asked again, and reported."""
     world = World()
     events: list[Event] = []
-    options = Options(emit=events.append, grace_seconds=0.005)
+    options = Options(emit=events.append, grace_seconds=0.2)
     outcome = await world.play("(selector (timeout :seconds 0.002 (stubborn)) (first))", options)
     assert outcome.status is SUCCESS
     assert world.log == ["stubborn", "stubborn ignores", "stubborn ended", "first"]
@@ -202,7 +213,7 @@ async def test_a_coroutine_that_swallows_a_cancellation_is_asked_again() -> None
         "node": "stubborn",
         "leaf": "stubborn",
         "detached": False,
-        "grace_seconds": 0.005,
+        "grace_seconds": 0.2,
     }
 
 
@@ -234,15 +245,16 @@ async def test_a_listener_that_raises_stops_no_halting() -> None:
 
     made, driven = world.start(
         "(selector (timeout :seconds 0.002 (mule)) (first))",
-        Options(emit=emit, grace_seconds=0.004),
+        Options(emit=emit, grace_seconds=0.05),
     )
-    done, _ = await asyncio.wait([driven], timeout=0.3)
+    done, _ = await asyncio.wait([driven], timeout=30)
     if not done:  # let it go, so that the test fails and does not hang
         world.release.set()
     made.cancel()
     await ended(driven)
     assert done, "the run hangs"
-    assert told == [TREE_UNRESPONSIVE] * 2
+    assert len(told) >= 2  # on a busy machine it may be asked once more, before it can end
+    assert set(told) == {TREE_UNRESPONSIVE}
 
 
 class Thread:
@@ -284,7 +296,7 @@ async def test_a_thread_that_does_not_return_is_detached() -> None:
     assert events[0].payload["detached"] is True
     assert events[0].payload["leaf"] == "thread"
     thread.go.set()
-    await asyncio.to_thread(thread.done.wait, 5)
+    await asyncio.to_thread(thread.done.wait, 30)
     await asyncio.sleep(0.002)
     assert outcome.blackboard["x"] == "early"
 
@@ -325,7 +337,7 @@ async def test_a_thread_may_outlive_its_cancelled_run() -> None:
     made.cancel()
     outcome = await ended(driven)
     thread.go.set()
-    await asyncio.to_thread(thread.done.wait, 5)
+    await asyncio.to_thread(thread.done.wait, 30)
     assert (outcome.ended, world.log, outcome.blackboard["x"]) == ("cancelled", ["ending"], "early")
 
 
@@ -464,7 +476,7 @@ async def test_cancelled_first_during_finally(how: str) -> None:
     made, driven = world.start('(tree "main" :finally (sequence (long.ending) (ending)) (first))')
     await rounds_until(lambda: "long.ending" in world.log)
     made.cancel() if how == "run" else driven.cancel()
-    done, _ = await asyncio.wait([driven], timeout=2)
+    done, _ = await asyncio.wait([driven], timeout=30)
     assert done
     world.assert_quiet()
     assert world.log == ["first", "long.ending", "long.ending ended", "ending"]
@@ -562,7 +574,7 @@ async def test_cancelled_before_the_first_tick(how: str) -> None:
         made.cancel()
     if how != "run":
         driven.cancel()
-    done, _ = await asyncio.wait([driven], timeout=2)
+    done, _ = await asyncio.wait([driven], timeout=30)
     assert done
     world.assert_quiet()
     assert "hang" not in world.log
@@ -571,6 +583,68 @@ async def test_cancelled_before_the_first_tick(how: str) -> None:
         assert world.log == ["ending"]
     else:
         assert driven.cancelled()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(first)",
+        "(hang)",
+        "(sequence (first) (hang))",
+        "(selector :reactive true (first) (hang))",
+        "(parallel (hang) (for-each [1 2] (hang)))",
+        "(for-each [1 2] (first))",
+        "(repeater :max-iterations 3 (first))",
+        "(retry :times 3 (hang))",
+        "(timeout :seconds 1 (hang))",
+        "(guard true (hang))",
+        "(if true (hang) (first))",
+        "(wait :seconds 9)",
+        "(inverter (force-success (hang)))",
+        "(decorator door (hang))",
+        '(subtree "part")) (tree "part" (hang) :finally (second)',
+        "(subtree part :blackboard-schema {:mine 1} (hang))",
+    ],
+)
+async def test_any_tree_may_be_cancelled_before_it_is_driven(body: str) -> None:
+    """Nothing of the body starts, :finally runs, and the reason is the one that was given."""
+    world = World()
+
+    @world.registry.decorator("door", step=True)
+    def door(board: Blackboard) -> None:
+        world.log.append("door")
+
+    first, *more = body.split(")) (tree", 1)
+    rest = f") (tree{more[0]}" if more else ""
+    text = f'(tree "main" {first}{")" if more else ""} :finally (ending){rest})'
+    made = Run(load(text, registry=world.registry))
+    made.cancel("not wanted")
+    outcome = await ended(asyncio.create_task(made.drive()))
+    assert (outcome.status, outcome.ended, world.log) == (FAILURE, "not wanted", ["ending"])
+    assert outcome.error is None
+    world.assert_quiet()
+
+
+async def test_a_run_may_be_cancelled_while_its_globals_are_read() -> None:
+    """After drive() was called, before its first tick."""
+    world = World()
+    made: list[Run] = []
+
+    class Slow:
+        async def get(self, keys: Any) -> dict[str, Any]:
+            made[0].cancel("not wanted")
+            await asyncio.sleep(0)
+            return {}
+
+        async def put(self, changes: Any) -> None: ...
+
+    text = '(tree "main" :blackboard-schema {:g {:scope :global :default 0}} (first)'
+    run = Run(
+        load(f"{text} :finally (ending))", registry=world.registry), None, Options(globals=Slow())
+    )
+    made.append(run)
+    outcome = await ended(asyncio.create_task(run.drive()))
+    assert (outcome.ended, world.log) == ("not wanted", ["ending"])
 
 
 async def test_cancelled_after_the_end() -> None:
@@ -709,3 +783,20 @@ async def test_cancelled_within_a_tick(body: str, ended: str, called: list[str])
     runs.append(Run(load(f'(tree "t" {body})', registry=registry)))
     outcome = await runs[0].drive()
     assert (outcome.ended, calls) == (ended, called)
+
+
+async def test_time_stands_still_while_a_step_rests() -> None:
+    """A step with a limit of its own does not use up the time of the timeouts around it."""
+    names = Registry(KINDS)
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+
+    @names.leaf("slow", effect="none")
+    async def slow(bb: Blackboard, step: Step) -> None:
+        with step.rest():
+            await asyncio.sleep(0.3)
+
+    tree = load('(tree "t" (timeout :seconds 0.2 (action slow)))', registry=names)
+    outcome = await run(tree)
+    assert outcome.succeeded
+    assert loop.time() - before >= 0.3

@@ -173,6 +173,11 @@ KEYS: dict[str, tuple[str, list[str]]] = {
         "(repeater :max-iterations 2 (now))",
         ["repeater[0]/now", "repeater[1]/now"],
     ),
+    "percent signs": (
+        '(sequence (subtree "5%d") (repeater loop :max-iterations 1 (subtree "5%d"))))'
+        ' (tree "5%d" (now)',
+        ["5%d/now", "loop[0]/5%d/now"],
+    ),
     "tries": ("(retry tries :times 2 (refuses))", ["tries[0]/refuses", "tries[1]/refuses"]),
     "the seed's tools": (
         "(repeater loop :max-iterations 2 (parallel tools (for-each [1 2]"

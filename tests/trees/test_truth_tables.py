@@ -96,7 +96,7 @@ class Stage:
 
 async def ended(driven: asyncio.Task[Outcome]) -> Outcome:
     """Its outcome; a run that hangs fails the test instead of hanging it."""
-    done, _ = await asyncio.wait([driven], timeout=2)
+    done, _ = await asyncio.wait([driven], timeout=30)
     assert done, "the run did not end"
     return driven.result()
 
@@ -426,7 +426,7 @@ async def test_backoff_doubles() -> None:
         loop = asyncio.get_running_loop()
         start = loop.time()
         await stage.play("(retry :times 4 :backoff 0.004 (f))")
-        assert 0.027 <= loop.time() - start < 1.0
+        assert 0.027 <= loop.time() - start < 20
         assert stage.calls == ["f"] * 4
 
 
@@ -439,7 +439,7 @@ async def test_cancelled_while_only_a_timer_runs(how: str) -> None:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             run.cancel() if how == "run" else driven.cancel()
-            done, _ = await asyncio.wait([driven], timeout=1)
+            done, _ = await asyncio.wait([driven], timeout=30)
             assert done == {driven}
             assert driven.cancelled() is (how == "task")
 
@@ -509,7 +509,7 @@ async def test_an_async_leaf_cannot_return_running() -> None:
     async def _(board: Any) -> Any:
         return RUNNING
 
-    outcome = await asyncio.wait_for(Run(load('(tree "main" (x))', registry=registry)).drive(), 1)
+    outcome = await asyncio.wait_for(Run(load('(tree "main" (x))', registry=registry)).drive(), 30)
     assert outcome.status is FAILURE
     assert outcome.error is not None
 

@@ -13,6 +13,7 @@ from dodona.agent.feed import Feed
 from dodona.agent.histories import Histories, History
 from dodona.agent.host import Host, wishes
 from dodona.agent.leaves.answer import CUT
+from dodona.agent.leaves.model import NEARLY_FULL
 from dodona.agent.means import Means
 from dodona.agent.pins import Pinning
 from dodona.agent.question import context_id
@@ -81,7 +82,7 @@ class Driver:
         try:
             pins = await self._pinning.pins(brief, wishes(brief.question))
             chosen = await self._means.models.choose(pins.model)
-            if not claim.is_resumed:
+            if brief.pins is None:
                 journal.pin(pins.body)
             await self._note_change(brief, chosen)
             host = Host(
@@ -93,6 +94,7 @@ class Driver:
                 history=history,
                 feed=feed,
             )
+            host.has_warned = _has_warned(journal)
             result = await self._run(host, hold)
         except StoreError:
             raise
@@ -216,11 +218,16 @@ def _replay(claim: Claim, journal: RunJournal, feed: Feed) -> None:
     feed.put(chunks.restart(feed.last, RESTARTED))
 
 
+def _has_warned(journal: RunJournal) -> bool:
+    """Was the user told before that the model's window is nearly full?"""
+    return any(body.get("system_type") == NEARLY_FULL for _, body in journal.past_chunks())
+
+
 def _values(host: Host) -> dict[str, Any]:
     limits = host.pins.settings.limits
     left = float(limits.timeout_seconds)
     if host.claim.is_resumed:
-        worked = time() - host.brief.question.created_at - host.journal.downtime
+        worked = time() - host.claim.started_at - host.journal.downtime
         left = min(left, max(1.0, left - worked))
     return {
         "max_iterations": limits.max_iterations,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dodona.agent.driver import CANCELLED, Hold
@@ -70,6 +70,7 @@ class LocalEngine:
         self._waiting: set[int] = set()  # conversations with a run of ours that waits
         self._stirred = asyncio.Event()  # a run has begun or ended
         self._looking: asyncio.Task[None] | None = None
+        self._takers: set[asyncio.Task[None]] = set()
         self.is_leaving = False
 
     async def submit(self, asking: Asking) -> Asked:
@@ -78,7 +79,7 @@ class LocalEngine:
             raise StoreError("Dodona is shutting down.", hint="Ask again when it is back.")
         asked = await self._storage.runs.ask(asking)
         if asked.driven is not None:
-            self._begin(asked.driven)
+            self._begin(_informed(asked.driven, asking))
         else:
             self._waiting.add(asked.conversation_id)
             self._look_on()
@@ -122,7 +123,7 @@ class LocalEngine:
         left = len(self._running)
         for running in tuple(self._running.values()):
             running.leave()
-        while tasks := self._tasks():
+        while tasks := [*self._tasks(), *self._takers]:
             await asyncio.wait(tasks)
         return left
 
@@ -133,10 +134,14 @@ class LocalEngine:
 
     def _begin(self, driven: Driven) -> None:
         claim = driven.claim
+        if self.is_leaving:
+            self._storage.runs.abandon(claim)
+            return
         feed = Feed(claim.run_id, claim.attempt, driven.brief.context.user_id)
         running = _Running(claim, feed)
         self._running[claim.run_id] = running
         running.task = asyncio.get_running_loop().create_task(self._work(driven, running))
+        self._look_on()
         self._stir()
 
     async def _work(self, driven: Driven, running: _Running) -> None:
@@ -150,7 +155,13 @@ class LocalEngine:
             del self._running[claim.run_id]
             self._stir()
         if claim.conversation_id in self._waiting and not self.is_leaving:
-            await self._take(claim.conversation_id)
+            self._taking(claim.conversation_id)
+
+    def _taking(self, conversation_id: int) -> None:
+        """Take the next run of a lane, in a task that leaving waits for."""
+        task = asyncio.get_running_loop().create_task(self._take(conversation_id))
+        self._takers.add(task)
+        task.add_done_callback(self._takers.discard)
 
     async def _take(self, conversation_id: int) -> None:
         """Drive the next run of a lane, if it is to be had."""
@@ -177,7 +188,7 @@ class LocalEngine:
         """While there is something to look after."""
         around = 0.0
         loop = asyncio.get_running_loop()
-        while self._serves or self._waiting:
+        while self._serves or self._waiting or self._running:
             if self._serves and loop.time() >= around:
                 around = loop.time() + LOOK_AROUND_EVERY
                 await self._look_around()
@@ -208,3 +219,10 @@ class LocalEngine:
         for run_id in wished:
             if (running := self._running.get(run_id)) is not None:
                 running.cancel()
+
+
+def _informed(driven: Driven, asking: Asking) -> Driven:
+    """With what the asker knows, where the store has read nothing for it."""
+    if driven.brief.window is not None:
+        return driven
+    return replace(driven, brief=replace(driven.brief, known=asking.known))

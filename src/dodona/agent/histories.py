@@ -39,19 +39,18 @@ class Histories:
     """By user and project, the newest last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], tuple[Known, History]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], Known] = OrderedDict()
 
     def known(self, user_id: str, project_id: str) -> Known | None:
         """What need not be read again, if it is still so."""
-        found = self._kept.get((user_id, project_id))
-        return None if found is None else found[0]
+        return self._kept.get((user_id, project_id))
 
     def of(self, brief: Brief) -> History:
         """The history of a run that begins."""
-        key = (brief.context.user_id, brief.context.project_id)
-        if brief.window is None:
-            return self._kept[key][1]
         window = brief.window
+        if window is None:
+            assert brief.known is not None
+            return brief.known.kept
         messages = history(window.messages)
         if window.summary is not None:
             messages = (SystemText(f"What was said before:\n{window.summary.content}"), *messages)
@@ -70,6 +69,6 @@ class Histories:
         self._kept.pop(key, None)
         fits = after.tokens <= brief.context.token_budget and after.runs <= most_runs
         if ended.head_moved and fits:
-            self._kept[key] = (Known(run_id, ended.updated_at), after)
+            self._kept[key] = Known(run_id, ended.updated_at, after)
             if len(self._kept) > REMEMBERED:
                 self._kept.popitem(last=False)

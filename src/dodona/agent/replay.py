@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dodona.agent.driver import RESTARTED
 from dodona.agent.question import Answer, context_id
 from dodona.agent.views.exchanges import tool_calls
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.conversation import RunNode, RunStatus, StoredMessage
-from dodona.core.errors import Cancelled, DodonaError, Fault, ProviderError, kinds
+from dodona.core.errors import Cancelled, DodonaError, Fault, ProviderError, StoreError, kinds
 from dodona.core.storage import Storage
 
 
@@ -34,10 +35,38 @@ async def read_past(storage: Storage, user_id: str, run_id: int) -> Past:
     for step in await storage.journals.steps(user_id, run_id):
         left: Mapping[str, Any] = step.left or {}
         found += [Chunk(run_id, seq, body) for seq, body in left.get("chunks", ())]
+    found += _restarts(run, found)
     if run.status.has_ended:
         answer = _answer_of(await storage.runs.messages(user_id, run_id))
         found += _last(run, answer)
-    return Past(run, sorted(found, key=lambda chunk: chunk.seq))
+    ordered = sorted(found, key=lambda chunk: chunk.seq)
+    return Past(run, ordered if run.status.has_ended else _without_gap(run, ordered))
+
+
+def _without_gap(run: RunNode, ordered: list[Chunk]) -> list[Chunk]:
+    """Up to the first that is missing: of parallel steps a later one may be durable first."""
+    expected = run.attempt * chunks.ATTEMPT
+    for index, chunk in enumerate(ordered):
+        if chunk.seq > expected:
+            expected += 1
+            if chunk.seq != expected:
+                return ordered[:index]
+    return ordered
+
+
+def _restarts(run: RunNode, found: list[Chunk]) -> list[Chunk]:
+    """What each attempt but the first began with, as its feed showed it."""
+    return [
+        Chunk(
+            run.id,
+            attempt * chunks.ATTEMPT + 1,
+            chunks.restart(
+                max((c.seq for c in found if c.seq < attempt * chunks.ATTEMPT), default=0),
+                RESTARTED,
+            ),
+        )
+        for attempt in range(2, run.attempt + 1)
+    ]
 
 
 def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
@@ -77,6 +106,11 @@ async def read_answer(storage: Storage, user_id: str, run_id: int) -> Answer:
     """The answer of a run that has ended; its error when it has none."""
     run = await storage.runs.get(user_id, run_id)
     answer = _answer_of(await storage.runs.messages(user_id, run_id))
+    if not run.status.has_ended:
+        raise StoreError(
+            f"run {run_id} goes on, but not in this process.",
+            hint=f"Look at it later: dodona run show {run_id}.",
+        )
     if run.status is not RunStatus.SUCCEEDED or answer is None:
         raise failure_of(run)
     metadata: Mapping[str, Any] = answer.metadata or {}

@@ -118,6 +118,7 @@ class Claim:
     owner: str
     parent_id: int | None = None
     cancel_requested: bool = False
+    started_at: float = 0.0
 
     @property
     def is_resumed(self) -> bool:
@@ -136,10 +137,14 @@ class Busy:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A window that whoever asks has read before: it still holds if nothing has moved since."""
+    """A window that whoever asks has read before: it still holds if nothing has moved since.
+
+    `kept` is what the asker made of it; only the asker looks at it.
+    """
 
     head_id: int
     updated_at: float  # of the conversation
+    kept: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +181,7 @@ class Brief:
     window: Window | None
     updated_at: float  # of the conversation, when the window was read
     pins: bytes | None = None
+    known: Known | None = None  # instead of the window
 
 
 @dataclass(frozen=True, slots=True)

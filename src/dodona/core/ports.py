@@ -31,9 +31,10 @@ class Effect(Enum):
     ONCE = "once"
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen, for that costs a microsecond each: nobody changes them all the same.
+@dataclass(slots=True)
 class StepStart:
-    """A step that is about to run. `request`, of an effect, is what is asked of it, as text.
+    """A step that is about to run. `request` is what is asked of it, as text.
 
     A journal keeps a hash of the request, never the request.
     """
@@ -44,7 +45,7 @@ class StepStart:
     request: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class StepRecord:
     """What a finished step left behind, enough to apply it again without running it.
 

@@ -13,9 +13,10 @@ from dodona.trees import loader as _loader
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.debugger import Debugger
 from dodona.trees.keyvalue import FileKeyValue
+from dodona.trees.leaves import Decoration, Leaf
 from dodona.trees.loader import Loaded, load_files
 from dodona.trees.nodes import KINDS
-from dodona.trees.registry import Decoration, Leaf, Registry
+from dodona.trees.registry import Registry
 from dodona.trees.reload import Policy, Reloader
 from dodona.trees.run import Options, Outcome, Run, run
 from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status

@@ -119,6 +119,10 @@ class Blackboard(MutableMapping[str, Any]):
         taken, self._values = self._values, {}
         return taken
 
+    def noted(self) -> StepBoard:
+        """This very scope, with a note of all that is written from now on."""
+        return StepBoard(self, self._values, self._parent)
+
     def snapshot(self) -> dict[str, Any]:
         """Every visible key, with long values cut: for people, events and traces."""
         return {key: brief(self[key]) for key in self}
@@ -193,10 +197,19 @@ class StepBoard(Blackboard):
 
     __slots__ = ("_target", "writes")
 
-    def __init__(self, target: Blackboard) -> None:
-        super().__init__(parent=target)
+    def __init__(
+        self, target: Blackboard, values: dict[str, Any], outer: Blackboard | None
+    ) -> None:
+        # No scope of its own, it reads where its target does: one is made for every step.
+        self._values = values
+        self._parent = outer
         self._target = target
+        self.schema = target.schema
+        self._quick = target.schema.quick
         self.writes: dict[str, Any] = {}
+
+    def reserve(self, key: str, value: Any) -> None:
+        self._target.reserve(key, value)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._target[key] = value

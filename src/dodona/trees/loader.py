@@ -292,8 +292,9 @@ class Loader:
         for used in (tree, *tree.uses()):
             for node in used.nodes():
                 known.update(node.schema.keys)
-                if node.leaf is not None:
-                    known.update(node.leaf.reads, node.leaf.writes)
+                leaf = node.decoration.enter if node.decoration is not None else node.leaf
+                if leaf is not None:
+                    known.update(leaf.reads, leaf.writes)
         seen: set[str] = set()
         for node in tree.nodes():
             for key, span in _mentioned(node):

@@ -12,8 +12,8 @@ from dodona.trees.expressions import Expression
 from dodona.trees.schema import NO_KEYS, Schema, describe
 
 if TYPE_CHECKING:
+    from dodona.trees.leaves import Decoration, Leaf
     from dodona.trees.program import Build, Compiled
-    from dodona.trees.registry import Decoration, Leaf
     from dodona.trees.tree import Tree
 
 

@@ -16,9 +16,10 @@ from dodona.trees.expressions import (
     named,
     starts_with,
 )
+from dodona.trees.leaves import GIVEN, Leaf, Parameter
 from dodona.trees.node import Arity, Node, NodeKind, Option
 from dodona.trees.nodes.leaf import compile_leaf
-from dodona.trees.registry import Leaf, Parameter, Registry
+from dodona.trees.registry import Registry
 from dodona.trees.schema import NO_KEYS, Scope
 from dodona.trees.schema_parser import SchemaParser
 from dodona.trees.tree import Tree
@@ -375,7 +376,7 @@ class Parser:
             parameter = leaf.parameters.get(name)
             if parameter is not None:
                 self._check_literal(reading, option, parameter)
-            elif not leaf.open_parameters:
+            elif name in GIVEN or not leaf.open_parameters:
                 self.wrong(
                     reading.spans[option],
                     f"leaf '{leaf.name}' has no argument ':{option}'.",

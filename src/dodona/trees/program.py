@@ -55,19 +55,23 @@ class Place:
     region: Region
     # Named ancestors within the region, each with the slot that counts its iterations.
     steps: tuple[tuple[str, int | None], ...]
-    serial: str = ""
     path: str = ""
+    # The part of its keys that lies in this region, and the slots that fill it.
+    pattern: str = ""
+    counts: tuple[int, ...] = ()
 
     def key(self, frame: Frame) -> str:
         """This execution of the node: `loop[2]/tools[1]/execute`."""
-        parts = [prefix] if (prefix := _prefix(frame)) else []
-        slots = frame.slots
-        for name, slot in self.steps:
-            parts.append(name if slot is None else f"{name}[{int(slots[slot])}]")
-        return "/".join(parts) + self.serial
+        own = self.pattern
+        if self.counts:
+            slots = frame.slots
+            own %= tuple([slots[slot] for slot in self.counts])
+        outer = _prefix(frame)
+        return f"{outer}/{own}" if outer else own
 
 
 def _prefix(frame: Frame) -> str:
+    """What stands before the keys of the frame's region."""
     region = frame.region
     if region.owner is None or frame.parent is None:
         outer = frame.phase
@@ -75,7 +79,9 @@ def _prefix(frame: Frame) -> str:
         outer = region.owner.key(frame.parent)
         if frame.index is not None:
             outer = f"{outer}[{frame.index}]"
-    return "/".join(part for part in (outer, region.phase) if part)
+    if outer and region.phase:
+        return f"{outer}/{region.phase}"
+    return outer or region.phase
 
 
 # Wraps a node when a run is traced or debugged; plain runs have none and pay nothing.
@@ -205,8 +211,18 @@ def _name(places: list[Place]) -> None:
         names = [owner.path if owner else "", place.region.phase, *(n for n, _ in place.steps)]
         path = "/".join(name for name in names if name)
         seen[path] += 1
-        place.serial = f"~{seen[path]}" if seen[path] > 1 else ""
-        place.path = path + place.serial
+        serial = f"~{seen[path]}" if seen[path] > 1 else ""
+        place.path = path + serial
+        place.counts = tuple(slot for _, slot in place.steps if slot is not None)
+        place.pattern = _pattern(place) + serial
+
+
+def _pattern(place: Place) -> str:
+    """Where nothing is filled in, the very text; elsewhere `loop[%d]/execute`."""
+    if not place.counts:
+        return "/".join(name for name, _ in place.steps)
+    parts = ((name.replace("%", "%%"), slot) for name, slot in place.steps)
+    return "/".join(name if slot is None else f"{name}[%d]" for name, slot in parts)
 
 
 def _bounded(place: Place, tick: Tick) -> Tick:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dodona.core.errors import DodonaError, StoreError, TreeError
 from dodona.core.events import TREE_ESCALATED, TREE_STUCK, TREE_UNRESPONSIVE, Emit, Event, Severity
-from dodona.core.ports import Effect, Journal, KeyValue
+from dodona.core.ports import Journal, KeyValue
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.debugger import Debugger, debugged
 from dodona.trees.frame import Frame
 from dodona.trees.program import Branch, Instrument, Place
-from dodona.trees.schema import Scope, fresh, same
+from dodona.trees.schema import fresh, same
 from dodona.trees.status import FAILURE, RUNNING, Status
 from dodona.trees.step import Work
 from dodona.trees.timer import Timer
@@ -37,12 +37,19 @@ SUPERSEDED = "superseded"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a host may plug into a run."""
+    """What a host may plug into a run.
+
+    `host` is handed to every leaf that has a parameter of that name. What `output` makes of a
+    chunk is what its step keeps, unless it returns nothing. `replay` gets the chunks of steps
+    that are applied from the journal; without it they go to `output`.
+    """
 
     journal: Journal | None = None
     globals: KeyValue | None = None
     emit: Emit | None = None
-    output: Callable[[Any], None] | None = None
+    output: Callable[[Any], Any] | None = None
+    replay: Callable[[Any], None] | None = None
+    host: Any = None
     watchdog: Watchdog | None = None
     trace: Trace | None = None
     debugger: Debugger | None = None
@@ -83,13 +90,12 @@ class Run:
         "_crash",
         "_deaf",
         "_dirty",
-        "_effects",
         "_frame",
         "_given",
         "_globals",
-        "_halting",
         "_interrupted",
         "_loop",
+        "_resting",
         "_stop",
         "_stoppable",
         "_thread",
@@ -99,6 +105,10 @@ class Run:
         "board",
         "executions",
         "given_up",
+        "has_effects",
+        "host",
+        "is_broken",
+        "is_halting",
         "journal",
         "options",
         "program",
@@ -115,23 +125,26 @@ class Run:
         self.tree = tree
         self.options = options or Options()
         self.journal = self.options.journal
+        self.host = self.options.host
         self.board = Blackboard(tree.keys, values)
         self.visit = self.options.trace.visit if self.options.trace is not None else _unseen
         self.program = tree.program(self._instrument())
         self.running: dict[Work, None] = {}
         self.timers: set[Timer] = set()
+        self._resting = 0  # steps under whose own limit the run's time stands still
         self.ticks = 0
         self.given_up = 0  # how often the watchdog found nothing it could fail
-        self.executions: Counter[str] = Counter()  # of each step key
+        self.executions: dict[str, int] = {}  # of each step key
+        self.has_effects = False  # has a step started that must not be repeated?
+        self.is_halting = False  # is it being stopped? Then steps start in a :finally only
+        self.is_broken = False  # has the journal failed? Then no step starts at all
         self._frame = Frame(self, self.program.body.region, self.board)
         self._dirty = False
         self._stop: str | None = None
         self._stoppable = True
-        self._halting = False
         self._globals: dict[str, Any] = {}
         self._given = frozenset(values or ())
         self._interrupted = False
-        self._effects = False
         self._crash: BaseException | None = None
         self._deaf: Exception | None = None  # what the host's output raised
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -174,15 +187,10 @@ class Run:
     def cancel(self, reason: str = "cancelled") -> None:
         """Stop the body, run :finally, end. The first reason given is the one that counts."""
         self._stop = self._stop or reason
-        self._halting = self._halting or self._stoppable
+        self.is_halting = self.is_halting or self._stoppable
         if self.options.debugger is not None:
             self.options.debugger.detach()
         self.wake()
-
-    @property
-    def has_effects(self) -> bool:
-        """Has a step started that must not be repeated?"""
-        return self._effects
 
     def active(self) -> list[Active]:
         """What runs at this moment, oldest first."""
@@ -242,11 +250,12 @@ class Run:
     async def _phase(self, branch: Branch, frame: Frame, *, stoppable: bool) -> Status:
         """Tick a branch until it has ended, or, once it is to stop, until it is quiet."""
         self._stoppable = stoppable
-        self._halting = stoppable and self._stop is not None
+        self.is_halting = stoppable and self._stop is not None
         while True:
             self._dirty = False
-            await self._unpaused()
-            if self._halting:
+            if self.options.debugger is not None:
+                await self._unpaused(self.options.debugger)
+            if self.is_halting:
                 status = FAILURE if branch.halt(frame) else RUNNING
             else:
                 status = self._tick(branch, frame)
@@ -275,9 +284,8 @@ class Run:
         finally:
             self._waiter = None
 
-    async def _unpaused(self) -> None:
-        debugger = self.options.debugger
-        while debugger is not None and debugger.paused and not self._halting:
+    async def _unpaused(self, debugger: Debugger) -> None:
+        while debugger.paused and not self.is_halting:
             self._dirty = False
             await self._woken()
 
@@ -304,7 +312,7 @@ class Run:
         return task.result()
 
     async def _load_globals(self) -> None:
-        keys = tuple(self.tree.keys.of(Scope.GLOBAL).keys)
+        keys = self.tree.global_keys
         if keys and self.options.globals is not None:
             stored = await self.options.globals.get(keys)
             try:
@@ -340,25 +348,15 @@ class Run:
             self.options.trace.raised(place, said)
         return FAILURE
 
-    @property
-    def is_halting(self) -> bool:
-        """Is the run being stopped? Then steps may start in a :finally only."""
-        return self._halting
-
-    @property
-    def is_broken(self) -> bool:
-        """Has the journal failed? Then no step may start at all."""
-        return self._crash is not None
-
     def numbered(self, key: str) -> str:
         """The key of this execution: the first has none, the others a number."""
-        self.executions[key] += 1
-        count = self.executions[key]
+        count = self.executions[key] = self.executions.get(key, 0) + 1
         return key if count == 1 else f"{key}#{count}"
 
     def crash(self, error: BaseException) -> None:
         """The journal cannot be written, or the runtime has a bug: end the run with that."""
         self._crash = self._crash or error
+        self.is_broken = True
 
     def now(self) -> float:
         return self._loop.time() if self._loop is not None else 0.0
@@ -367,36 +365,61 @@ class Run:
         """There is progress."""
         self._touched = self.now()
 
-    def deliver(self, chunk: Any) -> None:
-        """Hand a piece of output to the host, in the loop's thread."""
-        self.touch()
-        if self.options.output is None or self._deaf is not None:
-            return
+    def in_loop(self, handle: Callable[[Any], None], chunk: Any) -> None:
+        """Call this with a chunk in the loop's thread: now, unless a leaf's thread asks."""
         if self._loop is not None and threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self._hand_out, chunk)
+            self._loop.call_soon_threadsafe(handle, chunk)
         else:
-            self._hand_out(chunk)
+            handle(chunk)
 
-    def _hand_out(self, chunk: Any) -> None:
+    def deliver(self, chunk: Any) -> Any:
+        """Hand a piece of output to the host; returns what the step keeps of it."""
+        kept = self._hand_out(self.options.output, chunk)
+        return chunk if kept is None else kept
+
+    def replay(self, chunk: Any) -> None:
+        """Hand over a piece of output that the journal has kept."""
+        self._hand_out(self.options.replay or self.options.output, chunk)
+
+    def _hand_out(self, take: Callable[[Any], Any] | None, chunk: Any) -> Any:
         """What the host cannot take is the host's error, not the leaf's: the run ends with it."""
-        assert self.options.output is not None
+        self.touch()
+        if take is None or self._deaf is not None:
+            return None
         try:
-            self.options.output(chunk)
+            return take(chunk)
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
-            self._deaf = self._deaf or error
+            self._deaf = error
             self.cancel("deaf")
+            return None
 
     def emit(self, kind: str, severity: Severity, **payload: Any) -> None:
         if self.options.emit is not None:
             self.options.emit(Event(kind, f"tree:{self.tree.name}", severity, payload))
 
-    def note_effect(self, effect: Effect) -> None:
-        if effect is not Effect.NONE:
-            self._effects = True
+    @property
+    def is_resting(self) -> bool:
+        """Do the run's timers stand still?"""
+        return self._resting > 0
+
+    @contextmanager
+    def rest(self) -> Generator[None]:
+        """Within the block no time passes for the run's timeouts and waits."""
+        self._resting += 1
+        if self._resting == 1:
+            for timer in self.timers:
+                timer.pause()
+        try:
+            yield
+        finally:
+            self._resting -= 1
+            if not self._resting:
+                for timer in self.timers:
+                    timer.resume()
 
     def began(self, work: Work) -> None:
         self.running[work] = None
-        self.touch()
+        self._touched = work.since
 
     def ended(self, work: Work) -> None:
         self.running.pop(work, None)
@@ -474,7 +497,7 @@ class Run:
             said = {"node": nodes[0], "type": "TreeError", "message": str(error)}
             self.board.reserve("_error", said)
             self.given_up += 1
-            self._halting = True  # also in :finally, which nobody else may stop
+            self.is_halting = True  # also in :finally, which nobody else may stop
             self.cancel("stuck")
         self.emit(TREE_STUCK, Severity.ERROR, **report)
         if escalate:

@@ -70,14 +70,23 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Keys by name; `quick` holds the types that each takes without a closer look."""
+    """Keys by name; `quick` holds the types that each takes without a closer look.
+
+    Every run begins with the defaults: which of them must be copied is found out once.
+    """
 
     keys: Mapping[str, Key] = field(default_factory=dict[str, Key])
     quick: Mapping[str, frozenset[type]] = field(init=False, repr=False, compare=False)
+    _defaults: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    _copied: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         quick = {name: SMALL & (TYPES[key.type] or SMALL) for name, key in self.keys.items()}
+        defaults = {name: key.default for name, key in self.keys.items()}
+        copied = tuple(name for name, value in defaults.items() if fresh(value) is not value)
         object.__setattr__(self, "quick", quick)
+        object.__setattr__(self, "_defaults", defaults)
+        object.__setattr__(self, "_copied", copied)
 
     def of(self, *scopes: Scope) -> Schema:
         """The keys of these scopes only."""
@@ -89,14 +98,22 @@ class Schema:
 
     def defaults(self) -> dict[str, Any]:
         """The values of a fresh scope; containers are copies, so that runs share nothing."""
-        return {name: fresh(key.default) for name, key in self.keys.items()}
+        values = {**self._defaults}
+        for name in self._copied:
+            values[name] = fresh(values[name])
+        return values
 
 
 NO_KEYS = Schema()
 
 
 def fresh(value: Any) -> Any:
-    return value if type(value) is str or type(value) in SMALL else copy.deepcopy(value)
+    """The value, or a copy of it when it could be changed."""
+    if type(value) is str or type(value) in SMALL:
+        return value
+    if not value and type(value) in (list, dict):
+        return type(value)()
+    return copy.deepcopy(value)
 
 
 def type_of(value: Any) -> str:

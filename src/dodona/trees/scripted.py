@@ -18,7 +18,8 @@ from dodona.core.errors import LoadError, ToolFailed
 from dodona.lisp import Form, Keyword, Literal, Map, Vector
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.expressions import Expression, compile_expression
-from dodona.trees.registry import Decoration, Leaf, Registry
+from dodona.trees.leaves import Decoration, Leaf
+from dodona.trees.registry import Registry
 from dodona.trees.status import Status
 
 _WORDS = ("status", "set", "raise", "after")
@@ -61,7 +62,7 @@ class Script:
         )
 
     def decoration(self) -> Decoration:
-        return Decoration(self.name, self._play)
+        return Decoration(self.name, Leaf(self.name, self._play))
 
     def _cue(self) -> Cue:
         self._called(self.name)
@@ -123,11 +124,11 @@ class ScriptedRegistry(Registry):
         if found is None:
             return None
 
-        def told(board: Blackboard) -> Any:
+        def told(board: Blackboard, **given: Any) -> Any:
             self._called(name)
-            return found.enter(board)
+            return found.enter.function(board, **given)
 
-        return Decoration(name, told, found.on_leave)
+        return replace(found, enter=replace(found.enter, function=told))
 
     def _script(self, name: str, registered: bool) -> Script | None:  # noqa: FBT001
         if name not in self._scripts and self._default is not None and not registered:

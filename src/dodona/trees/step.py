@@ -6,86 +6,122 @@ import asyncio
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from dodona.core.errors import TreeError
-from dodona.core.ports import Effect, StepRecord, StepStart
-from dodona.trees.blackboard import Blackboard, StepBoard, ThreadBoard
+from dodona.core.ports import Effect, Journal, StepRecord, StepStart
+from dodona.trees.blackboard import Blackboard, ThreadBoard
+from dodona.trees.leaves import read_effect
 from dodona.trees.status import FAILURE, SUCCESS, Status
 
 if TYPE_CHECKING:
     from dodona.trees.frame import Frame
+    from dodona.trees.leaves import Leaf
     from dodona.trees.program import Place
-    from dodona.trees.registry import Leaf
 
 
 class Step:
     """What a leaf that asks for a `step` gets beside the blackboard."""
 
     __slots__ = (
-        "_board", "_chunks", "_fenced", "_sizes", "frame", "key", "leaf", "outcome_unknown",
-        "place", "stopping",
+        "_board", "_chunks", "_fenced", "_sizes", "_writes", "effect", "frame", "key", "leaf",
+        "outcome_unknown", "place", "stopping",
     )  # fmt: skip
 
-    def __init__(self, leaf: Leaf, place: Place, frame: Frame) -> None:
+    def __init__(self, leaf: Leaf, place: Place, frame: Frame, part: str = "") -> None:
+        run = frame.run
         self.leaf = leaf
         self.place = place
         self.frame = frame
+        self.effect = leaf.effect  # of this call
         self.stopping = False  # a leaf in a thread looks at this to end early
         # A crash cut this very step: the leaf must find out what happened, not repeat it.
         self.outcome_unknown = False
         self._fenced = False
         self._chunks: list[Any] = []
         self._board: Blackboard = frame.board
-        self._sizes: dict[str, int] = {}
-        if frame.run.journal is not None:
-            self._board = StepBoard(frame.board)
-            self._sizes = self._measured()
         # The idempotency key: the same for the same execution, also after a crash. A step in
         # front of a reactive sequence is executed on every wake, and each time is another one.
-        self.key = place.key(frame)
-        if frame.run.journal is not None or leaf.wants_step:
-            self.key = frame.run.numbered(self.key)
+        self.key = place.key(frame) + part
+        if run.journal is not None:
+            self._board = board = frame.board.noted()
+            self._writes = board.writes
+            self._sizes = _sizes(leaf.writes, frame.board)
+            self.key = run.numbered(self.key)
+        elif leaf.wants_step:
+            self.key = run.numbered(self.key)
 
     def progress(self) -> None:
         """Tell the watchdog that this step is alive. Nothing is ticked."""
         if not self._fenced:
             self.frame.run.touch()
 
+    def rest(self) -> AbstractContextManager[None]:
+        """Let the run's timeouts stand still: this step has a limit of its own."""
+        return self.frame.run.rest()
+
     def emit(self, chunk: Any) -> None:
         """Send a piece of output on its way, at once."""
-        if self._fenced:
-            return
-        self._chunks.append(chunk)
-        self.frame.run.deliver(chunk)
+        if not self._fenced:
+            self.frame.run.in_loop(self._hand_out, chunk)
+
+    def _hand_out(self, chunk: Any) -> None:
+        # Again: a thread may have been left behind since it sent this.
+        if not self._fenced:
+            self._chunks.append(self.frame.run.deliver(chunk))
 
     def recorded(self, arguments: Mapping[str, Any]) -> Status | None:
         """The status of this step when the journal has it: it is applied, not run again."""
-        run = self.frame.run
-        if run.is_broken or (run.is_halting and not self.frame.is_final()):
+        run, leaf = self.frame.run, self.leaf
+        if self._is_barred():
             return FAILURE  # nothing starts any more, not even in the same tick
-        run.note_effect(self.leaf.effect)
+        request = ""
+        if leaf.effect is not Effect.NONE or leaf.request_of is not None:
+            try:
+                request = self._decide(arguments)
+            except Exception as error:  # noqa: BLE001 - the boundary of a node tick
+                # Nothing to journal: the same blackboard fails in the same way.
+                return run.failed(self.place, self.frame, error)
+        return None if run.journal is None else self._begun(run.journal, request)
+
+    def _is_barred(self) -> bool:
+        run = self.frame.run
+        return run.is_broken or (run.is_halting and not self.frame.is_final())
+
+    def _decide(self, arguments: Mapping[str, Any]) -> str:
+        """Settle the effect of this call; returns what is asked for.
+
+        So an effect is not taken for another one's.
+        """
+        leaf, board, run = self.leaf, self.frame.board, self.frame.run
+        if leaf.effect_of is not None:
+            said = leaf.effect_of(board, run.host, arguments)
+            self.effect = read_effect(said, f"leaf '{leaf.name}'")
+        if self.effect is not Effect.NONE:
+            run.has_effects = True
         if run.journal is None:
-            return None
-        start = StepStart(self.key, self.leaf.name, self.leaf.effect, self._request(arguments))
+            return ""  # nobody to tell
+        if leaf.request_of is not None:
+            return leaf.request_of(board, run.host, arguments)
+        if self.effect is Effect.NONE:
+            return ""
+        return _TEXT.encode([arguments, {key: board.get(key) for key in leaf.reads}])
+
+    def _begun(self, journal: Journal, request: str) -> Status | None:
+        leaf = self.leaf
         try:
-            record = run.journal.begin(start)
+            record = journal.begin(StepStart(self.key, leaf.name, self.effect, request))
         except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
-            run.crash(broken)
+            self.frame.run.crash(broken)
             return FAILURE
-        if record is None or record.leaf != self.leaf.name:
-            return None
-        if record.outcome_unknown and self.leaf.wants_step:
+        if record is None or record.leaf != leaf.name:
+            # Whoever keeps the journal may stop the run where it ends.
+            return FAILURE if self._is_barred() else None
+        if record.outcome_unknown and leaf.wants_step:
             self.outcome_unknown = True
             return None
         return self._replayed(record)
-
-    def _request(self, arguments: Mapping[str, Any]) -> str:
-        """What is asked for, so that an effect is not taken for another one's."""
-        if self.leaf.effect is Effect.NONE:
-            return ""
-        read = {key: self.frame.board.get(key) for key in self.leaf.reads}
-        return json.dumps([arguments, read], sort_keys=True, default=repr)
 
     def _replayed(self, record: StepRecord) -> Status:
         run = self.frame.run
@@ -94,51 +130,65 @@ class Step:
         except TreeError as refused:
             return run.failed(self.place, self.frame, refused)
         for chunk in record.chunks:
-            run.deliver(chunk)
+            run.replay(chunk)
         if record.error is not None:
             self.frame.board.reserve("_error", dict(record.error))
         return SUCCESS if record.succeeded else FAILURE
 
     def call(self, arguments: Mapping[str, Any]) -> Any:
         """Call the leaf: its result, or the coroutine of it."""
-        if self.leaf.wants_step:
-            return self.leaf.function(self._board, step=self, **arguments)
-        return self.leaf.function(self._board, **arguments)
+        leaf = self.leaf
+        if leaf.wants_host:
+            arguments = {"host": self.frame.run.host, **arguments}
+        if leaf.wants_step:
+            return leaf.function(self._board, step=self, **arguments)
+        return leaf.function(self._board, **arguments)
 
     def ended(self, status: Status, error: BaseException | None = None) -> Status:
         """Note how the step ended."""
-        run = self.frame.run
         if error is not None:
-            run.failed(self.place, self.frame, error)
+            self.frame.run.failed(self.place, self.frame, error)
         self._keep(status, failed=error is not None)
         return status
 
     def _keep(self, status: Status, *, failed: bool) -> None:
-        journal = self.frame.run.journal
-        if journal is None:
+        self._fenced = True  # what comes after the record would not be in it
+        run = self.frame.run
+        if run.journal is None or run.is_broken:
             return
         try:
-            journal.finish(self.key, self._record(status, failed=failed))
+            run.journal.finish(self.key, self._record(status, failed=failed))
         except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
-            self.frame.run.crash(broken)
-
-    def _measured(self) -> dict[str, int]:
-        """How long the containers are that this step says it writes."""
-        values = {key: self.frame.board.get(key) for key in self.leaf.writes}
-        return {key: len(v) for key, v in values.items() if type(v) in (list, dict)}
+            run.crash(broken)
 
     def _record(self, status: Status, *, failed: bool) -> StepRecord:
-        board = self._board
-        writes = board.writes if isinstance(board, StepBoard) else dict(board.own())
+        board, writes = self.frame.board, self._writes
         # A list that was added to in place was not assigned, and is a write all the same.
-        grown = {k for k, size in self._measured().items() if self._sizes.get(k, size) != size}
+        for key, size in self._sizes.items():
+            value = board.get(key)
+            if key not in writes and type(value) in _CONTAINERS and len(value) != size:
+                writes[key] = value
         return StepRecord(
-            leaf=self.leaf.name,
-            succeeded=status is SUCCESS,
-            writes={**{key: self.frame.board[key] for key in grown}, **writes},
-            chunks=tuple(self._chunks),
-            error=self.frame.board.get("_error") if failed else None,
+            self.leaf.name,
+            status is SUCCESS,
+            writes,
+            tuple(self._chunks),
+            board.get("_error") if failed else None,
         )
+
+
+_CONTAINERS = (list, dict)
+_TEXT = json.JSONEncoder(sort_keys=True, default=repr)
+
+
+def _sizes(keys: tuple[str, ...], board: Blackboard) -> Mapping[str, int]:
+    """How long the containers are that a step says it writes."""
+    sizes: dict[str, int] = {}
+    for key in keys:
+        value = board.get(key)
+        if type(value) in _CONTAINERS:
+            sizes[key] = len(value)
+    return sizes
 
 
 class Work(Step):
@@ -186,20 +236,22 @@ class Work(Step):
         assert self._task is not None
         self._task.cancel()
 
+    def _must_be_noted(self) -> bool:
+        """Does the journal have to know of the start before the leaf is called?"""
+        return self.effect is not Effect.NONE and self.frame.run.journal is not None
+
     async def _note_start(self) -> bool:
         """Wait until the journal has the start of an effect; False: it must not happen."""
-        journal = self.frame.run.journal
-        if journal is None or self.leaf.effect is Effect.NONE:
-            return True
+        run = self.frame.run
+        assert run.journal is not None
         try:
-            await journal.flush()
+            await run.journal.flush()
         except Exception as broken:  # noqa: BLE001 - whatever it is, without a journal we stop
-            self.frame.run.crash(broken)
-            return False
-        return True
+            run.crash(broken)
+        return not run.is_broken  # perhaps another step broke it meanwhile
 
     async def _run(self, arguments: Mapping[str, Any]) -> None:
-        if not await self._note_start():
+        if self._must_be_noted() and not await self._note_start():
             self.status = FAILURE
             return
         try:
@@ -214,6 +266,9 @@ class Work(Step):
             self._conclude(FAILURE, error)
         else:
             self._conclude(*judged(result, self.leaf.name, may_run=False))
+        if self.status is not None:
+            # The task ends with this line: whoever is woken finds it done.
+            self.frame.run.ended(self)
 
     def _conclude(self, status: Status, error: BaseException | None) -> None:
         """Settle the outcome, unless the tree stopped waiting for one."""
@@ -224,11 +279,12 @@ class Work(Step):
         self.status = self.ended(status, error)
 
     def _close(self, task: asyncio.Task[None]) -> None:
-        if self.status is None:
-            self._finish_stopped()
         if not task.cancelled() and (error := task.exception()) is not None:
             self.frame.run.crash(error)
-        self.frame.run.ended(self)
+        if self in self.frame.run.running:
+            if self.status is None:
+                self._finish_stopped()
+            self.frame.run.ended(self)
 
     def _finish_stopped(self) -> None:
         if self._error is not None:
@@ -239,6 +295,11 @@ class Work(Step):
         # was stopped, nothing went on: then it is as if the step had never begun.
         if not self.frame.run.is_halting:
             self._keep(FAILURE, failed=False)
+        self._fenced = True
+
+
+class LeafThread(threading.Thread):
+    """A thread that a leaf works in, told from all others by its type."""
 
 
 class ThreadWork(Work):
@@ -249,7 +310,7 @@ class ThreadWork(Work):
     def start(self, arguments: Mapping[str, Any]) -> None:
         self._board = ThreadBoard(self.frame.board)
         self.frame.run.began(self)
-        if self.frame.run.journal is None or self.leaf.effect is Effect.NONE:
+        if not self._must_be_noted():
             self._launch(arguments)
             return
         loop = asyncio.get_running_loop()
@@ -285,7 +346,7 @@ class ThreadWork(Work):
 
         # A daemon thread of its own, not a pool's: one that never returns blocks nobody.
         try:
-            threading.Thread(target=work, name=self.place.path, daemon=True).start()
+            LeafThread(target=work, name=self.place.path, daemon=True).start()
         except RuntimeError as error:  # no more threads to be had
             self._conclude(FAILURE, error)
             self.frame.run.ended(self)
@@ -313,8 +374,9 @@ class ThreadWork(Work):
     def _merge(
         self, status: Status, error: BaseException | None
     ) -> tuple[Status, BaseException | None]:
+        self._writes = dict(self._board.own())
         try:
-            self.frame.board.update(self._board.own())
+            self.frame.board.update(self._writes)
         except TreeError as refused:
             return FAILURE, refused
         return status, error

@@ -44,6 +44,11 @@ class Tree:
         return self.schema.of(Scope.SUBTREE).joined(shared)
 
     @cached_property
+    def global_keys(self) -> tuple[str, ...]:
+        """Those whose values outlive a run."""
+        return tuple(self.keys.of(Scope.GLOBAL).keys)
+
+    @cached_property
     def digest(self) -> str:
         """The same for the same behaviour: the text without comments, and that of all it uses."""
         whole = sha256(to_text(self.form).encode())

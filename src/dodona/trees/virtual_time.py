@@ -10,10 +10,10 @@ from concurrent.futures import Executor
 from time import monotonic
 from typing import Any
 
+from dodona.trees.step import LeafThread
+
 # How long the loop really waits for threads before it lets its own time pass all the same.
 PATIENCE_SECONDS = 10.0
-# Threads of pools live on when their work is done; that is counted where it is handed out.
-_POOLS = ("asyncio_", "ThreadPoolExecutor")
 
 
 class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBaseClass]
@@ -22,7 +22,8 @@ class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBas
     def __init__(self) -> None:
         super().__init__()
         self.elapsed = 0.0
-        self.pooled = 0
+        self.pooled = 0  # calls at work in executors
+        self._before = frozenset(threading.enumerate())
         self._patient_until: float | None = None
 
     def select(self, timeout: float | None = None) -> Any:
@@ -35,16 +36,19 @@ class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBas
         return ready
 
     def _must_wait(self) -> bool:
-        """Is a thread at work, whose time is not ours to bend?"""
-        if not self.pooled and not any(map(_works, threading.enumerate())):
+        """Is a thread at work, whose time is not ours to bend?
+
+        Only a leaf's, or one that the loop's executors have: others, like the one that writes for
+        a store, live on when they have nothing to do.
+        """
+        if not self.pooled and not any(map(self._works, threading.enumerate())):
             return False
         if self._patient_until is None:
             self._patient_until = monotonic() + PATIENCE_SECONDS
         return monotonic() < self._patient_until
 
-
-def _works(thread: threading.Thread) -> bool:
-    return thread is not threading.main_thread() and not thread.name.startswith(_POOLS)
+    def _works(self, thread: threading.Thread) -> bool:
+        return isinstance(thread, LeafThread) and thread not in self._before
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):

@@ -36,6 +36,7 @@ _EVENTS: Final = {
 
 @leaf("has-sources?")
 def has_sources(bb: Blackboard, host: Host) -> bool:
+    """Did a tool say where something is from?"""
     del bb
     return bool(host.sources)
 
@@ -51,18 +52,22 @@ def cite_sources(bb: Blackboard, host: Host, step: Step) -> None:
 def cited(host: Host) -> tuple[Source, ...]:
     """The sources that the answer names; all that were found when it names none."""
     text = host.final.text if host.final is not None else ""
-    named = [source for source in host.sources if source.path in text]
-    return tuple((named or list(host.sources))[:MOST_SOURCES])
+    # A note that was read whole says less than the lines of it that were found.
+    quoted = {source.path for source in host.sources if source.excerpt}
+    found = [s for s in host.sources if s.excerpt or s.path not in quoted]
+    named = [source for source in found if source.path in text]
+    return tuple((named or found)[:MOST_SOURCES])
 
 
-@leaf("oracle.save_exchange", writes=("saved",))
+@leaf("oracle.save_exchange", reads=("tool_results",), writes=("saved",))
 def save_exchange(bb: Blackboard, host: Host) -> None:
     """Keep question and answer; it is written when the run ends, all at once."""
+    _take_cut_turn(bb, host)
     final = host.final
-    assert final is not None
+    said = final is not None and bool(final.text.strip())
     host.exchange = Exchange(
-        content=final.text if final.text.strip() else NOTHING_SAID,
-        raw=final.raw if final.text.strip() else None,
+        content=final.text if final is not None and said else NOTHING_SAID,
+        raw=final.raw if final is not None and said else None,
         turns=tuple(host.turns),
         sources=cited(host),
     )

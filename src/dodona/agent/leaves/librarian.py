@@ -24,6 +24,7 @@ from dodona.trees import Blackboard, Step
 
 @leaf("is-for-librarian?", reads=("_item",))
 def is_for_librarian(bb: Blackboard) -> bool:
+    """Is this call not of a tool, but of the Librarian?"""
     return bb["_item"]["name"] == DELEGATE
 
 
@@ -45,25 +46,28 @@ async def ask_librarian(bb: Blackboard, step: Step, host: Host) -> None:
     call = ToolCall(**bb["_item"])
     announce(step, call)
     started = perf_counter()
-    text, failed = await _done(host, step, call)
+    with step.rest():  # it has a limit of its own
+        text, tokens = await _done(host, step, call)
     duration_ms = round((perf_counter() - started) * 1000)
-    result = ToolResult(call.id, call.name, text, failed=failed)
-    bb["tool_results"] = report(host, step, CallOutcome(result, duration_ms))
+    result = ToolResult(call.id, call.name, text, failed=tokens is None)
+    kept = report(host, step, CallOutcome(result, duration_ms))
+    bb["tool_results"] = {**kept, "tokens": tokens or 0, "rested": duration_ms / 1000}
 
 
-async def _done(host: Host, step: Step, call: ToolCall) -> tuple[str, bool]:
+async def _done(host: Host, step: Step, call: ToolCall) -> tuple[str, int | None]:
+    """What the Librarian said, and the tokens that it took; None when it came to nothing."""
     settings = host.pins.settings
     task = _task(call)
     if not task:
-        return 'The arguments must be {"task": "what to do, in words"}.', True
+        return 'The arguments must be {"task": "what to do, in words"}.', None
     limit = asyncio.timeout(settings.librarian_timeout)
     try:
         async with limit:
-            return await _asked(host, step, task), False
+            return await _asked(host, step, task)
     except TimeoutError:
-        return f"The Librarian did not finish in {settings.librarian_timeout} seconds.", True
+        return f"The Librarian did not finish in {settings.librarian_timeout} seconds.", None
     except DodonaError as error:
-        return f"The Librarian could not: {error.message}", True
+        return f"The Librarian could not: {error.message}", None
 
 
 def _task(call: ToolCall) -> str:
@@ -71,7 +75,7 @@ def _task(call: ToolCall) -> str:
     return given.strip() if isinstance(given, str) else ""
 
 
-async def _asked(host: Host, step: Step, task: str) -> str:
+async def _asked(host: Host, step: Step, task: str) -> tuple[str, int]:
     chosen = await host.means.models.choose(host.pins.settings.subagent_model or host.pins.model)
     prompt = render(
         host.pins.librarian, {"project_id": host.project_id, "tools": []}, file="librarian.md"
@@ -89,5 +93,5 @@ async def _asked(host: Host, step: Step, task: str) -> str:
     size = host.count(prompt) + host.count(task)
     asked = ModelCall(chosen=chosen, request=request, step_key=step.key, input_tokens=size)
     done = await call_model(host, asked, show, Heard())
-    host.tokens_used += done.usage.input_tokens + done.usage.output_tokens
-    return done.message.text or "The Librarian had nothing to say."
+    tokens = done.usage.input_tokens + done.usage.output_tokens
+    return done.message.text or "The Librarian had nothing to say.", tokens

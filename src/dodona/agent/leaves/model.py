@@ -17,7 +17,8 @@ from dodona.core.messages import AssistantText, Raw, ToolCall
 from dodona.core.model import Done, ModelEvent, ModelRequest, Restart, TextDelta, ThinkingDelta
 from dodona.trees import Blackboard, Step
 
-NEARLY_FULL: Final = 70  # percent of a model's window
+NEARLY_FULL: Final = "context_approaching_limit"
+_PERCENT: Final = 70  # of a model's window
 
 
 def _asked(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
@@ -74,12 +75,12 @@ def _call(host: Host, step: Step) -> ModelCall:
 def _warn_when_nearly_full(host: Host, step: Step, done: Done) -> None:
     size = host.chosen.context_size
     used = done.usage.input_tokens + done.usage.output_tokens
-    if host.has_warned or used * 100 < size * NEARLY_FULL:
+    if host.has_warned or used * 100 < size * _PERCENT:
         return
     host.has_warned = True
     facts = {"current_value": used, "limit_value": size, "limit": "context"}
     text = f"{used:,} of the {size:,} tokens that the model can hold are used."
-    step.emit(chunks.system("context_approaching_limit", text, facts))
+    step.emit(chunks.system(NEARLY_FULL, text, facts))
     host.emit(CONTEXT_APPROACHING_LIMIT, Severity.WARNING, **facts)
 
 
@@ -144,4 +145,5 @@ def take_answer(bb: Blackboard, host: Host) -> None:
 
 @leaf("has-tool-calls?", reads=("tool_calls",))
 def has_tool_calls(bb: Blackboard) -> bool:
+    """Did the model call tools, rather than answer?"""
     return bool(bb["tool_calls"])

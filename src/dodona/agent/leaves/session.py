@@ -20,6 +20,7 @@ def begin(bb: Blackboard, host: Host) -> None:
 
 @leaf("oracle.end_session", reads=("failure",))
 def end_session(bb: Blackboard, host: Host) -> None:
+    """Tell that the run is over, and how it went."""
     failure = bb.get("failure")
     host.emit(
         SESSION_END,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from dodona.agent.exchange import Turn, arguments_of
@@ -86,18 +87,25 @@ def take_results(bb: Blackboard, host: Host) -> None:
     state = host.state(bb)
     for call, result in zip(answer.calls, results, strict=True):
         host.transcript.add(result, host.count(result.text))
-        state = host.decisions.on_tool_result(
-            state,
-            {
-                "name": call.name,
-                "arguments": call.arguments,
-                "result": result.text,
-                "failed": result.failed,
-            },
-        )
+        if call.id in given:  # else nobody made it, and it says nothing of the tools
+            state = host.decisions.on_tool_result(state, _judged(call, result))
+    tokens = sum(kept.get("tokens", 0) for kept in given.values())
+    rested = max((kept.get("rested", 0.0) for kept in given.values()), default=0.0)
+    if tokens or rested:
+        host.tokens_used += tokens
+        state = replace(state, tokens_used=state.tokens_used + tokens).paused(rested)
     host.keep_state(bb, state)
     for kept in given.values():
         host.sources.update(dict.fromkeys(Source(*each) for each in kept["sources"]))
+
+
+def _judged(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    return {
+        "name": call.name,
+        "arguments": call.arguments,
+        "result": result.text,
+        "failed": result.failed,
+    }
 
 
 def _result(host: Host, call: ToolCall, kept: Mapping[str, Any] | None) -> ToolResult:

@@ -5,43 +5,45 @@
 | nothing, true      | runs the child; ends as it does, unless `leave` says otherwise |
 | false, or raises   | FAILURE, the child is not started                             |
 
-`enter` is called when the child starts, `leave` when it has ended by itself.
+`enter` is called when the child starts, `leave` when it has ended by itself. An `enter` that is a
+step is journalled: after a crash what it said and wrote is applied, and it is not asked again.
 """
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from dodona.trees.frame import Frame
+from dodona.trees.leaves import Decoration
 from dodona.trees.node import ONE, Node, NodeKind
-from dodona.trees.program import Build, Compiled
+from dodona.trees.program import Build, Compiled, Place
 from dodona.trees.status import FAILURE, RUNNING, Status
-from dodona.trees.step import judged
+from dodona.trees.step import Step, judged
+
+# A colon, so that no node's key is the same.
+ENTER = "/:enter"
+_NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
 def compile_decorator(node: Node, build: Build) -> Compiled:
     decoration = node.decoration
     assert decoration is not None
     inside = build.slot(False)
+    enter = (_journalled if decoration.enter.step else _asked)(decoration, build.place)
     child = build.compile(node.children[0])
 
     def tick(frame: Frame) -> Status:
         if not frame.slots[inside]:
-            if read(decoration.enter(frame.board)) is FAILURE:
+            if enter(frame) is FAILURE:
                 return FAILURE
             frame.slots[inside] = True
         status = child.tick(frame)
         if status is RUNNING:
             return RUNNING
         frame.slots[inside] = False
-        said = decoration.on_leave(frame.board, status) if decoration.on_leave else None
-        return status if said is None else read(said)
-
-    def read(result: Any) -> Status:
-        status, error = judged(result, decoration.name, may_run=False)
-        if error is not None:
-            raise error
-        return status
+        return _left(decoration, frame, status)
 
     def halt(frame: Frame) -> bool:
         if not child.halt(frame):
@@ -50,6 +52,51 @@ def compile_decorator(node: Node, build: Build) -> Compiled:
         return True
 
     return Compiled(tick, halt)
+
+
+def _asked(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
+    """Enter by a plain call."""
+    del place
+    function, wants_host = decoration.enter.function, decoration.enter.wants_host
+
+    def enter(frame: Frame) -> Status:
+        board = frame.board
+        result = function(board, host=frame.run.host) if wants_host else function(board)
+        return _read(result, decoration)
+
+    return enter
+
+
+def _journalled(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
+    """Enter by a step."""
+
+    def enter(frame: Frame) -> Status:
+        step = Step(decoration.enter, place, frame, ENTER)
+        known = step.recorded(_NO_ARGUMENTS)
+        if known is not None:
+            return known
+        try:
+            result = step.call(_NO_ARGUMENTS)
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
+            return step.ended(FAILURE, error)
+        return step.ended(*judged(result, decoration.name, may_run=False))
+
+    return enter
+
+
+def _left(decoration: Decoration, frame: Frame, status: Status) -> Status:
+    if decoration.on_leave is None:
+        return status
+    given = {"host": frame.run.host} if decoration.leave_wants_host else _NO_ARGUMENTS
+    said = decoration.on_leave(frame.board, status, **given)
+    return status if said is None else _read(said, decoration)
+
+
+def _read(result: Any, decoration: Decoration) -> Status:
+    status, error = judged(result, decoration.name, may_run=False)
+    if error is not None:
+        raise error
+    return status
 
 
 KIND = NodeKind(

@@ -19,9 +19,9 @@ from typing import Any
 from dodona.trees.blackboard import Blackboard
 from dodona.trees.expressions import Expression
 from dodona.trees.frame import Frame, Tick
+from dodona.trees.leaves import Leaf
 from dodona.trees.node import Node
 from dodona.trees.program import Build, Compiled, Place
-from dodona.trees.registry import Leaf
 from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
 from dodona.trees.step import Step, ThreadWork, Work, judged
 
@@ -40,7 +40,7 @@ def compile_leaf(node: Node, build: Build) -> Compiled:
         return _work(leaf, build, arguments)
     if leaf.step or leaf.wants_step:
         return _sync_step(leaf, build, arguments)
-    if not any(node.expressions()):
+    if not leaf.wants_host and not any(node.expressions()):
         return Compiled(_bare(leaf, build.place), quiet)
     return Compiled(_pure(leaf, build.place, arguments), quiet)
 
@@ -55,11 +55,21 @@ def _arguments(node: Node) -> Arguments:
         for option, value in node.options.items()
         if isinstance(value, Expression)
     ]
+    if not values:
+        return _no_arguments
     return lambda board: {name: evaluate(board) for name, evaluate in values}
 
 
+def _no_arguments(board: Blackboard) -> Mapping[str, Any]:
+    del board
+    return _NONE
+
+
+_NONE: Mapping[str, Any] = {}
+
+
 def _bare(leaf: Leaf, place: Place) -> Tick:
-    """A pure leaf without arguments: the shortest way there is."""
+    """A pure leaf of nothing but the blackboard: the shortest way there is."""
     function = leaf.function
 
     def tick(frame: Frame) -> Status:
@@ -77,11 +87,15 @@ def _bare(leaf: Leaf, place: Place) -> Tick:
 
 
 def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
-    function = leaf.function
+    function, wants_host = leaf.function, leaf.wants_host
 
     def tick(frame: Frame) -> Status:
         try:
-            result = function(frame.board, **arguments(frame.board))
+            given = arguments(frame.board)
+            if wants_host:
+                result = function(frame.board, host=frame.run.host, **given)
+            else:
+                result = function(frame.board, **given)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
             return frame.run.failed(place, frame, error)
         return _status(result, leaf, place, frame)
