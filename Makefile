@@ -9,7 +9,10 @@ AIMOCK       := tests/conformance/models/aimock
 AIMOCK_STAMP := $(AIMOCK)/node_modules/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-models aimock real-model check format lint types imports bench \
+# A peer must not share our environment: theirs pin what we do not.
+BENCH := .venv-bench
+
+.PHONY: help setup run test retest test-models aimock real-model check format lint types imports bench bench-run bench-crash \
         docs constraints clean
 
 help: ## What can be made
@@ -31,16 +34,10 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "== setup: done, the command is $(BIN)/dodona"
 
-run: setup ## Run the main job: the Oracle's tree, with a scripted model
-	@echo "== run: examples/oracle/oracle.lisp, an agent as a behaviour tree, with a scripted model"
-	@$(BIN)/dodona tree run examples/oracle/oracle.lisp --leaves examples/oracle/leaves.py
-	@echo
-	@echo "Next:"
-	@echo "  read it     less examples/oracle/oracle.lisp"
-	@echo "  see it      $(BIN)/dodona tree show examples/oracle/oracle.lisp --leaves examples/oracle/leaves.py"
-	@echo "  watch it    $(BIN)/dodona tree trace examples/oracle/oracle.lisp --leaves examples/oracle/leaves.py"
-	@echo "  test it     $(BIN)/dodona tree test examples/oracle/oracle.lisp"
-	@echo "  write one   docs/tutorials/first-tree.md"
+run: setup ## Start Dodona on a small sample vault; stop it with Ctrl-C
+	@echo "== run: Dodona with the notes of examples/vault, no key and no service"
+	@echo "   in another terminal:  $(BIN)/dodona ask \"How do budgets work?\""
+	@DODONA_VAULT__PATH="$${DODONA_VAULT__PATH:-$(CURDIR)/examples/vault}" exec $(BIN)/dodona up
 
 aimock: $(AIMOCK_STAMP)
 
@@ -53,6 +50,10 @@ $(AIMOCK_STAMP): $(AIMOCK)/package-lock.json $(STAMP)
 test: setup aimock ## Run the tests
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n auto --dist loadscope
+
+retest: setup aimock
+	@echo "== what failed, once more, alone"
+	@$(BIN)/python -m pytest -q -n 0 -p no:randomly --last-failed --last-failed-no-failures none
 
 test-models: setup aimock ## Every provider against aimock over HTTP, as a table
 	@$(BIN)/python -m pytest -q tests/conformance/models --matrix
@@ -83,6 +84,17 @@ bench: setup ## Run the benchmarks, with peers in the same run
 	@$(BIN)/python bench/trees.py
 	@$(BIN)/python bench/store.py
 	@$(BIN)/python bench/models.py
+
+bench-run: setup $(BENCH)/.installed ## Whole runs, beside other agent frameworks
+	@$(BIN)/python bench/run.py
+
+bench-crash: setup ## Kill Dodona 200 times in mid-run and look for what is lost
+	@$(BIN)/python bench/crash.py
+
+$(BENCH)/.installed: pyproject.toml
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --group bench-run
+	@touch $@
 
 docs: setup ## Write the generated pages of docs/reference anew
 	@$(BIN)/python docs/generate.py

@@ -1,0 +1,7 @@
+"""HTTP for the Oracle: routes, event streams, the guard at the door, and a page to ask from."""
+
+from dodona.gateway.app import make_app
+from dodona.gateway.rules import Rules
+from dodona.gateway.server import serve
+
+__all__ = ["Rules", "make_app", "serve"]

@@ -1,0 +1,65 @@
+"""JSON that goes out. Errors have one shape, whoever raised them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from dodona.core.errors import DodonaError, ProviderError, as_json
+from dodona.gateway.errors import WrongMethod
+from dodona.net.redactor import Redactor
+
+_encoder = msgspec.json.Encoder(enc_hook=str)  # what a plugin put into a payload may be anything
+
+
+def encoded(value: Any) -> bytes:
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        # Half a character: files and models have them, UTF-8 has not.
+        return _encoder.encode(_whole(msgspec.to_builtins(value, enc_hook=str)))
+
+
+def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A document. It is somebody's own, so nobody on the way may keep it."""
+    own = {"cache-control": "no-store", **(headers or {})}
+    return Response(encoded(value), status, own, media_type="application/json")
+
+
+def refusal(error: DodonaError, redactor: Redactor | None = None) -> Response:
+    """An error as the client gets it."""
+    body = as_json(error)
+    if redactor is not None:
+        body = redactor.scrub_all(body)
+    return answer(body, status=error.http_status, headers=_headers(error))
+
+
+def bug(redactor: Redactor | None = None) -> Response:
+    """A fault of ours: what it was is in the log, and not for strangers."""
+    return refusal(DodonaError("something went wrong here.", hint="The log says what."), redactor)
+
+
+def _headers(error: DodonaError) -> dict[str, str]:
+    match error:
+        case ProviderError(retry_after=float() | int() as seconds):
+            return {"retry-after": str(max(0, ceil(seconds)))}
+        case WrongMethod():
+            return {"allow": error.allowed}
+        case _:
+            return {}
+
+
+def _whole(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            return {_whole(key): _whole(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        case list():
+            return [_whole(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        case _:
+            return value

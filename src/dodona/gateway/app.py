@@ -1,0 +1,84 @@
+"""The application: the guard around everything, then routes, then one place for errors."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dodona.agent.agency import Agency
+from dodona.core.errors import DodonaError, NotFound
+from dodona.gateway.answers import bug, refusal
+from dodona.gateway.closing import Closing
+from dodona.gateway.gate import Gate, Ready
+from dodona.gateway.guard import Guard
+from dodona.gateway.openapi import document
+from dodona.gateway.routes import routes
+from dodona.gateway.rules import Rules
+from dodona.net.redactor import Redactor
+
+_log = logging.getLogger(__name__)
+
+
+def make_app(
+    agency: Agency, *, rules: Rules, ready: Ready, redactor: Redactor | None = None
+) -> Starlette:
+    """All of it over an agency. `redactor` keeps secrets out of errors."""
+    gate = Gate(agency=agency, rules=rules, ready=ready, document=document(), redactor=redactor)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, DodonaError)
+        if error.http_status >= 500:
+            _log.warning("%s %s failed: %s", request.method, request.url.path, error)
+        return refusal(error, redactor)
+
+    async def unknown(request: Request, _error: Exception) -> Response:
+        return refusal(
+            NotFound(
+                f"there is nothing at {request.url.path!r:.200}.", hint="See /api/openapi.json."
+            )
+        )
+
+    app = Starlette(
+        routes=routes(gate),
+        middleware=[Middleware(Guard, rules), Middleware(_Boundary, redactor)],
+        exception_handlers={DodonaError: refuse, HTTPException: unknown},
+    )
+    app.router.redirect_slashes = False
+    app.state.closing = gate.closing
+    return app
+
+
+def closing_of(app: Starlette) -> Closing:
+    """How to end the streams of an application."""
+    return app.state.closing
+
+
+class _Boundary:
+    """A bug in one request is told to the log, and ends nothing but that request."""
+
+    def __init__(self, app: ASGIApp, redactor: Redactor | None) -> None:
+        self._app = app
+        self._redactor = redactor
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = has_begun or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        except ClientDisconnect:
+            pass  # in the middle of its own request: nobody is there to be told
+        except Exception:  # noqa: BLE001 - a boundary: a request
+            _log.exception("%s %s failed", scope.get("method", "upgrade"), scope["path"])
+            if not has_begun and scope["type"] == "http":
+                await bug(self._redactor)(scope, receive, send)

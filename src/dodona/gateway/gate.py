@@ -1,0 +1,26 @@
+"""What stands behind the routes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dodona.agent.agency import Agency
+from dodona.gateway.closing import Closing
+from dodona.gateway.rules import Rules
+from dodona.net.redactor import Redactor
+
+Ready: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """`ready` tells what works; it raises when something does not."""
+
+    agency: Agency
+    rules: Rules
+    ready: Ready
+    document: Mapping[str, Any]  # OpenAPI
+    redactor: Redactor | None = None
+    closing: Closing = field(default_factory=Closing)

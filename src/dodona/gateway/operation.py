@@ -1,0 +1,129 @@
+"""One thing a client can do: where, with what, and what comes of it.
+
+The routes and the OpenAPI document are both made from these: neither knows more than the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dodona.core.errors import BadRequest, DodonaError
+from dodona.core.near import did_you_mean
+from dodona.gateway.gate import Gate
+from dodona.gateway.parameter import Parameter
+from dodona.gateway.visit import Visit
+
+Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """An answer that is no error: what it means, and its schema's name."""
+
+    about: str
+    schema: str | None = None
+    media: str = JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """`errors` are the statuses this one can fail with, beside those that every one can."""
+
+    method: str
+    path: str
+    name: str
+    about: str
+    handle: Handler
+    answers: Mapping[int, Says]
+    parameters: tuple[Parameter, ...] = ()
+    body: str | None = None
+    errors: tuple[int, ...] = ()
+
+    @property
+    def group(self) -> str:
+        first, *rest = self.path.strip("/").split("/")
+        return rest[0].partition(".")[0] if first == "api" else first or "page"
+
+    async def answer(self, request: Request, gate: Gate) -> Response:
+        return await self.handle(Visit(request, gate, self.read(request)))
+
+    def read(self, request: Request) -> dict[str, Any]:
+        """The values of the parameters. One that we do not know may be one mistyped."""
+        wrong = [*self._unknown(request)]
+        values: dict[str, Any] = {}
+        for known in self.parameters:
+            given = _given(request, known)
+            values[known.name] = known.default
+            try:
+                if given is not None:
+                    values[known.name] = known.read(given)
+            except BadRequest as mistake:
+                wrong.append(mistake)
+        if wrong:
+            raise BadRequest.gather(wrong)
+        return values
+
+    def as_openapi(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "operationId": self.name,
+            "summary": self.about,
+            "tags": [self.group],
+            "responses": {**_says(self.answers), **_fails(sorted({*self.errors, 403, 500}))},
+        }
+        if self.parameters:
+            found["parameters"] = [each.as_openapi() for each in self.parameters]
+        if self.body:
+            found["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
+        return found
+
+    def _unknown(self, request: Request) -> Iterator[DodonaError]:
+        known = [each.name for each in self.parameters if each.place == "query"]
+        given = request.query_params.multi_items()
+        names = [name for name, _ in given]
+        for name in dict.fromkeys(names):
+            if name not in known:
+                hint = did_you_mean(name, known)
+                yield BadRequest(f"there is no parameter {name!r:.80}.", hint=hint)
+            elif names.count(name) > 1:
+                yield BadRequest(f"{name} is given more than once.")
+
+
+def _given(request: Request, parameter: Parameter) -> str | None:
+    match parameter.place:
+        case "path":
+            return request.path_params[parameter.name]
+        case "query":
+            return request.query_params.get(parameter.name)
+        case "header":
+            return request.headers.get(parameter.name)
+
+
+def _says(answers: Mapping[int, Says]) -> dict[str, Any]:
+    return {
+        str(status): {"description": says.about}
+        | ({"content": _content(says.media, says.schema)} if says.schema else {})
+        for status, says in answers.items()
+    }
+
+
+def _fails(statuses: list[int]) -> dict[str, Any]:
+    return {
+        str(status): {
+            "description": HTTPStatus(status).phrase,
+            "content": _content(JSON, "Error"),
+        }
+        for status in statuses
+    }
+
+
+def _content(media: str, schema: str) -> dict[str, Any]:
+    return {media: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}

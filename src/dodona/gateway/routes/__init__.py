@@ -1,0 +1,48 @@
+"""Everything that can be asked for, one group per file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dodona.gateway.errors import WrongMethod
+from dodona.gateway.gate import Gate
+from dodona.gateway.operation import Operation
+from dodona.gateway.routes import events, health, openapi, oracle, page, projects, runs, settings
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *oracle.OPERATIONS,
+    *runs.OPERATIONS,
+    *settings.OPERATIONS,
+    *projects.OPERATIONS,
+    *events.OPERATIONS,
+    *health.OPERATIONS,
+    *openapi.OPERATIONS,
+    *page.OPERATIONS,
+)
+
+
+def routes(gate: Gate) -> list[Route]:
+    """A route for each path; which operation is meant, its method says."""
+    paths = dict.fromkeys(operation.path for operation in OPERATIONS)
+    return [_route(gate, path, [o for o in OPERATIONS if o.path == path]) for path in paths]
+
+
+def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
+    by_method = {operation.method: operation for operation in operations}
+    if "GET" in by_method:
+        by_method["HEAD"] = by_method["GET"]
+
+    async def dispatch(request: Request) -> Response:
+        operation = by_method.get(request.method)
+        if operation is None:
+            raise WrongMethod(request.method, by_method)
+        return await operation.answer(request, gate)
+
+    route = Route(path, dispatch)
+    route.methods = None  # any: ours is the answer to a wrong one
+    return route

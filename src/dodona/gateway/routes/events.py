@@ -1,0 +1,58 @@
+"""The caller's own events, as they happen. What happened before is not told again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.responses import Response
+
+from dodona.core.events import Event
+from dodona.gateway.answers import encoded
+from dodona.gateway.operation import EVENTS, Operation, Says
+from dodona.gateway.parameter import Parameter
+from dodona.gateway.visit import Visit
+
+
+async def events(visit: Visit) -> Response:
+    if visit.request.method == "HEAD":
+        return Response(media_type="text/event-stream")
+    return visit.stream(_pieces(visit))
+
+
+async def _pieces(visit: Visit) -> AsyncGenerator[bytes]:
+    types = tuple(each.strip() for each in visit.values["types"].split(","))
+    async with visit.agency.events.subscribe(types=types, user_id=visit.user_id) as told:
+        yield b""  # from here on nothing is missed, so the client may know
+        async for event in told:
+            yield b"data: %b\n\n" % encoded(_as_json(event))
+
+
+def _as_json(event: Event) -> dict[str, Any]:
+    return {
+        "type": event.type,
+        "source": event.source,
+        "severity": event.severity.value,
+        "payload": event.payload,
+        "timestamp": event.timestamp,
+    }
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/api/events",
+        name="followEvents",
+        about="Your events from now on.",
+        handle=events,
+        parameters=(
+            Parameter(
+                name="types",
+                about="Which: types like query.start, prefixes like tool.*, with commas between.",
+                default="*",
+            ),
+        ),
+        answers={200: Says("One event after the other.", "Event", EVENTS)},
+        errors=(400,),
+    ),
+)

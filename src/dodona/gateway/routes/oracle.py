@@ -1,0 +1,163 @@
+"""Asking the Oracle, and what it remembers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response
+
+from dodona.agent.question import Question
+from dodona.core.chunks import Chunk
+from dodona.core.conversation import RunStatus
+from dodona.core.errors import BadRequest
+from dodona.core.projects import DEFAULT_PROJECT
+from dodona.gateway.answers import answer
+from dodona.gateway.errors import Leaving
+from dodona.gateway.operation import EVENTS, Operation, Says
+from dodona.gateway.parameter import Parameter
+from dodona.gateway.racing import first_of, hung_up
+from dodona.gateway.sse import rendered
+from dodona.gateway.visit import Visit
+
+RUN_HEADER = "dodona-run"
+_MOST = 10**18 - 1
+
+
+async def ask(visit: Visit) -> Response:
+    """Waits for the whole answer. A client that leaves, leaves the run alone."""
+    question = Question.read(await visit.document())
+    oracle, user_id = visit.agency.oracle, visit.user_id
+    run_id = await oracle.ask(user_id, question)
+
+    async def answered() -> Response:
+        found = await oracle.answer(user_id, run_id)
+        return answer(found.as_json(), headers={RUN_HEADER: str(run_id)})
+
+    async def left() -> Response:
+        await hung_up(visit.request.receive)
+        return Response(status_code=204)  # nobody is there to read it
+
+    async def closed() -> Response:
+        await visit.gate.closing.wait()
+        raise Leaving(
+            f"Dodona is stopping. Run {run_id} goes on when it is back.",
+            hint=f"Then GET /api/runs/{run_id}/events.",
+        )
+
+    return await first_of(answered(), left(), closed())
+
+
+async def stream(visit: Visit) -> Response:
+    """The answer as it comes. What is wrong with the question is told before the stream begins."""
+    question = Question.read(await visit.document())
+    run_id = await visit.agency.oracle.ask(visit.user_id, question)
+    batches = visit.agency.oracle.events(visit.user_id, run_id)
+    return visit.stream(pieces(batches, at_once=True), {RUN_HEADER: str(run_id)})
+
+
+async def pieces(
+    batches: AsyncGenerator[list[Chunk]], *, at_once: bool = False
+) -> AsyncGenerator[bytes]:
+    """Batches of chunks as they go out; `at_once` begins the stream before there is one."""
+    if at_once:
+        yield b""
+    async with aclosing(batches):
+        async for batch in batches:
+            yield rendered(batch)
+
+
+async def cancel(visit: Visit) -> Response:
+    asked = await visit.document()
+    project_id, run_id = _to_cancel(asked)
+    oracle = visit.agency.oracle
+    if run_id is None:
+        return answer({"run_ids": await oracle.cancel_all(visit.user_id, project_id)})
+    status = await oracle.cancel(visit.user_id, run_id)
+    is_over = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
+    return answer({"run_ids": [] if is_over else [run_id], "status": status.value})
+
+
+def _to_cancel(asked: dict[str, Any]) -> tuple[str, int | None]:
+    match asked:
+        case {"run_id": int() as run_id, **rest} if not rest and type(run_id) is int:
+            if 0 <= run_id <= _MOST:
+                return "", run_id
+        case {"project_id": str() as project_id, **rest} if not rest and project_id:
+            return project_id, None
+        case {**rest} if not rest:
+            return DEFAULT_PROJECT, None
+        case _:
+            pass
+    raise BadRequest(
+        "say what to cancel.",
+        hint='Send {"run_id": 12}, or {"project_id": "default"} for all that runs there.',
+    )
+
+
+async def context(visit: Visit) -> Response:
+    project_id = visit.values["project_id"]
+    return answer(await visit.agency.contexts.show(visit.user_id, project_id))
+
+
+async def close(visit: Visit) -> Response:
+    project_id = visit.values["project_id"]
+    return answer(await visit.agency.contexts.close(visit.user_id, project_id))
+
+
+_PROJECT = Parameter(name="project_id", about="Whose context.", default=DEFAULT_PROJECT)
+_ASKING = (400, 404, 408, 409, 413, 415, 429, 502, 503)
+
+OPERATIONS = (
+    Operation(
+        method="POST",
+        path="/api/oracle",
+        name="ask",
+        about="Ask, and wait for the whole answer.",
+        handle=ask,
+        body="Question",
+        answers={200: Says("The answer.", "Answer")},
+        errors=_ASKING,
+    ),
+    Operation(
+        method="POST",
+        path="/api/oracle/stream",
+        name="askAndStream",
+        about="Ask, and get the answer chunk by chunk. The header Dodona-Run names the run.",
+        handle=stream,
+        body="Question",
+        answers={200: Says("Each event's id is its chunk's seq.", "Chunk", EVENTS)},
+        errors=_ASKING,
+    ),
+    Operation(
+        method="POST",
+        path="/api/oracle/cancel",
+        name="cancel",
+        about="End a run, or all runs of a project's context. What came so far is kept.",
+        handle=cancel,
+        body="Cancelling",
+        answers={200: Says("The runs whose end was asked for.", "Cancelled")},
+        errors=(400, 404, 408, 413, 415, 503),
+    ),
+    Operation(
+        method="GET",
+        path="/api/oracle/context",
+        name="showContext",
+        about="What the Oracle remembers of a project.",
+        handle=context,
+        parameters=(_PROJECT,),
+        answers={200: Says("The context.", "Context")},
+        errors=(400, 404, 503),
+    ),
+    Operation(
+        method="DELETE",
+        path="/api/oracle/context",
+        name="closeContext",
+        about="Close a context: the next question begins a new conversation.",
+        handle=close,
+        parameters=(_PROJECT,),
+        answers={200: Says("The context, closed.", "Context")},
+        errors=(400, 404, 503),
+    ),
+)

@@ -1,0 +1,70 @@
+"""The page to ask from. It is plain files: no build, no inline script."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from starlette.responses import Response
+
+from dodona.core.errors import NotFound
+from dodona.gateway.operation import Operation, Says
+from dodona.gateway.parameter import Parameter
+from dodona.gateway.visit import Visit
+
+FOLDER: Final = Path(__file__).parent.parent / "page"
+
+# Only these are served, so no name can lead out of the folder.
+_TYPES: Final = {
+    "index.html": "text/html",
+    "app.js": "text/javascript",
+    "answer.js": "text/javascript",
+    "stream.js": "text/javascript",
+    "style.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+
+
+async def index(_visit: Visit) -> Response:
+    return await _file("index.html")
+
+
+async def file(visit: Visit) -> Response:
+    return await _file(visit.values["file"])
+
+
+async def _file(name: str) -> Response:
+    if name not in _TYPES:
+        raise NotFound(f"the page has no file {name!r:.80}.")
+    text = await asyncio.to_thread(_text, name)
+    return Response(text, media_type=_TYPES[name], headers={"cache-control": "no-cache"})
+
+
+@cache
+def _text(name: str) -> bytes:
+    return (FOLDER / name).read_bytes()
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/",
+        name="openPage",
+        about="A page to ask from.",
+        handle=index,
+        answers={200: Says("The page.", "Text", "text/html")},
+        errors=(400,),
+    ),
+    Operation(
+        method="GET",
+        path="/page/{file}",
+        name="loadPageFile",
+        about="A file that the page needs.",
+        handle=file,
+        parameters=(Parameter(name="file", about="Its name.", place="path"),),
+        answers={200: Says("The file.", "Text", "text/javascript")},
+        errors=(400, 404),
+    ),
+)

@@ -1,0 +1,175 @@
+"""The process that listens: opens the port, serves, and leaves in good order.
+
+The first SIGINT or SIGTERM lets runs finish while their streams go on; the second ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from ipaddress import ip_address
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from dodona.core.errors import AccessDenied, ConfigError
+from dodona.gateway.app import closing_of
+from dodona.gateway.closing import Closing
+from dodona.gateway.racing import first_of
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_PATIENCE = 5  # seconds for answers under way to be sent, once runs have finished
+# Longer than clients keep connections: else one asks on a line that we are just closing.
+_IDLE = 75  # seconds
+_LONGEST_HEAD = 64 << 10  # bytes, before the guard sees any of it
+
+
+async def serve(
+    app: Starlette,
+    host: str,
+    port: int,
+    *,
+    on_started: Callable[[str], None],
+    leave: Callable[[], Awaitable[None]],
+) -> None:
+    """Serve until a signal comes. Port 0 takes any; `on_started` is told the address.
+
+    `leave` lets runs finish; streams go on meanwhile.
+    """
+    with _listening(host, port) as listener:
+        # Of its own log only what is wrong: the rest is not about our users' work.
+        logging.getLogger("uvicorn").setLevel(logging.ERROR)
+        server = _Server(app, closing_of(app), leave, lambda: on_started(_address(listener)))
+        await server.serve(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, with our way to end."""
+
+    def __init__(
+        self,
+        app: Starlette,
+        closing: Closing,
+        leave: Callable[[], Awaitable[None]],
+        on_started: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="h11",
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,  # nobody in front of us is trusted to say who asks
+                timeout_keep_alive=_IDLE,
+                timeout_graceful_shutdown=_PATIENCE,
+                h11_max_incomplete_event_size=_LONGEST_HEAD,
+            )
+        )
+        self._closing = closing
+        self._leave = leave
+        self._on_started = on_started
+        self._hurry = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_started()
+
+    async def main_loop(self) -> None:
+        try:
+            await super().main_loop()
+        except asyncio.CancelledError:
+            # Whoever awaits us wants to go on at once: as after two signals.
+            self._stop()
+            self._stop()
+            await self.shutdown()
+            raise
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._closing.leave()
+        try:
+            await first_of(self._let_finish(), self._hurried())
+        finally:
+            self._closing.end()
+            await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Through the loop, which wakes up for them; nothing is raised again afterwards."""
+        loop = asyncio.get_running_loop()
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
+
+    def _stop(self) -> None:
+        if self.should_exit:
+            self.force_exit = True
+            self._hurry.set()
+        self.should_exit = True
+
+    async def _let_finish(self) -> None:
+        await self._leave()
+
+    async def _hurried(self) -> None:
+        await self._hurry.wait()
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Generator[socket.socket]:
+    address = _loopback(host)
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"there is no port {port}.", hint="Choose one from 0 to 65535.")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        listener = socket.create_server((address, port), family=family, backlog=1024)
+    except OSError as error:
+        raise _cannot_listen(error, address, port) from error
+    with listener:
+        yield listener
+
+
+def _loopback(host: str) -> str:
+    """The address to listen on, if only this machine can reach it."""
+    address = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    try:
+        is_loopback = ip_address(address).is_loopback
+    except ValueError:
+        raise ConfigError(
+            f"{host!r:.80} is no address to listen on.", hint="Use 127.0.0.1, ::1 or localhost."
+        ) from None
+    if not is_loopback:
+        raise AccessDenied(
+            f"on {host} others on the network could come in, and nothing asks who they are.",
+            hint="Use 127.0.0.1; from elsewhere, come through an SSH tunnel.",
+        )
+    return address
+
+
+def _cannot_listen(error: OSError, address: str, port: int) -> ConfigError:
+    match error.errno:
+        case errno.EADDRINUSE:
+            what, hint = "is in use", "Is Dodona running already? Or choose another with --port."
+        case errno.EACCES:
+            what, hint = "needs more rights", "Choose one above 1023 with --port."
+        case _:
+            what, hint = f"cannot be opened: {error}", "Choose another with --host and --port."
+    return ConfigError(f"port {port} of {address} {what}.", hint=hint)
+
+
+def _address(listener: socket.socket) -> str:
+    host, port, *_ = listener.getsockname()
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

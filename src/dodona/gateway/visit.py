@@ -1,0 +1,46 @@
+"""One request, read: who asks, with which parameters, for what."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from dodona.agent.agency import Agency
+from dodona.gateway import body
+from dodona.gateway.caller import user_of
+from dodona.gateway.gate import Gate
+from dodona.gateway.sse import EventStream
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """`values` are the operation's parameters; one that was not given has its default."""
+
+    request: Request
+    gate: Gate
+    values: Mapping[str, Any]
+
+    @property
+    def agency(self) -> Agency:
+        return self.gate.agency
+
+    @property
+    def user_id(self) -> str:
+        return user_of(self.request)
+
+    async def document(self) -> dict[str, Any]:
+        """The JSON object in the body."""
+        return await body.read(self.request.receive)
+
+    def stream(
+        self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None
+    ) -> EventStream:
+        return EventStream(
+            pieces,
+            closing=self.gate.closing,
+            heartbeat=self.gate.rules.heartbeat,
+            headers=headers,
+        )

@@ -1,0 +1,255 @@
+"""An agency of plain classes: what the gateway needs of one, told by the test what to say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dodona.agent.question import Answer, Question, context_id
+from dodona.agent.settings import ModelSettings
+from dodona.core.chunks import Body, Chunk, content, done, error
+from dodona.core.conversation import RunStatus
+from dodona.core.errors import Cancelled, DodonaError, NotFound
+from dodona.notify import Bus
+
+LONG = 30.0  # seconds that a loaded machine may take for what is immediate
+
+
+async def until(condition: Any, what: str) -> None:
+    """Wait for something that another task does."""
+    async with asyncio.timeout(LONG):
+        while not condition():  # noqa: ASYNC110 - anything may be waited for
+            await asyncio.sleep(0.005)
+    assert condition(), what
+
+
+class PlainRun:
+    """Chunks that a test puts in, for whoever follows."""
+
+    def __init__(self, run_id: int, question: Question) -> None:
+        self.id = run_id
+        self.question = question
+        self.status = RunStatus.RUNNING
+        self.chunks: list[Chunk] = []
+        self.failure: DodonaError | None = None
+        self.followers = 0
+        self.waiting = 0
+        self.closings = 0
+        self._moved = asyncio.Condition()
+
+    async def put(self, *bodies: Body) -> None:
+        for body in bodies:
+            self.chunks.append(Chunk(self.id, 1_000_001 + len(self.chunks), body))
+        await self._tell()
+
+    async def say(self, *texts: str) -> None:
+        await self.put(*map(content, texts))
+
+    async def finish(self) -> None:
+        self.status = RunStatus.SUCCEEDED
+        last = done(
+            tokens_used=7,
+            model_used="plain",
+            context_id=context_id(self.id),
+            context_tokens_remaining=100,
+        )
+        await self.put(last)
+
+    async def fail(self, failure: DodonaError) -> None:
+        self.status, self.failure = RunStatus.FAILED, failure
+        await self.put(error(failure))
+
+    async def close(self) -> None:
+        """End the feeds there are, as a process does that leaves; the run goes on."""
+        self.closings += 1
+        await self._tell()
+
+    async def stirred(self, at: int) -> None:
+        before = self.closings
+        async with self._moved:
+            await self._moved.wait_for(lambda: self.closings > before or len(self.chunks) > at)
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self.chunks) and self.chunks[-1].is_last
+
+    async def _tell(self) -> None:
+        async with self._moved:
+            self._moved.notify_all()
+
+
+class PlainOracle:
+    """Questions become runs; `refusal` is raised instead of taking one in."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, PlainRun] = {}
+        self.refusal: BaseException | None = None
+        self.cancelled: list[tuple[str, int]] = []
+        self.broken: Exception | None = None  # raised by `events` once all was read
+
+    async def ask(self, user_id: str, question: Question) -> int:
+        assert user_id == "local"
+        if self.refusal is not None:
+            raise self.refusal
+        run = PlainRun(len(self.runs) + 1, question)
+        self.runs[run.id] = run
+        return run.id
+
+    async def events(
+        self, user_id: str, run_id: int, *, after: int = 0
+    ) -> AsyncGenerator[list[Chunk]]:
+        run = self._run(user_id, run_id)
+        run.followers += 1
+        closings = run.closings
+        try:
+            at = 0
+            while True:
+                batch = [chunk for chunk in run.chunks[at:] if chunk.seq > after]
+                at = len(run.chunks)
+                if batch:
+                    yield batch
+                if run.has_ended or run.closings > closings:
+                    return
+                if self.broken is not None:
+                    raise self.broken
+                await run.stirred(at)
+        finally:
+            run.followers -= 1
+
+    async def answer(self, user_id: str, run_id: int) -> Answer:
+        run = self._run(user_id, run_id)
+        run.waiting += 1
+        try:
+            while not run.has_ended:
+                await run.stirred(len(run.chunks))
+        finally:
+            run.waiting -= 1
+        if run.failure is not None:
+            raise run.failure
+        texts = [c.body["content"] for c in run.chunks if c.body["type"] == "content"]
+        return Answer(
+            answer="".join(texts),
+            sources=(),
+            tool_calls=(),
+            tokens_used=7,
+            model_used="plain",
+            context_id=context_id(run_id),
+            run_id=run_id,
+            context_tokens_remaining=100,
+        )
+
+    async def cancel(self, user_id: str, run_id: int) -> RunStatus:
+        run = self._run(user_id, run_id)
+        if not run.has_ended:
+            self.cancelled.append((user_id, run_id))
+            await run.fail(Cancelled("the run was cancelled."))
+            return RunStatus.CANCELLED
+        return run.status
+
+    async def cancel_all(self, user_id: str, project_id: str) -> list[int]:
+        found = [
+            run.id
+            for run in self.runs.values()
+            if run.question.project_id == project_id and not run.has_ended
+        ]
+        for run_id in found:
+            await self.cancel(user_id, run_id)
+        return found
+
+    def _run(self, user_id: str, run_id: int) -> PlainRun:
+        if user_id != "local" or run_id not in self.runs:
+            raise NotFound(f"there is no run {run_id}.")
+        return self.runs[run_id]
+
+
+@dataclass
+class PlainRuns:
+    oracle: PlainOracle
+    asked: list[Mapping[str, Any]] = field(default_factory=list)
+
+    async def list(self, user_id: str, **wanted: Any) -> list[dict[str, Any]]:
+        self.asked.append({"user_id": user_id, **wanted})
+        found = sorted(self.oracle.runs, reverse=True)
+        before = wanted.get("before")
+        older = [each for each in found if before is None or each < before]
+        return [{"id": each} for each in older[: wanted["limit"]]]
+
+    async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
+        run = self.oracle._run(user_id, run_id)
+        return {"id": run.id, "question": run.question.question, "ended_at": None}
+
+
+class PlainContexts:
+    async def show(self, user_id: str, project_id: str) -> dict[str, Any]:
+        if project_id == "nowhere":
+            raise NotFound(f"there is no project {project_id}.")
+        return {
+            "user_id": user_id,
+            "project_id": project_id,
+            "status": "active",
+            "recent_exchanges": [],
+        }
+
+    async def close(self, user_id: str, project_id: str) -> dict[str, Any]:
+        return {**await self.show(user_id, project_id), "status": "closed"}
+
+
+class PlainPreferences:
+    def __init__(self) -> None:
+        self.kept = ModelSettings()
+
+    async def get(self, _user_id: str) -> dict[str, Any]:
+        return self.kept.as_dict()
+
+    async def change(self, _user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        self.kept = self.kept.changed(values)
+        return self.kept.as_dict()
+
+
+class PlainProjects:
+    def __init__(self) -> None:
+        self.kept: dict[str, dict[str, Any]] = {"default": {"id": "default"}}
+
+    async def list(self, _user_id: str) -> list[dict[str, Any]]:
+        return list(self.kept.values())
+
+    async def get(self, _user_id: str, project_id: str) -> dict[str, Any]:
+        if project_id not in self.kept:
+            raise NotFound(f"there is no project {project_id!r}.")
+        return self.kept[project_id]
+
+    async def create(self, _user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        self.kept[values["id"]] = dict(values)
+        return self.kept[values["id"]]
+
+    async def change(
+        self, user_id: str, project_id: str, values: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        found = await self.get(user_id, project_id)
+        found.update(values)
+        return found
+
+
+class PlainAgency:
+    """The shape of `dodona.agent.agency.Agency`; its bus is the real one."""
+
+    def __init__(self) -> None:
+        self.oracle = PlainOracle()
+        self.runs = PlainRuns(self.oracle)
+        self.contexts = PlainContexts()
+        self.preferences = PlainPreferences()
+        self.projects = PlainProjects()
+        self.events = Bus()
+
+
+@asynccontextmanager
+async def ended(task: asyncio.Task[None]) -> AsyncGenerator[None]:
+    """The task, cancelled and over when this is left."""
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,43 @@
+"""A gateway in a process of its own, for tests of its end: run as a script, it tells its address.
+
+One run goes on until the file that is named on the command line appears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from dodona.gateway import Rules, make_app, serve
+from tests.gateway.plain_agency import PlainAgency
+from tests.gateway.talking import ready
+
+
+def tell(*words: object) -> None:
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+async def main(sign: Path) -> None:
+    agency = PlainAgency()
+
+    async def leave() -> None:
+        tell("leaving")
+        while not await asyncio.to_thread(sign.exists):  # noqa: ASYNC110 - it is a file
+            await asyncio.sleep(0.01)
+        for run in agency.oracle.runs.values():
+            if run.question.question == "finish":
+                await run.say("finished")
+                await run.finish()
+        tell("left")
+
+    app = make_app(agency, rules=Rules(), ready=ready)
+    await serve(app, "127.0.0.1", 0, on_started=lambda url: tell("at", url), leave=leave)
+    tell("over")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
