@@ -23,6 +23,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "ExpressionError": ("expression_failed", 1, 422),
     "BlackboardError": ("blackboard_refused", 1, 422),
     "KeyMissing": ("blackboard_key_missing", 1, 422),
+    "Diverged": ("run_diverged", 1, 409),
     "ToolFailed": ("tool_failed", 1, 502),
     "ToolRetry": ("tool_call_invalid", 1, 422),
     "ProviderError": ("provider_failed", 5, 502),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import time
 from typing import Any, Final
 
+from dodona.agent.ending_journal import EndingJournal
 from dodona.agent.exchange import Exchange
 from dodona.agent.feed import Feed
 from dodona.agent.histories import Histories, History
@@ -24,6 +26,7 @@ from dodona.core.conversation import Brief, Claim, Driven, Ending, NewMessage, R
 from dodona.core.errors import Cancelled, DodonaError, Fenced, StoreError, as_json
 from dodona.core.messages import UserText
 from dodona.core.model import ChosenModel
+from dodona.core.ports import Journal
 from dodona.core.storage import RunJournal
 from dodona.trees import Options, Outcome, Run, Watchdog
 
@@ -112,17 +115,19 @@ class Driver:
         await move(context.user_id, context.project_id, ContextStatus.SUSPENDED)
 
     async def _run(self, host: Host, hold: Hold) -> _Result:
-        run = Run(host.pins.tree, _values(host), self._options(host))
-        if host.claim.cancel_requested:
-            run.cancel(CANCELLED)
+        claim = host.claim
+        ending = EndingJournal(host.journal) if claim.cancel_requested else None
+        run = Run(host.pins.tree, _values(host), self._options(host, ending or host.journal))
+        if ending is not None:
+            ending.cancel = partial(run.cancel, CANCELLED)
         hold(run, host.journal)
         outcome = await run.drive()
         return _result(host, outcome)
 
-    def _options(self, host: Host) -> Options:
+    def _options(self, host: Host, journal: Journal) -> Options:
         return Options(
             host=host,
-            journal=host.journal,
+            journal=journal,
             emit=self._means.emit,
             output=host.feed.put,
             replay=_ignore,  # the feed has them already

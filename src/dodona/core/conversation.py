@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -144,7 +144,7 @@ class Known:
 
     head_id: int
     updated_at: float  # of the conversation
-    kept: Any = None
+    kept: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@
     │   │   └── UnexpectedEnd      the text stops too early; more of it may help
     │   ├── LoadError          forms that are not a tree
     │   ├── ExpressionError    an expression met a value it cannot use
-    │   └── BlackboardError    a key or value the blackboard does not take
-    │       └── KeyMissing         a key nobody has set
+    │   ├── BlackboardError    a key or value the blackboard does not take
+    │   │   └── KeyMissing         a key nobody has set
+    │   └── Diverged           a run that is resumed would do another thing than before
     ├── ToolFailed         the model: the call had no result
     ├── ToolRetry          the model: the call was wrong, a better one may work
     ├── ProviderError      the runtime: retry or fall back
@@ -135,6 +136,13 @@ class KeyMissing(BlackboardError, KeyError):
     """A mapping's own way to say so, for whoever treats the blackboard as one."""
 
     code = "blackboard_key_missing"
+
+
+class Diverged(TreeError):
+    """What must not be done twice was asked for otherwise the first time: the run ends."""
+
+    code = "run_diverged"
+    http_status = 409
 
 
 class ToolFailed(DodonaError):
