@@ -91,9 +91,11 @@ bench-run: setup $(BENCH)/.installed ## Whole runs, beside other agent framework
 bench-crash: setup ## Kill Dodona 200 times in mid-run and look for what is lost
 	@$(BIN)/python bench/crash.py
 
-$(BENCH)/.installed: pyproject.toml
-	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
-	@$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --group bench-run
+$(BENCH)/.installed: pyproject.toml bench/constraints.txt $(STAMP)
+	@echo "== setup: installing the peers into $(BENCH)"
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv --without-pip $(BENCH)
+	@$(BIN)/python -m pip --python $(BENCH)/bin/python install --quiet \
+	  --disable-pip-version-check -c bench/constraints.txt --group bench-run
 	@touch $@
 
 docs: setup ## Write the generated pages of docs/reference anew

@@ -54,12 +54,16 @@ class Feed:
 
     async def follow(self, after: int = 0) -> AsyncGenerator[list[Chunk]]:
         """All that comes after a place, in batches, until the feed is closed."""
-        at = self._index(after)
+        at = 0
         while True:
             if at < len(self._chunks):
+                # Not only at first: what earlier attempts left is shown a moment after it begins.
+                if self._chunks[at].seq <= after:
+                    at = self._index(after)
                 batch = self._chunks[at:]
                 at = len(self._chunks)
-                yield batch
+                if batch:
+                    yield batch
             elif self._is_closed:
                 return
             else:

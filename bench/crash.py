@@ -1,0 +1,89 @@
+"""Kills the gateway with -9, hundreds of times, and shows whether anything came of it.
+
+    python bench/crash.py [--kills 200] [--seed N] [--keep FOLDER] [--json FILE]
+
+Clients ask all the time, some of them two in one lane; their questions make the model call tools
+of every effect. The gateway dies at random: at one of its commits, right before or right after it
+is made, or from outside, at any time or shortly after a model request, an effect or a chunk. It is
+started again; the clients follow their streams with Last-Event-ID. Model requests and effects are
+counted where they arrive, which is not in the process that is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from crashing.checks import breaches
+from crashing.trial import MOMENTS, Trial
+
+
+def summary(trial: Trial, seconds: float) -> dict[str, Any]:
+    effects = trial.world.effects.values()
+    again = [len(e) - 1 for e in effects if len(e) > 1]
+    unknown = sum("unknown" in text for text in trial.world.results.values())
+    return {
+        "seed": trial.seed,
+        "seconds": round(seconds),
+        "kills": {moment: trial.moments[moment] for moment in MOMENTS},
+        "kills while a run was under way": trial.while_running,
+        "questions": len(trial.asked),
+        "questions that lived through a kill": sum(a.reconnects > 0 for a in trial.asked),
+        "reconnects": sum(asked.reconnects for asked in trial.asked),
+        "restarts told to clients": sum(asked.heard.restarts for asked in trial.asked),
+        "model requests": sum(map(len, trial.world.requests.values())),
+        "model requests needed": sum(len(asked.plan.turns) + 1 for asked in trial.asked),
+        "effects": sum(map(len, effects)),
+        "effects repeated (none and keyed)": sum(again),
+        "once-calls answered as unknown": unknown,
+    }
+
+
+def show(found: dict[str, Any], broken: dict[str, list[str]]) -> None:
+    rows = {**found, **{f"  killed {moment}": n for moment, n in found["kills"].items()}}
+    rows["kills"] = sum(found["kills"].values())
+    width = max(map(len, [*rows, *broken]))
+    for name, value in rows.items():
+        print(f"{name:{width}}  {value:>8,}")
+    print()
+    for what, told in broken.items():
+        print(f"{what:{width}}  {f'{len(told)} BREACHES' if told else 'holds':>8}")
+        for breach in told[:10]:
+            print(f"    {breach[:300]}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=4)
+    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    given = parser.parse_args()
+
+    def progress(number: int, moment: str) -> None:
+        print(f"\rkill {number} of {given.kills}: {moment:24}", end="", file=sys.stderr, flush=True)
+
+    with tempfile.TemporaryDirectory(prefix="dodona-crash-") as temporary:
+        folder = given.keep or Path(temporary) / "trial"
+        folder.mkdir(parents=True)
+        trial = Trial(folder, given.kills, given.seed, on_kill=progress)
+        begun = perf_counter()
+        asyncio.run(trial.run())
+        broken = breaches(trial)
+    print(file=sys.stderr)
+    found = summary(trial, perf_counter() - begun)
+    show(found, broken)
+    if given.json:
+        document = {**found, "breaches": broken}
+        given.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return 1 if any(broken.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The gateway as `dodona up` starts it, with three tools more whose effects can be counted.
+
+    python bench/crashing/launcher.py CONFIG WORLD [--die-at N --when before|after]
+
+It prints its address. `--die-at` kills it with SIGKILL at its Nth commit, before or after that is
+made: no timing from outside meets these moments as surely.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from dodona.app import logs
+from dodona.app.config import Config, load
+from dodona.app.credentials import Credentials
+from dodona.app.running import running
+from dodona.core.messages import ToolSpec
+from dodona.core.ports import Effect
+from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.gateway.app import make_app
+from dodona.gateway.rules import Rules
+from dodona.gateway.server import serve
+from dodona.net.redactor import Redactor
+from dodona.tools.registry import ToolRegistry
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"call": {"type": "string"}},
+    "required": ["call"],
+    "additionalProperties": False,
+}
+
+
+class Probes:
+    """Tools that only tell the world that they were called, and with which key."""
+
+    def __init__(self, world: str, http: aiohttp.ClientSession) -> None:
+        self._url = f"{world}/effect"
+        self._http = http
+
+    def add(self, registry: ToolRegistry) -> None:
+        for effect in Effect:
+            spec = ToolSpec(f"probe_{effect.value}", f"Probe: effect {effect.value}.", SCHEMA)
+            registry.tool(spec, category=Category.META, effect=effect)(self._probe(effect))
+
+    def _probe(self, effect: Effect) -> Any:
+        async def probe(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+            told = {"kind": effect.value, "call": arguments["call"], "key": context.key}
+            async with self._http.post(self._url, json=told) as response:
+                response.raise_for_status()
+            return ToolOutcome(f"done: {arguments['call']}")
+
+        return probe
+
+
+def die_at(number: int, when: str) -> None:
+    """From now on every connection counts its commits; at that one the process is gone."""
+    made = 0
+    connect = sqlite3.connect
+
+    class Counted(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            nonlocal made
+            if sql != "COMMIT":
+                return super().execute(sql, *values)
+            made += 1
+            if made == number and when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            done = super().execute(sql, *values)
+            if made == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return done
+
+    def counted(*given: Any, **named: Any) -> sqlite3.Connection:
+        return connect(*given, **{"factory": Counted, **named})
+
+    sqlite3.connect = counted
+
+
+async def up(config: Config, world: str) -> None:
+    redactor = Redactor()
+    logs.start(config.settings.log, redactor)
+    credentials = Credentials(config, os.environ, redactor)
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
+        running(
+            config, credentials, redactor, serve=True, tools=Probes(world, http).add
+        ) as runtime,
+    ):
+
+        async def ready() -> Mapping[str, Any]:
+            return {}
+
+        async def leave() -> None:
+            await runtime.leave(10.0)
+
+        app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
+        await serve(app, "127.0.0.1", 0, on_started=lambda url: print(url, flush=True), leave=leave)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("config", type=Path)
+    parser.add_argument("world")
+    parser.add_argument("--die-at", type=int, default=0)
+    parser.add_argument("--when", choices=("before", "after"), default="before")
+    given = parser.parse_args()
+    config = load(os.environ, given.config)
+    if given.die_at:
+        die_at(given.die_at, given.when)
+    asyncio.run(up(config, given.world))
+
+
+if __name__ == "__main__":
+    main()

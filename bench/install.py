@@ -1,0 +1,86 @@
+"""How much a default install brings: into a fresh environment, from this checkout.
+
+    python bench/install.py [--json FILE]
+
+Counted is what is in the environment beside what an empty one has (pip): megabytes as the disk
+gives them out, compiled files included, and distributions, ourselves included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parent.parent
+MOST_MB = 250
+MOST_DISTRIBUTIONS = 80
+
+
+def installed(folder: Path) -> dict[str, object]:
+    """Make an environment, install there, and look at what it has become."""
+    python = folder / "bin" / "python"
+    run([sys.executable, "-m", "venv", str(folder)])
+    empty = megabytes(folder)
+    pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "install", "-c", str(CHECKOUT / "constraints.txt"), str(CHECKOUT)])
+    listed = run([*pip, "list", "--format=json"])
+    names = [
+        each["name"] for each in json.loads(listed) if each["name"] not in ("pip", "setuptools")
+    ]
+    return {
+        "mb": round(megabytes(folder) - empty, 1),
+        "distributions": len(names),
+        "largest": largest(next(folder.glob("lib/python*/site-packages"))),
+    }
+
+
+def megabytes(folder: Path) -> float:
+    """What the files take on the disk."""
+    files = (path.lstat() for path in folder.rglob("*"))
+    return sum(found.st_blocks for found in files) * 512 / 1e6
+
+
+def largest(folder: Path) -> dict[str, float]:
+    """The five packages that take most, in MB."""
+    packages = [path for path in folder.iterdir() if path.is_dir() and path.name != "pip"]
+    sizes = {path.name: megabytes(path) for path in packages}
+    found = sorted(sizes, key=lambda name: -sizes[name])[:5]
+    return {name: round(sizes[name], 1) for name in found}
+
+
+def run(command: list[str]) -> str:
+    """Its output; what went wrong is shown as it was said."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="dodona-install-") as folder:
+        found = installed(Path(folder))
+    checks = {
+        f"at most {MOST_MB} MB": float(str(found["mb"])) <= MOST_MB,
+        f"at most {MOST_DISTRIBUTIONS} distributions": (
+            int(str(found["distributions"])) <= MOST_DISTRIBUTIONS
+        ),
+    }
+    print(f"A default install takes {found['mb']} MB in {found['distributions']} distributions;")
+    print(f"most take (MB): {found['largest']}\n")
+    for check, met in checks.items():
+        print(f"  {'met   ' if met else 'MISSED'}  {check}")
+    if given.json:
+        document = {**found, "met": checks}
+        given.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    return 0 if all(checks.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
