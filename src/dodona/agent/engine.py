@@ -181,6 +181,8 @@ class LocalEngine:
     # -- looking after what others do ------------------------------------------------------------
 
     def _look_on(self) -> None:
+        if self.is_leaving:
+            return
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._look())
 

@@ -59,6 +59,7 @@ class Pins:
     model: str  # "" is the configured one
     body: bytes
     digest: bytes  # of the body
+    names: frozenset[str]  # of the tools
     fixed_tokens: int
 
 
@@ -150,6 +151,7 @@ class Pinning:
             model=kept.model,
             body=body,
             digest=blake2b(body, digest_size=16).digest(),
+            names=frozenset(names),
             fixed_tokens=counted + schemas,
         )
 

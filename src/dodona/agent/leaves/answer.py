@@ -8,6 +8,7 @@ from dodona.agent import decision
 from dodona.agent.exchange import Exchange, Turn
 from dodona.agent.host import Host
 from dodona.agent.leaves.control import OUTPUT_LIMIT
+from dodona.agent.leaves.model import NOTHING_SAID
 from dodona.agent.leaves.registry import leaf
 from dodona.agent.notice import Notice, limit_reached
 from dodona.agent.state import AgentState
@@ -18,12 +19,11 @@ from dodona.core.events import (
     BUDGET_TOKEN_EXCEEDED,
     Severity,
 )
-from dodona.core.messages import ToolResult
+from dodona.core.messages import AssistantText, ToolResult
 from dodona.core.tools import Source
 from dodona.trees import Blackboard, Step
 
 MOST_SOURCES: Final = 20
-NOTHING_SAID: Final = "The model ended without an answer."
 CUT: Final = "The answer was cut before it began."
 _CLOSE: Final = 0.25  # seconds: timers and clocks do not agree more closely
 
@@ -63,11 +63,10 @@ def cited(host: Host) -> tuple[Source, ...]:
 def save_exchange(bb: Blackboard, host: Host) -> None:
     """Keep question and answer; it is written when the run ends, all at once."""
     _take_cut_turn(bb, host)
-    final = host.final
-    said = final is not None and bool(final.text.strip())
+    final = host.final or AssistantText(NOTHING_SAID)
     host.exchange = Exchange(
-        content=final.text if final is not None and said else NOTHING_SAID,
-        raw=final.raw if final is not None and said else None,
+        content=final.text,
+        raw=final.raw,
         turns=tuple(host.turns),
         sources=cited(host),
     )
@@ -95,12 +94,12 @@ def _take_cut_turn(bb: Blackboard, host: Host) -> None:
     answer = host.answer
     if answer is None or (host.turns and host.turns[-1].answer is answer):
         return
-    given: dict[str, dict[str, Any]] = {kept["id"]: kept for kept in bb["tool_results"]}
+    given: dict[int, dict[str, Any]] = {kept["index"]: kept for kept in bb["tool_results"]}
     results = tuple(
         ToolResult(call.id, call.name, kept["text"], failed=kept["failed"])
-        if (kept := given.get(call.id)) is not None
+        if (kept := given.get(index)) is not None
         else ToolResult(call.id, call.name, "Stopped before it had a result.", failed=True)
-        for call in answer.calls
+        for index, call in enumerate(answer.calls)
     )
     host.turns.append(Turn(answer, results))
 

@@ -35,7 +35,7 @@ def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
 
 @leaf(
     "oracle.ask_librarian",
-    reads=("_item",),
+    reads=("_item", "_index"),
     writes=("tool_results",),
     effect="none",
     request=_request,
@@ -51,7 +51,8 @@ async def ask_librarian(bb: Blackboard, step: Step, host: Host) -> None:
     duration_ms = round((perf_counter() - started) * 1000)
     result = ToolResult(call.id, call.name, text, failed=tokens is None)
     kept = report(host, step, CallOutcome(result, duration_ms))
-    bb["tool_results"] = {**kept, "tokens": tokens or 0, "rested": duration_ms / 1000}
+    more = {"index": bb["_index"], "tokens": tokens or 0, "rested": duration_ms / 1000}
+    bb["tool_results"] = {**kept, **more}
 
 
 async def _done(host: Host, step: Step, call: ToolCall) -> tuple[str, int | None]:

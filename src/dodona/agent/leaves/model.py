@@ -17,6 +17,7 @@ from dodona.core.messages import AssistantText, Raw, ToolCall
 from dodona.core.model import Done, ModelEvent, ModelRequest, Restart, TextDelta, ThinkingDelta
 from dodona.trees import Blackboard, Step
 
+NOTHING_SAID: Final = "The model ended without an answer."
 NEARLY_FULL: Final = "context_approaching_limit"
 _PERCENT: Final = 70  # of a model's window
 
@@ -50,7 +51,10 @@ async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
     except DodonaError as error:
         bb["failure"] = as_json(error)["error"]
         return False
-    bb["answer"] = kept(done)
+    bb["answer"] = answer = kept(done)
+    if not (answer["calls"] or answer["text"].strip()):
+        answer.update(text=NOTHING_SAID, raw=None)
+        step.emit(chunks.content(NOTHING_SAID))
     _warn_when_nearly_full(host, step, done)
     return True
 

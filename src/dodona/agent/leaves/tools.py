@@ -13,6 +13,7 @@ from dodona.agent.means import AGENT
 from dodona.core import chunks
 from dodona.core.events import TOOL_CALL_FAILURE, TOOL_CALL_SUCCESS, Severity
 from dodona.core.messages import ToolCall, ToolResult
+from dodona.core.near import did_you_mean
 from dodona.core.ports import Effect
 from dodona.core.tools import CallOutcome, Source, ToolContext
 from dodona.trees import Blackboard, Step
@@ -25,7 +26,8 @@ UNKNOWN: Final = (
 
 def _effect(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> Effect:
     del arguments
-    tool = host.means.toolbox.find(bb["_item"]["name"])
+    name: str = bb["_item"]["name"]
+    tool = host.means.toolbox.find(name) if name in host.pins.names else None
     return Effect.NONE if tool is None else tool.effect
 
 
@@ -35,7 +37,13 @@ def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
     return f"{call['name']}\0{call['arguments']}"
 
 
-@leaf("tools.execute", reads=("_item",), writes=("tool_results",), effect=_effect, request=_request)
+@leaf(
+    "tools.execute",
+    reads=("_item", "_index"),
+    writes=("tool_results",),
+    effect=_effect,
+    request=_request,
+)
 async def execute_tool(bb: Blackboard, step: Step, host: Host) -> None:
     """Make one call; what comes of it, also an error, is a result for the model."""
     host.is_live = True
@@ -43,11 +51,20 @@ async def execute_tool(bb: Blackboard, step: Step, host: Host) -> None:
     announce(step, call)
     if step.outcome_unknown:
         outcome = CallOutcome(ToolResult(call.id, call.name, UNKNOWN, failed=True), 0)
+    elif call.name not in host.pins.names:
+        outcome = CallOutcome(_not_offered(host, call), 0)
     else:
         key = f"run-{host.claim.run_id}/{step.key}"
         context = ToolContext(host.user_id, host.project_id, key)
         outcome = await host.means.call_tool(call, agent=AGENT, context=context)
-    bb["tool_results"] = report(host, step, outcome)
+    bb["tool_results"] = {**report(host, step, outcome), "index": bb["_index"]}
+
+
+def _not_offered(host: Host, call: ToolCall) -> ToolResult:
+    names = sorted(host.pins.names)
+    near = did_you_mean(call.name, names) or f"There are: {', '.join(names)}."
+    said = f"There is no tool '{call.name[:80]}' here. {near}"
+    return ToolResult(call.id, call.name, said, failed=True)
 
 
 def announce(step: Step, call: ToolCall) -> None:
@@ -78,16 +95,16 @@ def report(host: Host, step: Step, outcome: CallOutcome) -> dict[str, Any]:
 @leaf("oracle.take_results", reads=("tool_results", "state"), writes=("state",))
 def take_results(bb: Blackboard, host: Host) -> None:
     """Put the results into the transcript, in the order of the calls, and judge them."""
-    given: dict[str, dict[str, Any]] = {kept["id"]: kept for kept in bb["tool_results"]}
+    given: dict[int, dict[str, Any]] = {kept["index"]: kept for kept in bb["tool_results"]}
     answer = host.answer
     assert answer is not None
-    results = tuple(_result(host, call, given.get(call.id)) for call in answer.calls)
-    durations = tuple((given.get(call.id) or {}).get("ms") for call in answer.calls)
+    results = tuple(_result(host, c, given.get(i)) for i, c in enumerate(answer.calls))
+    durations = tuple((given.get(i) or {}).get("ms") for i in range(len(answer.calls)))
     host.turns.append(Turn(answer, results, durations))
     state = host.state(bb)
-    for call, result in zip(answer.calls, results, strict=True):
+    for index, (call, result) in enumerate(zip(answer.calls, results, strict=True)):
         host.transcript.add(result, host.count(result.text))
-        if call.id in given:  # else nobody made it, and it says nothing of the tools
+        if index in given:  # else nobody made it, and it says nothing of the tools
             state = host.decisions.on_tool_result(state, _judged(call, result))
     tokens = sum(kept.get("tokens", 0) for kept in given.values())
     rested = max((kept.get("rested", 0.0) for kept in given.values()), default=0.0)
