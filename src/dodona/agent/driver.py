@@ -136,8 +136,9 @@ class Driver:
 
     async def _end(self, last: _Last, result: _Result, host: Host | None) -> None:
         tokens, ending_chunks = last.measured(result, host, self._means)
-        kept = [[chunk.seq, chunk.body] for chunk in ending_chunks]
         exchange = result.exchange
+        cut = last.feed.after(host.turn_began) if host is not None and exchange.is_partial else []
+        kept = [[chunk.seq, chunk.body] for chunk in (*cut, *ending_chunks)]
         used = host.tokens_used if host is not None else 0
         model = host.used[1] if host is not None else ""
         message = NewMessage(
@@ -206,7 +207,7 @@ class _Last:
         if result.failure is not None or host is None:
             return [{"type": "error", "error": dict(result.failure or {})}]
         return [
-            chunks.context_update(tokens=context, limit=budget),
+            chunks.context_update(tokens=host.transcript.tokens, limit=host.chosen.context_size),
             chunks.done(
                 tokens_used=host.tokens_used,
                 model_used=host.used[1] or host.chosen.model.name,

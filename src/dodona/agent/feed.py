@@ -47,6 +47,10 @@ class Feed:
         """The place of the last chunk that was shown; 0 when none was."""
         return self._chunks[-1].seq if self._chunks else 0
 
+    def after(self, place: int) -> list[Chunk]:
+        """What was shown after a place."""
+        return self._chunks[self._index(place) :]
+
     def close(self) -> None:
         """Nothing more will come."""
         self._is_closed = True

@@ -33,8 +33,8 @@ class Host:
     __slots__ = (
         "_began_with", "_known_state", "answer", "brief", "chosen", "claim", "decisions",
         "exchange", "feed", "final", "has_warned", "heard", "history", "is_live", "journal",
-        "means", "output_tokens", "pins", "sources", "tokens_used", "transcript", "turns", "used",
-        "wishes",
+        "means", "output_tokens", "pins", "sources", "tokens_used", "transcript", "turn_began",
+        "turns", "used", "wishes",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,7 @@ class Host:
         self.final: AssistantText | None = None  # the one that ends the run
         self.heard: Heard | None = None  # of an answer that has not ended
         self.exchange: Exchange | None = None  # what is to be saved
+        self.turn_began = 0  # the place of the last chunk before it
         self.output_tokens = 0
         self.tokens_used = 0
         self.used: tuple[str, str] = ("", "")  # the provider and model that answered last

@@ -39,7 +39,8 @@ async def read_past(storage: Storage, user_id: str, run_id: int) -> Past:
     if run.status.has_ended:
         answer = _answer_of(await storage.runs.messages(user_id, run_id))
         found += _last(run, answer)
-    ordered = sorted(found, key=lambda chunk: chunk.seq)
+    # Of a turn that was cut, what it said is kept with the end; some of that its steps have too.
+    ordered = sorted({chunk.seq: chunk for chunk in found}.values(), key=lambda chunk: chunk.seq)
     return Past(run, ordered if run.status.has_ended else _without_gap(run, ordered))
 
 

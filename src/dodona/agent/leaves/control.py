@@ -36,6 +36,9 @@ def turn_control(bb: Blackboard, host: Host, step: Step) -> bool:
     if not goes_on:
         host.keep_state(bb, state.terminated(reason))
         return False
+    host.turn_began = host.feed.last
+    size = chunks.context_update(tokens=host.transcript.tokens, limit=host.chosen.context_size)
+    step.emit(size)
     state = host.decisions.on_turn_start(state)
     notices = notices_of(state)
     for notice in notices:

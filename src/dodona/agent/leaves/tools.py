@@ -98,7 +98,11 @@ def take_results(bb: Blackboard, host: Host) -> None:
     given: dict[int, dict[str, Any]] = {kept["index"]: kept for kept in bb["tool_results"]}
     answer = host.answer
     assert answer is not None
-    results = tuple(_result(host, c, given.get(i)) for i, c in enumerate(answer.calls))
+    most = host.pins.settings.limits.max_tool_calls_per_turn
+    results = tuple(
+        _result(call, given.get(index), None if index < most else most)
+        for index, call in enumerate(answer.calls)
+    )
     durations = tuple((given.get(i) or {}).get("ms") for i in range(len(answer.calls)))
     host.turns.append(Turn(answer, results, durations))
     state = host.state(bb)
@@ -125,9 +129,11 @@ def _judged(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     }
 
 
-def _result(host: Host, call: ToolCall, kept: Mapping[str, Any] | None) -> ToolResult:
+def _result(call: ToolCall, kept: Mapping[str, Any] | None, past: int | None) -> ToolResult:
+    """The result of a call, or why there is none; `past` is the limit that it came after."""
     if kept is not None:
         return ToolResult(call.id, call.name, kept["text"], failed=kept["failed"])
-    most = host.pins.settings.limits.max_tool_calls_per_turn
-    said = f"Not called: at most {most} tools are called in one turn. Call it again if need be."
+    said = "The call failed inside Dodona. Repeating it may not help."
+    if past is not None:
+        said = f"Not called: at most {past} tools are called in one turn. Call it again if need be."
     return ToolResult(call.id, call.name, said, failed=True)
