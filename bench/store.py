@@ -2,9 +2,10 @@
 
     python bench/store.py [--rounds 5]
 
-A run here is what the engine does for one message without tools: it is accepted, claimed, its
-journal opened, three steps journalled with a barrier in between, and it is finished with its
-answer: four commits. "raw sqlite3" does the same inserts and updates in the same four commits,
+A run here is what the engine does for one question without tools: it is asked, and driven at once;
+a step is journalled with the reservation of a call, two more with the end, which also settles the
+call and records it: three commits, of which the second is soft. The asker does not know the window
+unless the row says so. "raw sqlite3" does the same inserts and updates in the same three commits,
 hand-written, in one thread, with no checks: the limit. All on SQLite run with synchronous=FULL.
 
 CPU is of this process, so for PostgreSQL it is the client's half. The rounds of all contenders
@@ -28,9 +29,11 @@ from typing import Any
 
 import psycopg
 
-from dodona.core.conversation import Claim, NewMessage, RunStatus
+from dodona.core.conversation import Asking, Ending, Known, NewMessage, RunStatus
+from dodona.core.model import Usage
 from dodona.core.ports import Effect, StepRecord, StepStart
-from dodona.store import Store
+from dodona.core.spending import TokenRecord
+from dodona.store import Store, record, reserve, settle
 
 SIZES = (100, 10_000, 100_000)
 FLAT = 1.3
@@ -44,6 +47,9 @@ AT_ONCE = 64
 QUESTION = NewMessage("user", TEXT, TOKENS)
 ANSWER = NewMessage("assistant", TEXT, TOKENS, metadata={"model": "none"})
 RECORD = StepRecord("bench", True, writes={"text": TEXT})
+DONE = Ending(status=RunStatus.SUCCEEDED, messages=(ANSWER,), model="none", context_tokens=TOKENS)
+PINS = b"a tree, its prompts and its tools " * 500
+PROJECT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,38 +73,51 @@ async def measured(work: Callable[[], Awaitable[Any]], count: int) -> Cost:
 
 
 class Ours:
-    """The store, on either database."""
+    """The store, on either database. Each user has one conversation."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.long: dict[int, int] = {}
-        self.lanes: list[int] = []
+        self.long: dict[int, str] = {}
+        self.conversations: dict[str, int] = {}
+        self.lanes: list[str] = []
 
     async def prepare(self, fill: Callable[[int, int], None]) -> None:
         for size in SIZES:
-            made = await self.store.conversations.create("bench", title=str(size))
-            await asyncio.to_thread(fill, made.id, size)
-            self.long[size] = made.id
-        self.lanes = [(await self.store.conversations.create("bench")).id for _ in range(AT_ONCE)]
+            self.long[size] = user = f"long-{size}"
+            await self.run(user)
+            await asyncio.to_thread(fill, self.conversations[user], size)
+        self.lanes = [f"user-{number}" for number in range(AT_ONCE)]
+        for user in self.lanes:
+            await self.run(user)
 
     async def windows(self, size: int) -> None:
-        conversation = self.long[size]
+        user = self.long[size]
+        conversation = self.conversations[user]
         for _ in range(READS):
-            window = await self.store.conversations.window("bench", conversation, budget=WINDOW)
+            window = await self.store.conversations.window(user, conversation, budget=WINDOW)
             assert len(window.messages) == 40
 
-    async def run(self, conversation: int) -> None:
-        runs = self.store.runs
-        await runs.accept("bench", conversation, QUESTION)
-        claim = await runs.claim(conversation)
-        assert isinstance(claim, Claim)
-        journal = await self.store.journals.open(claim)
-        for key in ("context", "model", "tools"):
-            journal.begin(StepStart(key, "bench", Effect.NONE))
-            journal.finish(key, RECORD)
-            if key == "model":
-                await journal.flush()
-        await runs.finish(claim, RunStatus.SUCCEEDED, [ANSWER], also=[journal.noted()])
+    async def run(self, user: str, known: Known | None = None) -> Known:
+        asking = Asking(user_id=user, project_id=PROJECT, message=QUESTION, known=known)
+        asked = await self.store.runs.ask(asking)
+        assert asked.driven is not None
+        self.conversations[user] = asked.conversation_id
+        journal = await self.store.journals.open(asked.driven.claim)
+        journal.pin(PINS)
+        step(journal, "context")
+        entry = TokenRecord(user, "oracle", "none", "none", 10, 10, 0.0, run_id=asked.run_id)
+        where = {"run_id": asked.run_id, "step_key": "model", "attempt": 1}
+        hold = await journal.commit(lambda tx: reserve(tx, [], if_cut=entry, **where))
+        step(journal, "model")
+        step(journal, "tools")
+
+        def pay(tx: Any) -> None:
+            settle(tx, hold, tokens=20, nanos=0)
+            record(tx, entry, Usage(10, 10))
+
+        journal.ride(pay)
+        ended = await journal.end(DONE)
+        return Known(asked.run_id, ended.updated_at)
 
     async def runs_in(self, size: int) -> None:
         for _ in range(RUNS):
@@ -108,9 +127,19 @@ class Ours:
         for number in range(RUNS):
             await self.run(self.lanes[number % AT_ONCE])
 
+    async def knowing(self) -> None:
+        known: Known | None = None
+        for _ in range(RUNS):
+            known = await self.run(self.lanes[0], known)
+
     async def concurrent(self) -> None:
         for _ in range(RUNS // AT_ONCE):
-            await asyncio.gather(*(self.run(lane) for lane in self.lanes))
+            await asyncio.gather(*(self.run(user) for user in self.lanes))
+
+
+def step(journal: Any, key: str) -> None:
+    journal.begin(StepStart(key, "bench", Effect.NONE))
+    journal.finish(key, RECORD)
 
 
 def fill_sqlite(path: Path) -> Callable[[int, int], None]:
@@ -180,11 +209,12 @@ def _fill(execute: Callable[[str], Any], conversation: int, size: int, *, series
 class Raw:
     """The same rows by hand, on a file of its own with the same tables."""
 
-    def __init__(self, path: Path, lanes: list[int], long: dict[int, int]) -> None:
+    def __init__(self, path: Path, ours: Ours) -> None:
         self.db = sqlite3.connect(path, isolation_level=None)
         self.db.execute("PRAGMA synchronous = FULL")
         self.db.execute("PRAGMA foreign_keys = ON")
-        self.lanes, self.long = lanes, long
+        self.lanes = [(user, ours.conversations[user]) for user in ours.lanes]
+        self.long = {size: ours.conversations[user] for size, user in ours.long.items()}
 
     async def windows(self, size: int) -> None:
         for _ in range(READS):
@@ -204,37 +234,64 @@ class Raw:
             (run, key, json.dumps({"writes": {"text": TEXT}}), time(), time()),
         )
 
-    def run(self, conversation: int) -> None:
-        execute = self.db.execute
+    def run(self, user: str, conversation: int) -> None:
+        execute, now = self.db.execute, time()
         execute("BEGIN IMMEDIATE")
         (head,) = execute(
             "SELECT head_id FROM conversations WHERE id = ?", (conversation,)
         ).fetchone()
-        (run,) = execute(
-            "INSERT INTO runs (conversation_id, parent_id, follows_head, tokens, created_at)"
-            " VALUES (?, ?, 1, ?, ?) RETURNING id",
-            (conversation, head, TOKENS, time()),
-        ).fetchone()
+        run: Any = execute(
+            "INSERT INTO runs (conversation_id, user_id, parent_id, follows_head, tokens, status,"
+            " owner, attempt, created_at, started_at) VALUES (?, ?, ?, 1, ?, 'running', 'me', 1,"
+            " ?, ?)",
+            (conversation, user, head, TOKENS, now, now),
+        ).lastrowid
         self.message(conversation, run, 0, "user")
         execute("COMMIT")
+        execute("PRAGMA synchronous = NORMAL")
         execute("BEGIN IMMEDIATE")
-        execute("UPDATE runs SET status='running', owner='me', attempt=1 WHERE id = ?", (run,))
-        execute("COMMIT")
-        execute("SELECT * FROM steps WHERE run_id = ?", (run,)).fetchall()
-        execute("BEGIN IMMEDIATE")
+        execute("UPDATE runs SET pins_hash = 'abc' WHERE id = ? AND attempt = 1", (run,))
         self.step(run, "context")
-        self.step(run, "model")
+        hold = execute(
+            "INSERT INTO reservations (run_id, step_key, attempt, lines_json, created_at)"
+            " VALUES (?, 'model', 1, '[]', ?)",
+            (run, now),
+        ).lastrowid
         execute("COMMIT")
+        execute("PRAGMA synchronous = FULL")
+        self.end(user, conversation, run, hold)
+
+    def end(self, user: str, conversation: int, run: int, hold: Any) -> None:
+        execute, now = self.db.execute, time()
         execute("BEGIN IMMEDIATE")
-        self.step(run, "tools")
+        execute(
+            "UPDATE conversations SET head_id = ?, updated_at = ? WHERE id = ?",
+            (run, now, conversation),
+        )
+        execute(
+            "UPDATE runs SET status = 'succeeded', owner = NULL, tokens = ?, ended_at = ?"
+            " WHERE id = ? AND attempt = 1",
+            (2 * TOKENS, now, run),
+        )
         self.message(conversation, run, 1, "assistant")
-        execute("UPDATE runs SET status='succeeded', owner=NULL WHERE id = ?", (run,))
-        execute("UPDATE conversations SET head_id = ? WHERE id = ?", (run, conversation))
+        self.step(run, "model")
+        self.step(run, "tools")
+        execute("UPDATE reservations SET status = 'settled' WHERE id = ?", (hold,))
+        execute(
+            "INSERT INTO token_records (timestamp, user_id, agent_id, run_id, provider, model,"
+            " input_tokens, output_tokens) VALUES (?, ?, 'oracle', ?, 'none', 'none', 10, 10)",
+            (now, user, run),
+        )
+        execute(
+            "UPDATE oracle_contexts SET last_activity = ?, tokens_used = ? WHERE conversation_id"
+            " = ?",
+            (now, TOKENS, conversation),
+        )
         execute("COMMIT")
 
     async def sequential(self) -> None:
         for number in range(RUNS):
-            self.run(self.lanes[number % AT_ONCE])
+            self.run(*self.lanes[number % AT_ONCE])
 
 
 RAW_WINDOW = """
@@ -266,7 +323,7 @@ async def bench(rounds: int) -> dict[str, dict[str, Cost]]:
             await contenders["postgresql"].prepare(fill_postgres(url))
             hand = Ours(for_raw)
             await hand.prepare(fill_sqlite(files[1]))
-            contenders["raw sqlite3"] = Raw(files[1], hand.lanes, hand.long)
+            contenders["raw sqlite3"] = Raw(files[1], hand)
             for number in range(rounds):
                 for name, contender in contenders.items():
                     note(f"round {number + 1} of {rounds}: {name}")
@@ -280,6 +337,7 @@ async def one_round(contender: Any, best: dict[str, Cost]) -> None:
     ]
     tasks.append(("run, one at a time", contender.sequential, RUNS))
     if isinstance(contender, Ours):
+        tasks.append(("run, window known", contender.knowing, RUNS))
         tasks.append((f"run, {AT_ONCE} at once", contender.concurrent, RUNS))
         tasks += [
             (f"run after {size:,}", lambda size=size: contender.runs_in(size), RUNS)

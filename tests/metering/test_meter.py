@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dodona import store as ledger
-from dodona.core.conversation import Claim, NewMessage, RunStatus
+from dodona.core.conversation import Claim, Driven, Ending, NewMessage, RunStatus
 from dodona.core.errors import BudgetExceeded
 from dodona.core.messages import AssistantText
 from dodona.core.model import Attempt, Done, Finish, Usage
@@ -71,9 +71,9 @@ class Drive:
 async def driven(store: Store) -> Drive:
     talk = await store.conversations.create("ada")
     await store.runs.accept("ada", talk.id, NewMessage("user", "?", 1))
-    claim = await store.runs.claim(talk.id)
-    assert isinstance(claim, Claim)
-    return Drive(store, claim, await store.journals.open(claim))
+    found = await store.runs.drive(talk.id)
+    assert isinstance(found, Driven)
+    return Drive(store, found.claim, await store.journals.open(found.claim))
 
 
 async def budgets(store: Store) -> dict[str, tuple[int, int]]:
@@ -247,12 +247,9 @@ async def test_a_run_can_end_with_its_settlement(store: Store) -> None:
     """In one transaction: what is left open there counts in full, and is recorded as a guess."""
     run = await driven(store)
     settled, cut = await run.reserve(meter()), await run.reserve(meter(), step_key="loop[2]/ask")
-    await store.runs.finish(
-        run.claim,
-        RunStatus.SUCCEEDED,
-        [NewMessage("assistant", "so be it", 3)],
-        also=[meter().settle(settled, run.plan, [said(Usage(20, 10))])],
-    )
+    run.journal.ride(meter().settle(settled, run.plan, [said(Usage(20, 10))]))
+    answer = NewMessage("assistant", "so be it", 3)
+    await run.journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(answer,)))
     assert cut != settled
     assert (await budgets(store))["daily tokens"] == (430, 0)
     records = {entry.output_tokens: bool(entry.estimated) for entry in await run.records()}

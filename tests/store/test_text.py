@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.store.text import from_json, storable, to_json
+from dodona.store.text import changed, from_json, storable, to_hidden_json, to_json
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text("\0\ud83d\udc00a\\u0␀", max_size=12)
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -82,3 +82,30 @@ def test_any_value_can_be_kept_as_json(value: Any) -> None:
 def test_nothing_is_nothing() -> None:
     assert from_json(None) is None
     assert from_json("null") is None
+
+
+@given(VALUES, st.text('oak"\\\n\u00e9\U0001f333/u0', min_size=2, max_size=6))
+def test_no_secret_is_left_in_json(value: Any, secret: str) -> None:
+    """As if each text had been searched by itself, whatever JSON makes of the secret."""
+
+    def hide(text: str) -> str:
+        return text.replace(secret, "*")
+
+    hidden = to_hidden_json({"a": value, "b": [f"<{secret}>", {secret: 1}]}, hide)
+    assert from_json(hidden)["b"] == ["<*>", {"*": 1}]
+    assert to_hidden_json([value], hide) == to_json(changed([value], hide))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{1}, b"oak", float("nan"), float("inf"), {1: 2}, {None: 1}, object(), {"a": [{"b": ({2},)}]}],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_json_would_change_is_refused(value: Any) -> None:
+    """Wherever it is: what is kept comes back as it was."""
+    with pytest.raises(TypeError):
+        to_hidden_json({"a": [value]}, str)
+
+
+def test_a_tuple_is_kept_as_a_list() -> None:
+    assert to_hidden_json({"a": (1, ("b",))}, str) == '{"a":[1,["b"]]}'

@@ -16,7 +16,6 @@ from sqlalchemy import text
 
 from dodona.core.errors import BadRequest, StoreError
 from dodona.store import writer as writer_module
-from dodona.store.database import shielded
 from dodona.store.sqlite import SqliteTransaction, connect, translated
 from dodona.store.statements import Statement, statement
 from dodona.store.writer import Writer
@@ -218,11 +217,15 @@ async def test_an_operation_that_loses_the_transaction_fails_its_group(
     assert await writer.submit(adding("c")) == 1
 
 
+async def waited(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
 async def test_whoever_stops_waiting_does_not_stop_the_write(writer: Writer, path: Path) -> None:
     """It was asked for and is done, in its place."""
     gate = Gate(writer)
     await gate.closed()
-    waiting = asyncio.create_task(shielded(writer.submit(adding("a"))))
+    waiting = asyncio.create_task(waited(writer.submit(adding("a"))))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -239,7 +242,7 @@ async def test_a_failure_that_nobody_waits_for_is_logged(
     """Its caller was cancelled; the log is the last to be told."""
     gate = Gate(writer)
     await gate.closed()
-    waiting = asyncio.create_task(shielded(writer.submit(adding("a", then=ValueError("lost")))))
+    waiting = asyncio.create_task(waited(writer.submit(adding("a", then=ValueError("lost")))))
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
@@ -315,3 +318,55 @@ def test_whoever_has_gone_is_not_told(path: Path) -> None:
 
 async def _await(writer: Writer, operation: Callable[[Any], int]) -> int:
     return await writer.submit(operation)
+
+
+# -- soft and hard ---------------------------------------------------------------------------------
+
+LEVEL = statement(text("PRAGMA synchronous"))
+
+
+def level(tx: Any) -> int:
+    """2 waits for the disk, 1 does not."""
+    return tx.row(LEVEL)[0]
+
+
+@pytest.fixture
+def durable(path: Path, request: pytest.FixtureRequest) -> Iterator[Writer]:
+    """A writer that waits for the disk, unless the test says otherwise."""
+    durability = getattr(request, "param", "full")
+    made = Writer(
+        connect(path, durability=durability),
+        transaction=SqliteTransaction,
+        translate=lambda error: translated(error, path),
+        is_durable=durability == "full",
+    )
+    yield made
+    made.close()
+
+
+async def test_a_soft_group_does_not_wait_for_the_disk(durable: Writer) -> None:
+    """Only when all of it is soft; what comes after it waits again."""
+    alone = [await durable.submit(level, soft=soft) for soft in (False, True, True, False)]
+    assert alone == [2, 1, 1, 2]
+    for softness, found in (((True, True), 1), ((True, False), 2), ((False, True), 2)):
+        gate = Gate(durable)
+        await gate.closed()
+        futures = [durable.submit(level, soft=soft) for soft in softness]
+        await gate.open()
+        assert await asyncio.gather(*futures) == [found, found]
+
+
+@pytest.mark.parametrize("durable", ["normal"], indirect=True)
+async def test_a_store_that_never_waits_does_not_begin_to(durable: Writer) -> None:
+    """With durability "normal" every commit is soft."""
+    assert [await durable.submit(level, soft=soft) for soft in (False, True, False)] == [1] * 3
+
+
+async def test_what_was_soft_is_there_after_it(durable: Writer, path: Path) -> None:
+    """A soft commit is a commit: others see it, and it fails like one."""
+    assert await durable.submit(adding("oak"), soft=True) == 1
+    assert kept(path) == ["oak"]
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await durable.submit(adding("oak"), soft=True)
+    assert await durable.submit(adding("elm")) == 1
+    assert kept(path) == ["oak", "elm"]

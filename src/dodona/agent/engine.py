@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from dodona.agent.driver import CANCELLED, Hold
@@ -79,7 +79,7 @@ class LocalEngine:
             raise StoreError("Dodona is shutting down.", hint="Ask again when it is back.")
         asked = await self._storage.runs.ask(asking)
         if asked.driven is not None:
-            self._begin(_informed(asked.driven, asking))
+            self._begin(asked.driven)
         else:
             self._waiting.add(asked.conversation_id)
             self._look_on()
@@ -221,10 +221,3 @@ class LocalEngine:
         for run_id in wished:
             if (running := self._running.get(run_id)) is not None:
                 running.cancel()
-
-
-def _informed(driven: Driven, asking: Asking) -> Driven:
-    """With what the asker knows, where the store has read nothing for it."""
-    if driven.brief.window is not None:
-        return driven
-    return replace(driven, brief=replace(driven.brief, known=asking.known))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dodona.core.contexts import ContextStatus, OracleContext
+from dodona.core.projects import Project
 from dodona.core.spending import NANOS, Hold, Line, TokenRecord, Unit
 from dodona.store.budgets import Budget, reserve, settle
-from dodona.store.contexts import ContextStatus, OracleContext, add_decisions, touch_context
+from dodona.store.contexts import add_decisions, touch_context
 from dodona.store.conversations import HEAD
 from dodona.store.journal import RunJournal
 from dodona.store.location import Location, locate
 from dodona.store.opening import Condition, Durability, look, migrate
-from dodona.store.projects import Project
 from dodona.store.records import record
 from dodona.store.sessions import Session, count_session
 from dodona.store.store import Store

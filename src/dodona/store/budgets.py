@@ -19,7 +19,7 @@ from dodona.core.spending import TOTAL, Hold, Line, TokenRecord, Unit
 from dodona.store.database import Database, Owners, Row, Transaction
 from dodona.store.records import record
 from dodona.store.schema import IS_HELD, budgets, reservations
-from dodona.store.statements import insertion, statement, upsert
+from dodona.store.statements import addition, statement, upsert
 from dodona.store.text import to_json
 
 
@@ -50,10 +50,9 @@ _SETTLE = statement(
     .where(*_THIS)
     .values(held=budgets.c.held - bindparam("amount"), used=budgets.c.used + bindparam("spent"))
 )
-_ADD = insertion(
+_ADD = addition(
     reservations,
     *("run_id", "step_key", "attempt", "owner", "lines_json", "if_cut_json", "created_at"),
-    returning="id",
 )
 _CLOSE = statement(
     update(reservations)
@@ -105,7 +104,7 @@ def reserve(
         if used + held + line.amount > line.ceiling:
             raise _exceeded(line, used, held)
         tx.run(_HOLD, **_named(line, "its_"), amount=line.amount)
-    row = tx.row(
+    added = tx.add(
         _ADD,
         run_id=run_id,
         step_key=step_key,
@@ -115,8 +114,7 @@ def reserve(
         if_cut_json=None if if_cut is None else to_json(if_cut),
         created_at=time(),
     )
-    assert row is not None
-    return Hold(row[0])
+    return Hold(added)
 
 
 def settle(

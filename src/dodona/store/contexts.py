@@ -1,24 +1,20 @@
-"""Oracle contexts: what one user talks about in one project, across models and restarts.
-
-    active ⇄ suspended       a change of models
-       │         │
-       └► closed ◄┘          by hand, or idle for too long
-            └► active        the next question, in a new conversation
-
-What was said is in the conversation that a context points to: nothing is kept twice.
-"""
+"""Oracle contexts: kept, moved, closed when idle, begun anew."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum
 from time import time
 from typing import Any, Final
 from uuid import uuid4
 
 from sqlalchemy import bindparam, exists, select, update
 
+from dodona.core.contexts import (
+    TOKEN_BUDGET,
+    TOKEN_BUDGET_BOUNDS,
+    ContextStatus,
+    OracleContext,
+)
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store.conversations import begin_conversation
 from dodona.store.database import Database, Row, Transaction
@@ -27,15 +23,7 @@ from dodona.store.schema import IS_OPEN, oracle_contexts, runs
 from dodona.store.statements import statement, upsert
 from dodona.store.text import from_json, to_json
 
-TOKEN_BUDGET: Final = 16_000
-TOKEN_BUDGET_BOUNDS: Final = (4_000, 128_000)
 MOST_DECISIONS: Final = 200  # the newest are kept
-
-
-class ContextStatus(Enum):
-    ACTIVE = "active"
-    SUSPENDED = "suspended"
-    CLOSED = "closed"
 
 
 # A closed one becomes active again by being opened, and so gets a new conversation.
@@ -46,28 +34,10 @@ _MAY_BECOME = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class OracleContext:
-    """`conversation_id` is None after its conversation was deleted, until the next question."""
-
-    id: str
-    user_id: str
-    project_id: str
-    conversation_id: int | None
-    session_start: float
-    last_activity: float | None
-    last_model: str | None
-    token_budget: int
-    tokens_used: int
-    key_decisions: tuple[str, ...]
-    mentioned_symbols: str | None
-    mentioned_files: str | None
-    status: ContextStatus
-    compression_count: int
-
+_STATUSES = {status.value: status for status in ContextStatus}
 
 _contexts = oracle_contexts.c
-_COLUMNS = (
+CONTEXT_COLUMNS = (
     *(_contexts.id, _contexts.user_id, _contexts.project_id, _contexts.conversation_id),
     *(_contexts.session_start, _contexts.last_activity, _contexts.last_model),
     *(_contexts.token_budget, _contexts.tokens_used, _contexts.key_decisions_json),
@@ -79,10 +49,10 @@ _MINE = (
     _contexts.project_id == bindparam("its_project"),
 )
 _THIS = _contexts.id == bindparam("context_id")
-_READ = statement(select(*_COLUMNS).where(*_MINE))
-_LOCK = statement(select(*_COLUMNS).where(*_MINE).with_for_update())
+_READ = statement(select(*CONTEXT_COLUMNS).where(*_MINE))
+_LOCK = statement(select(*CONTEXT_COLUMNS).where(*_MINE).with_for_update())
 _ABOUT = statement(
-    select(*_COLUMNS)
+    select(*CONTEXT_COLUMNS)
     .where(
         _contexts.user_id == bindparam("its_user"),
         _contexts.conversation_id == bindparam("conversation_id"),
@@ -100,7 +70,7 @@ _ENSURE = upsert(
             index_elements=["user_id", "project_id"],
             set_={"last_activity": add.excluded.last_activity},
         )
-        .returning(*_COLUMNS)
+        .returning(*CONTEXT_COLUMNS)
     ),
 )
 _BEGIN = statement(
@@ -162,15 +132,11 @@ class Contexts:
         One that was closed, or whose conversation was deleted, begins anew: active, empty, in a
         new conversation, and from then on with this budget.
         """
-        lowest, highest = TOKEN_BUDGET_BOUNDS
-        if not lowest <= token_budget <= highest:
-            raise BadRequest(
-                f"token_budget must be from {lowest} to {highest} (got {token_budget})."
-            )
+        check_budget(token_budget)
 
         def open_(tx: Transaction) -> OracleContext:
             find_project(tx, user_id, project_id)
-            return _opened(tx, user_id, project_id, token_budget=token_budget)
+            return opened(tx, user_id, project_id, token_budget=token_budget)
 
         return await self._database.write(open_)
 
@@ -218,7 +184,7 @@ def touch_context(
     row = tx.row(_ABOUT, its_user=user_id, conversation_id=conversation_id)
     if row is None:
         return False
-    context = _context(row)
+    context = read_context(row)
     if tokens_used * 10 > context.token_budget * 11:
         raise BadRequest(
             f"the context holds {tokens_used:,} tokens, past 110 % of its budget of "
@@ -236,14 +202,23 @@ def add_decisions(
     row = tx.row(_ABOUT, its_user=user_id, conversation_id=conversation_id)
     if row is None:
         return False
-    context = _context(row)
+    context = read_context(row)
     known = [each for each in context.key_decisions if each not in decisions]
     kept = [*known, *dict.fromkeys(decisions)][-MOST_DECISIONS:]
     tx.run(_DECIDE, context_id=context.id, new_decisions=to_json(kept))
     return True
 
 
-def _opened(tx: Transaction, user_id: str, project_id: str, *, token_budget: int) -> OracleContext:
+def check_budget(tokens: int) -> None:
+    lowest, highest = TOKEN_BUDGET_BOUNDS
+    if not lowest <= tokens <= highest:
+        raise BadRequest(f"token_budget must be from {lowest} to {highest} (got {tokens}).")
+
+
+def opened(
+    tx: Transaction, user_id: str, project_id: str, *, token_budget: int, anew: bool = False
+) -> OracleContext:
+    """The context for a question; one that was closed begins anew, and so does whoever asks."""
     now = time()
     row = tx.row(
         _ENSURE,
@@ -255,7 +230,8 @@ def _opened(tx: Transaction, user_id: str, project_id: str, *, token_budget: int
         token_budget=token_budget,
     )
     context = _found(row, project_id)
-    if context.status is not ContextStatus.CLOSED and context.conversation_id is not None:
+    is_open = context.status is not ContextStatus.CLOSED and context.conversation_id is not None
+    if is_open and not anew:
         return context
     begun = begin_conversation(tx, user_id, project_id=project_id, agent_id="oracle")
     tx.run(_BEGIN, context_id=context.id, new_conversation=begun, new_budget=token_budget, now=now)
@@ -269,10 +245,12 @@ def _key(user_id: str, project_id: str) -> dict[str, str]:
 def _found(row: Row | None, project_id: str) -> OracleContext:
     if row is None:
         raise NotFound(f"there is no context for project {project_id!r:.80}.")
-    return _context(row)
+    return read_context(row)
 
 
-def _context(row: Row) -> OracleContext:
+def read_context(row: Row) -> OracleContext:
+    """The context in a row of CONTEXT_COLUMNS."""
     values: list[Any] = list(row)
-    values[9], values[12] = tuple(from_json(row[9])), ContextStatus(row[12])
+    values[9] = () if row[9] == "[]" else tuple(from_json(row[9]))
+    values[12] = _STATUSES[row[12]]
     return OracleContext(*values)

@@ -22,15 +22,14 @@ from dodona.store.nodes import (
     read_node,
 )
 from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, runs, summaries
-from dodona.store.statements import insertion, replacement, statement
+from dodona.store.statements import addition, replacement, statement
 from dodona.store.window import read_window
 
 HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then
 
-_CREATE = insertion(
+_CREATE = addition(
     conversations,
     *("user_id", "project_id", "agent_id", "title", "created_at", "updated_at"),
-    returning="id",
 )
 _LIST = statement(
     select(*CONVERSATION_COLUMNS)
@@ -49,11 +48,15 @@ _MOVE_HEAD = statement(
     )
     .values(head_id=bindparam("to"), updated_at=bindparam("now"))
 )
-_ADD_ENDED = insertion(
+_TOUCH = statement(
+    update(conversations)
+    .where(conversations.c.id == bindparam("conversation_id"))
+    .values(updated_at=bindparam("now"))
+)
+_ADD_ENDED = addition(
     runs,
-    *("conversation_id", "parent_id", "follows_head", "status", "origin", "tokens"),
+    *("conversation_id", "user_id", "parent_id", "follows_head", "status", "origin", "tokens"),
     *("created_at", "started_at", "ended_at"),
-    returning="id",
 )
 _NODES = statement(
     select(*NODE_COLUMNS)
@@ -237,7 +240,7 @@ class Conversations:
         """Let a text stand for this run and all before it: windows end there."""
 
         def summarise(tx: Transaction) -> None:
-            find_node(tx, user_id, run_id)
+            node = find_node(tx, user_id, run_id)
             tx.run(
                 _SUMMARISE,
                 run_id=run_id,
@@ -246,6 +249,8 @@ class Conversations:
                 model=model,
                 created_at=time(),
             )
+            # Who knows the window as it was must read it again.
+            tx.run(_TOUCH, conversation_id=node.conversation_id, now=time())
 
         await self._database.write(summarise)
 
@@ -270,7 +275,7 @@ def begin_conversation(
     tx: Transaction, user_id: str, *, project_id: str, agent_id: str, title: str = ""
 ) -> int:
     now = time()
-    row = tx.row(
+    return tx.add(
         _CREATE,
         user_id=user_id,
         project_id=project_id,
@@ -279,15 +284,19 @@ def begin_conversation(
         created_at=now,
         updated_at=now,
     )
-    assert row is not None
-    return row[0]
 
 
 def move_head(
-    tx: Transaction, conversation_id: int, *, expected: int | None, to: int | None
+    tx: Transaction,
+    conversation_id: int,
+    *,
+    expected: int | None,
+    to: int | None,
+    now: float | None = None,
 ) -> bool:
     """Compare and set; did it move?"""
-    values = {"conversation_id": conversation_id, "expected": expected, "to": to, "now": time()}
+    at = time() if now is None else now
+    values = {"conversation_id": conversation_id, "expected": expected, "to": to, "now": at}
     return tx.run(_MOVE_HEAD, **values) == 1
 
 
@@ -300,9 +309,10 @@ def _add_ended(
     origin: str,
 ) -> int:
     now = time()
-    row = tx.row(
+    run_id = tx.add(
         _ADD_ENDED,
         conversation_id=conversation.id,
+        user_id=conversation.user_id,
         parent_id=parent_id,
         follows_head=False,
         status="succeeded",
@@ -312,9 +322,8 @@ def _add_ended(
         started_at=now,
         ended_at=now,
     )
-    assert row is not None
-    add_messages(tx, messages, conversation_id=conversation.id, run_id=row[0], first=0, now=now)
-    return row[0]
+    add_messages(tx, messages, conversation_id=conversation.id, run_id=run_id, first=0, now=now)
+    return run_id
 
 
 def _refuse_while_driven(tx: Transaction, conversation_id: int) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dodona.store.statements import Statement
+from dodona.store.threads import Lost
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]
@@ -31,6 +32,22 @@ class Transaction(Protocol):
         ...
 
     def rows(self, statement: Statement, **values: Any) -> list[Row]: ...
+
+    def add(self, statement: Statement, **values: Any) -> int:
+        """Execute an `addition`; the id of the new row."""
+        ...
+
+    def run_all(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
+        """Execute it once for each row, in one go."""
+        ...
+
+    def hold(self, statement: Statement, **values: Any) -> None:
+        """Lock rows until the transaction ends. Where there is one writer, it has them all."""
+        ...
+
+    def hold_name(self, name: str) -> None:
+        """Lock a name, of something that there may be no row for yet, until the end."""
+        ...
 
 
 Operation: TypeAlias = Callable[[Transaction], T]
@@ -57,26 +74,24 @@ class Database(Protocol):
         """Run an operation that only reads, on one consistent view."""
         ...
 
-    async def write(self, operation: Operation[T]) -> T:
+    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
         """Run an operation; it is durable when this returns.
 
-        A caller that is cancelled stops waiting; what it asked for is done all the same.
+        A soft one outlives the process by then, and the power soon after. A caller that is
+        cancelled stops waiting; what it asked for is done all the same.
         """
+        ...
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: Lost = ...
+    ) -> asyncio.Future[T]:
+        """The same. Who cancels the future does not wait; `lost` is told how it ended."""
         ...
 
     async def close(self) -> None: ...
 
 
-async def shielded(future: asyncio.Future[T]) -> T:
-    """Wait for a write that goes on, whoever stops waiting for it."""
-    try:
-        return await asyncio.shield(future)
-    except asyncio.CancelledError:
-        future.add_done_callback(_tell_failure)
-        raise
-
-
-def _tell_failure(future: asyncio.Future[Any]) -> None:
-    # Nobody waits for it any more, so this is the last chance to say that it failed.
-    if not future.cancelled() and (error := future.exception()) is not None:
+def log_lost(_: Any, error: BaseException | None) -> None:
+    """Nobody waits for it any more, so this is the last chance to say that it failed."""
+    if error is not None:
         _log.error("a write whose caller was cancelled has failed: %s", error)

@@ -8,59 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Sequence
 from time import time
 from typing import Any, TypeVar
 
-import msgspec
-from sqlalchemy import bindparam, select, update
-
-from dodona.core.conversation import Claim
-from dodona.core.errors import StoreError, TreeError
+from dodona.core.conversation import Claim, Ended, Ending, StepRow
+from dodona.core.errors import Fenced
 from dodona.core.ports import Effect, StepRecord, StepStart
-from dodona.store.database import Database, Operation, Row, Transaction
+from dodona.store.database import Database, Operation, Transaction, log_lost
+from dodona.store.endings import check_ending, end_run
+from dodona.store.nodes import find_node
+from dodona.store.notes import Notes, pin
 from dodona.store.runs import check_claim
-from dodona.store.schema import runs, steps
-from dodona.store.statements import replacement, statement
+from dodona.store.steps import NO_PAST, Past, encoded, expire, read_past, read_steps
 from dodona.store.text import Hide, changed, to_json
 
 T = TypeVar("T")
 
-_SOON = 0.02  # seconds after an effect has ended
-
-_COLUMNS = (
-    *("run_id", "key", "leaf", "effect", "attempt", "request_hash", "status", "payload"),
-    *("started_at", "ended_at"),
-)
-_PUT = replacement(steps, *_COLUMNS)
-_READ = statement(
-    select(*(steps.c[name] for name in _COLUMNS)).where(steps.c.run_id == bindparam("run_id"))
-)
-_EXPIRE = statement(
-    update(steps)
-    .where(
-        steps.c.payload.is_not(None),
-        steps.c.run_id.in_(select(runs.c.id).where(runs.c.ended_at < bindparam("before"))),
-    )
-    .values(payload=None)
-)
-
-_UNKNOWN = {
-    "code": "outcome_unknown",
-    "message": "the process stopped while this was being done: its outcome is unknown.",
-    "hint": "Verify before repeating it.",
-}
-
-
-class _Payload(msgspec.Struct, omit_defaults=True):
-    """What a finished step left, as it is kept."""
-
-    writes: dict[str, Any] = {}
-    chunks: list[Any] = []
-    error: dict[str, Any] | None = None
-
-
-_payload = msgspec.json.Decoder(_Payload)
+_SOON = 0.02  # seconds after something has ended that was asked of others
 
 
 class Background:
@@ -89,25 +54,39 @@ class RunJournal:
         database: Database,
         claim: Claim,
         *,
-        past: list[Row],
         hide: Hide,
         background: Background,
+        release: Callable[[Claim], None],
+        past: Past = NO_PAST,
     ) -> None:
         self._database = database
         self._background = background
         self._claim = claim
         self._hide = hide
-        self._past = {row[1]: dict(zip(_COLUMNS, row, strict=True)) for row in past}
-        self._current: dict[str, dict[str, Any]] = {}
-        self._pending: dict[str, dict[str, Any]] = {}
+        self._release = release
+        self._past = past
+        self._open: dict[str, dict[str, Any]] = {}  # steps that have begun
+        self._notes = Notes()
         self._noted = self._durable = 0  # how many notes were made, and are on the disk
         self._writing = asyncio.Lock()
+        self._lost: asyncio.Future[None] | None = None  # a write whose caller was cancelled
         self._soon: asyncio.TimerHandle | None = None
         self._is_flushing = False
-        self._broken: BaseException | None = None
+        self._refusal: BaseException | None = None
+
+    @property
+    def downtime(self) -> float:
+        """Seconds, between the attempts so far, in which nobody drove the run."""
+        return self._past.downtime
+
+    def past_chunks(self) -> Sequence[Any]:
+        """What the finished steps of earlier attempts sent out, in the order of `seq`."""
+        return self._past.chunks()
+
+    # -- notes ------------------------------------------------------------------------------------
 
     def begin(self, start: StepStart) -> StepRecord | None:
-        self._refuse_broken()
+        self._refuse()
         row: dict[str, Any] = {
             "run_id": self._claim.run_id,
             "key": start.key,
@@ -120,10 +99,11 @@ class RunJournal:
             "started_at": time(),
             "ended_at": None,
         }
-        past = self._past.get(start.key)
-        record = None if past is None else _judged(row, past)
+        record = self._past.judged(row)
         if record is None or record.outcome_unknown:
-            self._note(row)
+            self._open[start.key] = row
+            if start.effect is not Effect.NONE:
+                self._note(row, is_start=True)
         return record
 
     def _hash(self, request: str) -> str:
@@ -134,77 +114,120 @@ class RunJournal:
         return hashlib.blake2b(text, digest_size=16).hexdigest()
 
     def finish(self, key: str, record: StepRecord) -> None:
-        self._refuse_broken()
-        row = self._current[key]
-        self._note(
-            {
-                **row,
-                "status": "succeeded" if record.succeeded else "failed",
-                "payload": self._encoded(key, record),
-                "ended_at": time(),
-            }
-        )
-        if row["effect"] != Effect.NONE.value:
+        self._refuse()
+        row = self._open[key].copy()
+        row["status"] = "succeeded" if record.succeeded else "failed"
+        row["payload"] = encoded(key, record, self._hide)
+        row["ended_at"] = time()
+        self._note(row)
+        # An answer that was paid for is not asked for again because its tools take their time.
+        if row["effect"] != Effect.NONE.value or row["request_hash"]:
             self._flush_soon()
 
+    def _note(self, row: dict[str, Any], *, is_start: bool = False) -> None:
+        self._noted += 1
+        self._notes.add(row, is_start=is_start)
+
+    def pin(self, pins: bytes) -> None:
+        self._refuse()
+        self._notes.pins = pins
+
+    def ride(self, operation: Operation[Any]) -> None:
+        self._refuse()
+        self._notes.rides.append(operation)
+
+    # -- writes -----------------------------------------------------------------------------------
+
     async def flush(self) -> None:
-        self._refuse_broken()
+        self._refuse()
         noted = self._noted
+        if self._durable >= noted:
+            return
         async with self._writing:
             if self._durable < noted:  # else somebody's flush took ours along
-                await self._commit(lambda _: None)
+                await self._commit(_nothing)
 
     async def commit(self, operation: Operation[T]) -> T:
-        """Do something for the run, in one transaction with what was noted before it."""
-        self._refuse_broken()
+        self._refuse()
         async with self._writing:
             return await self._commit(operation)
 
     async def _commit(self, operation: Operation[T]) -> T:
-        noted, count = dict(self._pending), self._noted
+        claim = self._claim
+
+        def write(tx: Transaction, notes: Notes) -> T:
+            if notes.pins is None:
+                check_claim(tx, claim)
+            else:
+                pin(tx, claim, notes.pins)
+            notes.write(tx)
+            return operation(tx)
+
+        return await self._write(write)
+
+    async def end(self, ending: Ending) -> Ended:
+        self._refuse()
+        check_ending(ending)
+        error = None if ending.error is None else to_json(changed(dict(ending.error), self._hide))
+        async with self._writing:
+            ended = await self._write(
+                lambda tx, notes: end_run(tx, self._claim, ending, notes=notes, error_json=error),
+                soft=False,
+            )
+        self._release(self._claim)
+        return ended
+
+    async def _write(self, operation: Callable[[Transaction, Notes], T], *, soft: bool = True) -> T:
+        """Write what was noted, and something else with it. One write at a time.
+
+        Notes are dropped only when they are durable: until then they go with whatever else is
+        written for the run.
+        """
+        if self._lost is not None:
+            await asyncio.wait([self._lost])
+            self._lost = None
+        self._refuse()
         self._flush_no_more()
-        result = await self._database.write(lambda tx: self._write(tx, noted, operation))
-        self._durable = count
-        # Only now: until it is durable, it goes with whatever else is written for the run.
-        for key, row in noted.items():
-            if self._pending.get(key) is row:
-                del self._pending[key]
+        notes, count = self._notes.copy(), self._noted
+        found = asyncio.get_running_loop().create_future()
+        future = self._database.submit(
+            lambda tx: operation(tx, notes),
+            soft=soft and not notes.starts,
+            lost=lambda _, error: self._find(found, notes, count, error),
+        )
+        try:
+            result = await future
+        except asyncio.CancelledError:
+            if future.cancelled():
+                self._lost = found
+            elif future.exception() is None:  # it had come, a moment before
+                self._settle(notes, count)
+            raise
+        self._settle(notes, count)
         return result
 
-    def _write(
-        self, tx: Transaction, noted: Mapping[str, dict[str, Any]], operation: Operation[T]
-    ) -> T:
-        check_claim(tx, self._claim)
-        for row in noted.values():
-            tx.run(_PUT, **row)
-        return operation(tx)
+    def _find(
+        self,
+        found: asyncio.Future[None],
+        notes: Notes,
+        count: int,
+        error: BaseException | None,
+    ) -> None:
+        """Nobody waited any more; what was written is known all the same."""
+        if error is None:
+            self._settle(notes, count)
+        log_lost(None, error)
+        found.set_result(None)
 
-    def noted(self) -> Operation[None]:
-        """What is not written yet, for a transaction of the caller's: the one that ends the run."""
+    def _settle(self, notes: Notes, count: int) -> None:
+        self._durable = count
+        self._notes.drop(notes)
+
+    def leave(self) -> None:
         self._flush_no_more()
-        rows = list(self._pending.values())
-
-        def write(tx: Transaction) -> None:
-            for row in rows:
-                tx.run(_PUT, **row)
-
-        return write
-
-    def _note(self, row: dict[str, Any]) -> None:
-        self._noted += 1
-        self._current[row["key"]] = self._pending[row["key"]] = row
-
-    def _encoded(self, key: str, record: StepRecord) -> str:
-        error = None if record.error is None else dict(record.error)
-        left = {"writes": dict(record.writes), "chunks": list(record.chunks), "error": error}
-        try:
-            # Before it is JSON: a secret of digits, taken out of JSON, would leave none.
-            return to_json(changed(left, self._hide))
-        except (TypeError, ValueError, RecursionError) as wrong:
-            raise TreeError(
-                f"what leaf '{record.leaf}' left at {key} cannot be kept: {wrong}.",
-                hint="Steps write texts, numbers, lists and maps.",
-            ) from wrong
+        self._refusal = Fenced(
+            f"this process leaves run {self._claim.run_id}: it goes on elsewhere."
+        )
 
     def _flush_soon(self) -> None:
         if self._soon is None and not self._is_flushing:
@@ -225,60 +248,50 @@ class RunJournal:
         try:
             await self.flush()
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
-            self._broken = error
+            self._refusal = self._refusal or error
         finally:
             self._is_flushing = False
 
-    def _refuse_broken(self) -> None:
-        if self._broken is not None:
-            raise self._broken
+    def _refuse(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
 
 
-def _judged(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord | None:
-    """What is known of a step that was begun before; None when it runs (again)."""
-    key, leaf, once = row["key"], row["leaf"], Effect.ONCE.value
-    if any(past[name] != row[name] for name in ("leaf", "request_hash")):
-        if once in (past["effect"], row["effect"]):
-            raise StoreError(
-                f"step {key} was begun with another request, and must not be done twice.",
-                hint="Did the tree or its inputs change under the run? It cannot be resumed.",
-            )
-        return None
-    if past["status"] == "started":
-        if row["effect"] != once:
-            return None
-        return StepRecord(leaf, False, error=_UNKNOWN, outcome_unknown=True)
-    if past["payload"] is None:
-        raise StoreError(
-            f"what step {key} left has expired.",
-            hint="Runs that ended so long ago cannot be replayed.",
-        )
-    kept = _payload.decode(past["payload"])
-    return StepRecord(
-        leaf=past["leaf"],
-        succeeded=past["status"] == "succeeded",
-        writes=kept.writes,
-        chunks=tuple(kept.chunks),
-        error=kept.error,
-    )
+def _nothing(_: Transaction) -> None:
+    """Write only what was noted."""
 
 
 class Journals:
-    """The journals of all runs."""
+    """The journals of all runs. `release` is told of runs that have ended."""
 
-    def __init__(self, database: Database, *, hide: Hide) -> None:
+    def __init__(self, database: Database, *, hide: Hide, release: Callable[[Claim], None]) -> None:
         self._database = database
         self._hide = hide
+        self._release = release
         self._background = Background()
 
     async def open(self, claim: Claim) -> RunJournal:
         """The journal of a run that this process has claimed, with what earlier attempts left."""
-        past: list[Row] = []
+        past = NO_PAST
         if claim.is_resumed:
-            past = await self._database.read(lambda tx: tx.rows(_READ, run_id=claim.run_id))
+            past = await self._database.read(lambda tx: read_past(tx, claim))
         return RunJournal(
-            self._database, claim, past=past, hide=self._hide, background=self._background
+            self._database,
+            claim,
+            hide=self._hide,
+            background=self._background,
+            release=self._release,
+            past=past,
         )
+
+    async def steps(self, user_id: str, run_id: int) -> list[StepRow]:
+        """The steps of a run, for people to look at, in the order in which they began."""
+
+        def read(tx: Transaction) -> list[StepRow]:
+            find_node(tx, user_id, run_id)
+            return read_steps(tx, run_id)
+
+        return await self._database.read(read)
 
     async def close(self) -> None:
         """Wait for what is being written; journals write nothing by themselves any more."""
@@ -286,4 +299,4 @@ class Journals:
 
     async def expire(self, before: float) -> int:
         """Forget what the steps of runs left that ended before a time; messages stay."""
-        return await self._database.write(lambda tx: tx.run(_EXPIRE, before=before))
+        return await self._database.write(lambda tx: expire(tx, before))

@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import bindparam, select
 
 from dodona.core.conversation import NewMessage, StoredMessage
 from dodona.core.errors import BadRequest
 from dodona.core.messages import Raw
 from dodona.store.database import Row, Transaction
 from dodona.store.schema import messages
-from dodona.store.statements import insertion
-from dodona.store.text import from_json, to_json
+from dodona.store.statements import addition, insertion, statement
+from dodona.store.text import from_json, storable, to_json
 
+# In the order of StoredMessage's fields; the provider of `raw` comes last.
 MESSAGE_COLUMNS = (
-    messages.c.id,
-    messages.c.run_id,
-    messages.c.ordinal,
     messages.c.role,
     messages.c.content,
-    messages.c.tool_call_id,
+    messages.c.token_count,
     messages.c.metadata,
     messages.c.raw,
-    messages.c.raw_provider,
-    messages.c.token_count,
+    messages.c.tool_call_id,
     messages.c.key_insight,
     messages.c.mentioned_symbols_json,
     messages.c.mentioned_files_json,
+    messages.c.id,
+    messages.c.run_id,
+    messages.c.ordinal,
     messages.c.created_at,
+    messages.c.raw_provider,
 )
 
-_ADD = insertion(
-    messages, "conversation_id", *(column.name for column in MESSAGE_COLUMNS if column.name != "id")
+_NAMES = (
+    "conversation_id",
+    *(column.name for column in MESSAGE_COLUMNS if column.name != "id"),
+)
+_ADD = insertion(messages, *_NAMES)
+_ADD_ONE = addition(messages, *_NAMES)
+_QUESTION = statement(
+    select(*MESSAGE_COLUMNS).where(
+        messages.c.run_id == bindparam("run_id"), messages.c.ordinal == 0
+    )
 )
 _ROLES = ("user", "assistant", "tool")
 
@@ -45,25 +57,64 @@ def add_messages(
     now: float,
 ) -> None:
     """Append messages to a run; `first` is the ordinal of the first of them."""
-    for ordinal, message in enumerate(given, first):
-        raw = message.raw
-        tx.run(
-            _ADD,
-            conversation_id=conversation_id,
-            run_id=run_id,
-            ordinal=ordinal,
-            role=message.role,
-            content=message.content,
-            tool_call_id=message.tool_call_id,
-            metadata=None if message.metadata is None else to_json(message.metadata),
-            raw=raw and raw.body.decode(),
-            raw_provider=raw and raw.provider,
-            token_count=message.token_count,
-            key_insight=message.key_insight,
-            mentioned_symbols_json=_names(message.mentioned_symbols),
-            mentioned_files_json=_names(message.mentioned_files),
-            created_at=now,
-        )
+    if given:
+        rows = [
+            _row(message, conversation_id=conversation_id, run_id=run_id, ordinal=n, now=now)
+            for n, message in enumerate(given, first)
+        ]
+        tx.run_all(_ADD, rows)
+
+
+def add_question(
+    tx: Transaction, message: NewMessage, *, conversation_id: int, run_id: int, now: float
+) -> StoredMessage:
+    """The first message of a run, as it is kept."""
+    row = _row(message, conversation_id=conversation_id, run_id=run_id, ordinal=0, now=now)
+    added = tx.add(_ADD_ONE, **row)
+    return StoredMessage(
+        message.role,
+        storable(message.content),
+        message.token_count,
+        message.metadata,
+        message.raw,
+        message.tool_call_id,
+        message.key_insight,
+        message.mentioned_symbols,
+        message.mentioned_files,
+        added,
+        run_id,
+        0,
+        now,
+    )
+
+
+def read_question(tx: Transaction, run_id: int) -> StoredMessage:
+    """The first message of a run."""
+    row = tx.row(_QUESTION, run_id=run_id)
+    assert row is not None  # it was written with the run
+    return read_message(row)
+
+
+def _row(
+    message: NewMessage, *, conversation_id: int, run_id: int, ordinal: int, now: float
+) -> dict[str, Any]:
+    raw = message.raw
+    return {
+        "conversation_id": conversation_id,
+        "run_id": run_id,
+        "ordinal": ordinal,
+        "role": message.role,
+        "content": message.content,
+        "tool_call_id": message.tool_call_id,
+        "metadata": None if message.metadata is None else to_json(message.metadata),
+        "raw": raw and raw.body.decode(),
+        "raw_provider": raw and raw.provider,
+        "token_count": message.token_count,
+        "key_insight": message.key_insight,
+        "mentioned_symbols_json": _names(message.mentioned_symbols),
+        "mentioned_files_json": _names(message.mentioned_files),
+        "created_at": now,
+    }
 
 
 def check_messages(given: Sequence[NewMessage]) -> None:
@@ -82,28 +133,24 @@ def check_messages(given: Sequence[NewMessage]) -> None:
 
 
 def read_message(row: Row) -> StoredMessage:
-    """The message in a row of MESSAGE_COLUMNS."""
-    raw, provider = row[7], row[8]
+    """The message in a row that begins with MESSAGE_COLUMNS."""
+    raw = row[4]
     return StoredMessage(
-        id=row[0],
-        run_id=row[1],
-        ordinal=row[2],
-        role=row[3],
-        content=row[4],
-        tool_call_id=row[5],
-        metadata=from_json(row[6]),
-        raw=None if raw is None else Raw(provider, raw.encode()),
-        token_count=row[9],
-        key_insight=row[10],
-        mentioned_symbols=_read_names(row[11]),
-        mentioned_files=_read_names(row[12]),
-        created_at=row[13],
+        row[0],
+        row[1],
+        row[2],
+        None if row[3] is None else from_json(row[3]),
+        None if raw is None else Raw(row[13], raw.encode()),
+        row[5],
+        row[6],
+        () if row[7] == "[]" else tuple(from_json(row[7])),
+        () if row[8] == "[]" else tuple(from_json(row[8])),
+        row[9],
+        row[10],
+        row[11],
+        row[12],
     )
 
 
 def _names(names: tuple[str, ...]) -> str:
     return to_json(names) if names else "[]"
-
-
-def _read_names(text: str) -> tuple[str, ...]:
-    return () if text == "[]" else tuple(from_json(text))

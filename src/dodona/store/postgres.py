@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import psycopg
+from sqlalchemy import BigInteger, bindparam, func, select
 
 from dodona.core.errors import StoreError
-from dodona.store.database import Operation, Row, shielded
+from dodona.store.database import Operation, Row, log_lost
 from dodona.store.location import Location, without_passwords
-from dodona.store.owners import AdvisoryOwners
-from dodona.store.statements import POSTGRES, Statement
-from dodona.store.threads import Threads
+from dodona.store.owners import AdvisoryOwners, advisory_key
+from dodona.store.statements import POSTGRES, Statement, statement
+from dodona.store.threads import Lost, Threads
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]
@@ -27,27 +30,52 @@ _log = logging.getLogger(__name__)
 
 _WRITERS = 8
 _READERS = 4
-_TRIES = 5
+_TRIES = 12
+_PAUSE = 0.01  # seconds, more with each try
+_BEGIN = "BEGIN"
+_BEGIN_SOFT = "BEGIN; SET LOCAL synchronous_commit = off"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOOK_EVERY = 10.0  # seconds; how often we see whether others can see that we live
 
 
+_HOLD_NAME = statement(select(func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger))))
+
+
 class PostgresTransaction:
-    __slots__ = ("_execute",)
+    __slots__ = ("_connection", "_execute")
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._execute = cast(Callable[..., psycopg.Cursor[Row]], connection.execute)
 
-    def run(self, statement: Statement, **values: Any) -> int:
+    def _done(self, statement: Statement, values: dict[str, Any]) -> psycopg.Cursor[Row]:
         sql = statement.sql(POSTGRES)
-        return self._execute(sql, statement.values(values)).rowcount
+        return self._execute(sql, statement.values(values))
+
+    def run(self, statement: Statement, **values: Any) -> int:
+        return self._done(statement, values).rowcount
 
     def row(self, statement: Statement, **values: Any) -> Row | None:
-        sql = statement.sql(POSTGRES)
-        return self._execute(sql, statement.values(values)).fetchone()
+        return self._done(statement, values).fetchone()
 
     def rows(self, statement: Statement, **values: Any) -> list[Row]:
-        sql = statement.sql(POSTGRES)
-        return self._execute(sql, statement.values(values)).fetchall()
+        return self._done(statement, values).fetchall()
+
+    def add(self, statement: Statement, **values: Any) -> int:
+        row = self._done(statement, values).fetchone()
+        assert row is not None
+        return row[0]
+
+    def run_all(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
+        sql = cast(Any, statement.sql(POSTGRES))
+        with self._connection.cursor() as cursor:
+            cursor.executemany(sql, [statement.values(row) for row in rows])
+
+    def hold(self, statement: Statement, **values: Any) -> None:
+        self._done(statement, values)
+
+    def hold_name(self, name: str) -> None:
+        self._done(_HOLD_NAME, {"key": advisory_key(name)})
 
 
 class PostgresDatabase:
@@ -74,8 +102,14 @@ class PostgresDatabase:
     def owners(self) -> AdvisoryOwners:
         return self._owners
 
-    async def write(self, operation: Operation[T]) -> T:
-        return await shielded(self._writers.submit(lambda: self._write(operation)))
+    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+        return await self.submit(operation, soft=soft)
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: Lost = log_lost
+    ) -> asyncio.Future[T]:
+        begin = _BEGIN_SOFT if soft else _BEGIN
+        return self._writers.submit(lambda: self._transact(operation, begin), lost=lost)
 
     async def read(self, operation: Operation[T]) -> T:
         return await self._readers.submit(lambda: self._read(operation))
@@ -93,21 +127,21 @@ class PostgresDatabase:
         for connection in (*self._all, self._alive):
             connection.close()
 
-    def _write(self, operation: Operation[T]) -> T:
-        return self._transact(operation, "BEGIN")
-
     def _read(self, operation: Operation[T]) -> T:
-        return self._transact(operation, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return self._transact(operation, _BEGIN_READING)
 
     def _transact(self, operation: Operation[T], begin: str) -> T:
         """Run it; again when another transaction was in the way, or the line was dead."""
-        for last in (*[False] * (_TRIES - 1), True):
+        for number in range(1, _TRIES + 1):
+            last = number == _TRIES
             connection = self._connection()
             try:
                 return _run(operation, connection, begin)
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
                 if last:
                     raise translated(error, self._location) from error
+                # Those that were in each other's way do not come back at the same moment.
+                time.sleep(random.uniform(0, _PAUSE * number))  # noqa: S311
             except psycopg.OperationalError as error:
                 # A line that broke before COMMIT took nothing with it: try on a new one.
                 if last or not connection.broken:

@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from time import time
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
 from dodona.core.errors import BadRequest, NotFound
+from dodona.core.projects import DEFAULT_PROJECT, Project
 from dodona.store.database import Database, Row, Transaction
 from dodona.store.schema import projects
 from dodona.store.statements import statement, upsert
 from dodona.store.text import from_json, to_json
 
-DEFAULT: Final = "default"
-
 # Ids are seen in addresses, and become names of folders.
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
-    """`settings` are the project's own; what they mean is not known here."""
-
-    user_id: str
-    id: str
-    vault_path: str | None = None
-    code_paths: tuple[str, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    created_at: float = field(default_factory=time)
-
-
 _CHANGING = ("vault_path", "code_paths_json", "settings_json")
 _COLUMNS = ("user_id", "id", *_CHANGING, "created_at")
+PROJECT_COLUMNS = tuple(projects.c[name] for name in _COLUMNS[2:])
 _MINE = (projects.c.user_id == bindparam("its_user"), projects.c.id == bindparam("its_id"))
 _SELECT = select(*(projects.c[name] for name in _COLUMNS))
 
@@ -84,7 +70,7 @@ class Projects:
 
     async def list(self, user_id: str) -> list[Project]:
         """The user's projects, the oldest first."""
-        await self.get(user_id, DEFAULT)
+        await self.get(user_id, DEFAULT_PROJECT)
         rows = await self._database.read(lambda tx: tx.rows(_LIST, its_user=user_id))
         return [_project(row) for row in rows]
 
@@ -112,12 +98,19 @@ class Projects:
 def find_project(tx: Transaction, user_id: str, project_id: str) -> Project:
     """The user's project. A default one that is not there is made, so this is for writers."""
     row = tx.row(_READ, its_user=user_id, its_id=project_id)
-    if row is None and project_id == DEFAULT:
-        _add(tx, Project(user_id, DEFAULT))
-        row = tx.row(_READ, its_user=user_id, its_id=DEFAULT)
+    if row is None and project_id == DEFAULT_PROJECT:
+        _add(tx, Project(user_id, DEFAULT_PROJECT))
+        row = tx.row(_READ, its_user=user_id, its_id=DEFAULT_PROJECT)
     if row is None:
         raise NotFound(f"there is no project {project_id!r:.80}.")
     return _project(row)
+
+
+def read_project(user_id: str, project_id: str, row: Row) -> Project:
+    """The project in a row of PROJECT_COLUMNS."""
+    vault_path, code_paths, settings, created_at = row
+    paths = () if code_paths == "[]" else tuple(from_json(code_paths))
+    return Project(user_id, project_id, vault_path, paths, from_json(settings), created_at)
 
 
 def _add(tx: Transaction, project: Project) -> bool:
@@ -139,7 +132,4 @@ def _values(project: Project) -> dict[str, Any]:
 
 
 def _project(row: Row) -> Project:
-    user_id, id_, vault_path, code_paths, settings, created_at = row
-    return Project(
-        user_id, id_, vault_path, tuple(from_json(code_paths)), from_json(settings), created_at
-    )
+    return read_project(row[0], row[1], row[2:])

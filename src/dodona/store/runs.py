@@ -7,39 +7,56 @@ claim raises the run's `attempt`, and whoever writes for a run must name the att
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from time import time
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Integer, bindparam, func, select, update
 
 from dodona.core.conversation import (
+    Asked,
+    Asking,
     Busy,
     Claim,
+    Conversation,
+    Driven,
     NewMessage,
     RunNode,
+    RunOverview,
     RunStatus,
     StoredMessage,
 )
-from dodona.core.errors import BadRequest, Fenced, NotFound
+from dodona.core.errors import Fenced, NotFound
+from dodona.store.briefs import brief_for
 from dodona.store.budgets import settle_cut
-from dodona.store.conversations import HEAD, move_head
-from dodona.store.database import Database, Operation, Transaction
+from dodona.store.contexts import check_budget
+from dodona.store.conversations import HEAD
+from dodona.store.database import Database, Operation, Transaction, log_lost
 from dodona.store.messages import MESSAGE_COLUMNS, add_messages, check_messages, read_message
-from dodona.store.nodes import NODE_COLUMNS, find_conversation, find_node, find_parent, read_node
+from dodona.store.nodes import (
+    CONVERSATION_COLUMNS,
+    NODE_COLUMNS,
+    find_conversation,
+    find_node,
+    find_parent,
+    read_node,
+)
+from dodona.store.overviews import list_runs, open_runs
 from dodona.store.owners import told
-from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, runs
-from dodona.store.statements import insertion, statement
-from dodona.store.text import Hide, changed, to_json
+from dodona.store.questions import take_in
+from dodona.store.schema import IS_OPEN, IS_QUEUED, Id, conversations, messages, runs
+from dodona.store.statements import addition, statement
+from dodona.store.window import Reach
+
+_Got = TypeVar("_Got", bound=Asked | Driven | Busy | None)
 
 _THIS = runs.c.id == bindparam("run_id")
-_HELD = (_THIS, runs.c.attempt == bindparam("held"), runs.c.status == "running")
+HELD = (_THIS, runs.c.attempt == bindparam("held"), runs.c.status == "running")
 
-_ACCEPT = insertion(
+_ACCEPT = addition(
     runs,
-    *("conversation_id", "parent_id", "follows_head", "session_key", "origin", "tokens"),
-    "created_at",
-    returning="id",
+    *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
+    *("tokens", "created_at"),
 )
 _FIRST_OPEN = statement(
     select(*NODE_COLUMNS, runs.c.follows_head)
@@ -48,7 +65,7 @@ _FIRST_OPEN = statement(
     .limit(1)
 )
 _LOCK_LANE = statement(
-    select(conversations.c.head_id)
+    select(*CONVERSATION_COLUMNS)
     .where(conversations.c.id == bindparam("conversation_id"))
     .with_for_update()
 )
@@ -61,24 +78,14 @@ _CLAIM = statement(
         attempt=runs.c.attempt + 1,
         parent_id=bindparam("new_parent"),
         started_at=func.coalesce(runs.c.started_at, bindparam("now")),
+        window_from=func.coalesce(bindparam("oldest", type_=Id), runs.c.window_from),
+        window_runs=func.coalesce(bindparam("seen", type_=Integer), runs.c.window_runs),
+        window_tokens=func.coalesce(bindparam("seen_tokens", type_=Integer), runs.c.window_tokens),
     )
     .returning(runs.c.attempt)
 )
-_CHECK = statement(select(runs.c.id).where(*_HELD).with_for_update())
-_PIN = statement(update(runs).where(*_HELD).values(pins_hash=bindparam("new_pins")))
-_WAIT = statement(update(runs).where(*_HELD).values(status="waiting", owner=None))
-_END = statement(
-    update(runs)
-    .where(*_HELD)
-    .values(
-        status=bindparam("new_status"),
-        owner=None,
-        error_json=bindparam("new_error"),
-        tokens=runs.c.tokens + bindparam("added"),
-        ended_at=bindparam("now"),
-    )
-    .returning(runs.c.parent_id)
-)
+_CHECK = statement(select(runs.c.id).where(*HELD).with_for_update())
+_WAIT = statement(update(runs).where(*HELD).values(status="waiting", owner=None))
 _ASK_CANCEL = statement(
     update(runs)
     .where(_THIS, IS_OPEN)
@@ -94,9 +101,7 @@ _CANCEL_QUEUED = statement(
     )
 )
 _ALL_OPEN = statement(select(*NODE_COLUMNS).where(IS_OPEN).order_by(runs.c.conversation_id))
-_COUNT = statement(
-    select(func.count()).where(messages.c.run_id == bindparam("run_id")).select_from(messages)
-)
+_TO_CANCEL = statement(select(runs.c.id).where(IS_OPEN, runs.c.cancel_requested_at.is_not(None)))
 _MESSAGES = statement(
     select(*MESSAGE_COLUMNS)
     .where(messages.c.run_id == bindparam("run_id"))
@@ -107,9 +112,8 @@ _MESSAGES = statement(
 class Runs:
     """The runs of all conversations."""
 
-    def __init__(self, database: Database, *, hide: Hide) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._hide = hide
         self._driven: set[int] = set()  # by this process; the others' are in the database
 
     async def accept(
@@ -133,9 +137,10 @@ class Runs:
             conversation = find_conversation(tx, user_id, conversation_id, lock=True)
             if parent != HEAD:
                 find_parent(tx, conversation, parent)
-            row = tx.row(
+            run_id = tx.add(
                 _ACCEPT,
                 conversation_id=conversation_id,
+                user_id=user_id,
                 parent_id=None if parent == HEAD else parent,
                 follows_head=parent == HEAD,
                 session_key=session_key,
@@ -143,57 +148,76 @@ class Runs:
                 tokens=message.token_count,
                 created_at=now,
             )
-            assert row is not None
-            where = {"conversation_id": conversation_id, "run_id": row[0]}
+            where = {"conversation_id": conversation_id, "run_id": run_id}
             add_messages(tx, [message], **where, first=0, now=now)
-            return find_node(tx, user_id, row[0])
+            return find_node(tx, user_id, run_id)
 
         return await self._database.write(accept)
 
-    async def claim(
+    async def ask(self, asking: Asking) -> Asked:
+        """Take a question in; driven by this process if its lane is free."""
+        check_messages([asking.message])
+        check_budget(asking.token_budget)
+        asked = await self._wanted(lambda tx: self._ask(tx, asking))
+        assert isinstance(asked, Asked)
+        return asked
+
+    async def drive(
         self, conversation_id: int, *, waking: int | None = None
-    ) -> Claim | Busy | None:
+    ) -> Driven | Busy | None:
         """The next run of a lane, to be driven by this process; None when nothing waits there.
 
         A run whose process died comes first, then the oldest that is queued. A waiting run
-        is claimed by whoever wakes it.
+        is driven by whoever wakes it.
         """
-        claiming = asyncio.ensure_future(
-            self._database.write(lambda tx: self._claim(tx, conversation_id, waking))
-        )
+        found = await self._wanted(lambda tx: self._drive(tx, conversation_id, waking))
+        assert not isinstance(found, Asked)
+        return found
+
+    async def _wanted(self, operation: Operation[_Got]) -> _Got:
+        """Whoever wants a run may be cancelled meanwhile: then nobody drives it."""
+        future = self._database.submit(operation, lost=self._give_back)
         try:
-            return await asyncio.shield(claiming)
+            return await future
         except asyncio.CancelledError:
-            claiming.add_done_callback(self._give_back)
+            if not future.cancelled():  # it had come, a moment before
+                self._give_back(None if future.exception() else future.result(), None)
             raise
 
-    def _give_back(self, claiming: asyncio.Future[Claim | Busy | None]) -> None:
-        """Whoever wanted it was cancelled: nobody drives it."""
-        if not claiming.cancelled() and claiming.exception() is None:
-            claimed = claiming.result()
-            if isinstance(claimed, Claim):
-                self.abandon(claimed)
+    def _give_back(self, got: Asked | Driven | Busy | None, error: BaseException | None) -> None:
+        driven = got.driven if isinstance(got, Asked) else got
+        if isinstance(driven, Driven):
+            self.abandon(driven.claim)
+        log_lost(got, error)
 
-    def _claim(
+    def _ask(self, tx: Transaction, asking: Asking) -> Asked:
+        asked = take_in(tx, asking, owner=self._database.owners.me)
+        if asked.driven is not None:
+            self._driven.add(asked.run_id)  # at once, as below
+        return asked
+
+    def _drive(
         self, tx: Transaction, conversation_id: int, waking: int | None
-    ) -> Claim | Busy | None:
+    ) -> Driven | Busy | None:
         lane = tx.row(_LOCK_LANE, conversation_id=conversation_id)
         if lane is None:
             raise NotFound(f"there is no conversation {conversation_id}.")
         row = tx.row(_FIRST_OPEN, conversation_id=conversation_id)
         if row is None:
             return None
-        node, follows_head = read_node(row[:-1]), row[-1]
+        node, follows_head, conversation = read_node(row[:-1]), row[-1], Conversation(*lane)
         if (busy := self._busy(tx, node, waking)) is not None:
             return busy
-        parent_id = lane[0] if follows_head and not node.attempt else node.parent_id
-        claim = self._take(tx, node, parent_id)
+        is_next = follows_head and not node.attempt
+        parent_id = conversation.head_id if is_next else node.parent_id
+        brief, reach = brief_for(tx, conversation, node, parent_id)
+        claim = self._take(tx, node, parent_id, reach)
         if claim.is_resumed:
             settle_cut(tx, node.id)
         # At once, for the next one who asks may be in this process too. If the commit fails,
         # the run is not ours in the database, and this says nothing.
         self._driven.add(node.id)
-        return claim
+        return Driven(claim, brief)
 
     def _busy(self, tx: Transaction, node: RunNode, waking: int | None) -> Busy | None:
         if node.status is RunStatus.WAITING and node.id != waking:
@@ -208,16 +232,31 @@ class Runs:
             return node.id in self._driven
         return owner is not None and owners.is_alive(owner, tx)
 
-    def _take(self, tx: Transaction, node: RunNode, parent_id: int | None) -> Claim:
+    def _take(
+        self, tx: Transaction, node: RunNode, parent_id: int | None, reach: Reach | None
+    ) -> Claim:
         me = self._database.owners.me
-        taken = tx.row(_CLAIM, run_id=node.id, new_owner=me, new_parent=parent_id, now=time())
+        oldest, seen, seen_tokens = reach or (None, None, None)
+        now = time()
+        taken = tx.row(
+            _CLAIM,
+            run_id=node.id,
+            new_owner=me,
+            new_parent=parent_id,
+            oldest=oldest,
+            seen=seen,
+            seen_tokens=seen_tokens,
+            now=now,
+        )
         assert taken is not None
         return Claim(
             run_id=node.id,
             conversation_id=node.conversation_id,
             attempt=taken[0],
             owner=me,
+            parent_id=parent_id,
             cancel_requested=node.cancel_requested_at is not None,
+            started_at=now if node.started_at is None else node.started_at,
         )
 
     def abandon(self, claim: Claim) -> None:
@@ -235,47 +274,10 @@ class Runs:
         # On PostgreSQL a look at an owner takes a lock for a moment, which a reader may not.
         return await self._database.write(lanes)
 
-    async def pin(self, claim: Claim, pins_hash: str) -> None:
-        """Keep what the run was begun with: its tree, prompts, tools and settings, by hash."""
-        await self._database.write(
-            lambda tx: fenced(claim, tx.run(_PIN, **_held(claim), new_pins=pins_hash))
-        )
-
     async def wait(self, claim: Claim) -> None:
         """Give the run back while a person is asked; it keeps its lane."""
-        await self._database.write(lambda tx: fenced(claim, tx.run(_WAIT, **_held(claim))))
+        await self._database.write(lambda tx: fenced(claim, tx.run(_WAIT, **held(claim))))
         self._driven.discard(claim.run_id)
-
-    async def finish(
-        self,
-        claim: Claim,
-        status: RunStatus,
-        given: Sequence[NewMessage] = (),
-        *,
-        error: Mapping[str, Any] | None = None,
-        also: Sequence[Operation[Any]] = (),
-    ) -> bool:
-        """End the run: messages, status, head and whatever else, all at once or not at all.
-
-        Did the head move? It stays where it is if it was moved while the run went on.
-        """
-        if not status.has_ended:
-            raise BadRequest(f"a run does not end as {status.value}.")
-        check_messages(given)
-        kept = None if error is None else to_json(changed(dict(error), self._hide))
-
-        def finish(tx: Transaction) -> bool:
-            # The lane before the run, as everybody takes them.
-            tx.row(_LOCK_LANE, conversation_id=claim.conversation_id)
-            parent_id = _end(tx, claim, status, given, error_json=kept)
-            for operation in also:
-                operation(tx)
-            settle_cut(tx, claim.run_id)
-            return move_head(tx, claim.conversation_id, expected=parent_id, to=claim.run_id)
-
-        moved = await self._database.write(finish)
-        self._driven.discard(claim.run_id)
-        return moved
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
         """Ask for the end of a run, durably. A queued one has ended when this returns."""
@@ -286,13 +288,31 @@ class Runs:
             now = time()
             tx.run(_ASK_CANCEL, run_id=run_id, now=now)
             # It was said after what is the head now, and was not answered.
-            tx.run(_CANCEL_QUEUED, run_id=run_id, now=now, head=lane and lane[0])
+            head = None if lane is None else Conversation(*lane).head_id
+            tx.run(_CANCEL_QUEUED, run_id=run_id, now=now, head=head)
             return find_node(tx, user_id, run_id).status
 
         return await self._database.write(cancel)
 
+    async def cancel_requested(self, run_ids: Iterable[int]) -> list[int]:
+        """Those of these runs that go on though somebody has asked for their end."""
+        wanted = {row[0] for row in await self._database.read(lambda tx: tx.rows(_TO_CANCEL))}
+        return [run_id for run_id in run_ids if run_id in wanted]
+
     async def get(self, user_id: str, run_id: int) -> RunNode:
         return await self._database.read(lambda tx: find_node(tx, user_id, run_id))
+
+    async def list(
+        self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
+    ) -> list[RunOverview]:
+        """The user's runs, the newest first; `before` is the last id of the page before."""
+        return await self._database.read(
+            lambda tx: list_runs(tx, user_id, project_id=project_id, before=before, limit=limit)
+        )
+
+    async def open_in(self, user_id: str, project_id: str) -> list[int]:
+        """The runs of a context that have not ended: the one that runs, then those that wait."""
+        return await self._database.read(lambda tx: open_runs(tx, user_id, project_id))
 
     async def messages(self, user_id: str, run_id: int) -> list[StoredMessage]:
         def read(tx: Transaction) -> list[StoredMessage]:
@@ -304,7 +324,7 @@ class Runs:
 
 def check_claim(tx: Transaction, claim: Claim) -> None:
     """Raise unless the claim still holds; it then holds until the transaction has ended."""
-    fenced(claim, tx.row(_CHECK, **_held(claim)))
+    fenced(claim, tx.row(_CHECK, **held(claim)))
 
 
 def fenced(claim: Claim, touched: Any) -> None:
@@ -315,31 +335,6 @@ def fenced(claim: Claim, touched: Any) -> None:
         )
 
 
-def _held(claim: Claim) -> dict[str, int]:
+def held(claim: Claim) -> dict[str, int]:
+    """The values of HELD."""
     return {"run_id": claim.run_id, "held": claim.attempt}
-
-
-def _end(
-    tx: Transaction,
-    claim: Claim,
-    status: RunStatus,
-    given: Sequence[NewMessage],
-    *,
-    error_json: str | None,
-) -> int | None:
-    """The last word on a run; its parent."""
-    now = time()
-    row = tx.row(
-        _END,
-        **_held(claim),
-        new_status=status.value,
-        new_error=error_json,
-        added=sum(message.token_count for message in given),
-        now=now,
-    )
-    fenced(claim, row)
-    assert row is not None
-    (count,) = tx.row(_COUNT, run_id=claim.run_id) or (0,)
-    where = {"conversation_id": claim.conversation_id, "run_id": claim.run_id}
-    add_messages(tx, given, **where, first=count, now=now)
-    return row[0]

@@ -18,6 +18,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     Table,
@@ -105,7 +106,13 @@ runs = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("conversation_id", Id, nullable=False),
+    # Of the conversation, and here too: lists of a user's runs pass over nobody else's.
+    Column("user_id", Text, nullable=False, server_default=""),
     Column("parent_id", Id),
+    # What the run saw of what came before: its oldest run, how many they are, their tokens.
+    Column("window_from", Id),
+    Column("window_runs", Integer, nullable=False, server_default="0"),
+    Column("window_tokens", Integer, nullable=False, server_default="0"),
     Column("follows_head", Boolean, nullable=False),
     Column("session_key", Text),
     Column("status", Text, nullable=False, server_default="queued"),
@@ -149,6 +156,7 @@ runs = Table(
         where=_among("status", ("queued", *_HOLDERS)),
     ),
     Index("ix_runs_ended_at", "ended_at"),
+    Index("ix_runs_user_id", "user_id", "id"),
     sqlite_autoincrement=True,
 )
 
@@ -183,6 +191,15 @@ messages = Table(
         name="fk_messages_run",
     ),
     Index("ix_messages_conversation_id", "conversation_id", "run_id"),
+)
+
+# What runs begin with: trees, prompts, tools, settings. Many runs begin alike.
+pins = Table(
+    "pins",
+    metadata,
+    Column("hash", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+    *_now_columns("created_at"),
 )
 
 steps = Table(

@@ -12,10 +12,11 @@ from typing import Final
 from sqlalchemy import bindparam, select, update
 
 from dodona.core.errors import BadRequest, NotFound
+from dodona.core.projects import DEFAULT_PROJECT
 from dodona.store.conversations import begin_conversation
 from dodona.store.database import Database, Row, Transaction
 from dodona.store.nodes import find_conversation
-from dodona.store.projects import DEFAULT, find_project
+from dodona.store.projects import find_project
 from dodona.store.schema import sessions
 from dodona.store.statements import statement, upsert
 
@@ -98,7 +99,7 @@ class Sessions:
         return [Session(*row) for row in rows]
 
     async def open(
-        self, user_id: str, key: str, *, agent_id: str, project_id: str = DEFAULT
+        self, user_id: str, key: str, *, agent_id: str, project_id: str = DEFAULT_PROJECT
     ) -> Session:
         """The session for a message: made by the first one, and always with a conversation."""
         if not 0 < len(key) <= LONGEST_KEY:
@@ -127,7 +128,7 @@ class Sessions:
 
         def clear(tx: Transaction) -> Session:
             session = _found(tx.row(_LOCK, **_key(user_id, key)), key)
-            old, project_id = session.conversation_id, DEFAULT
+            old, project_id = session.conversation_id, DEFAULT_PROJECT
             if old is not None:
                 project_id = find_conversation(tx, user_id, old).project_id
             return _begin(tx, session, project_id)

@@ -6,17 +6,17 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from dodona.core.errors import StoreError
-from dodona.store.database import Operation, Row, shielded
+from dodona.store.database import Operation, Row, log_lost
 from dodona.store.owners import FileOwners
 from dodona.store.statements import SQLITE, Statement
-from dodona.store.threads import Threads
-from dodona.store.writer import Writer
+from dodona.store.threads import Lost, Threads
+from dodona.store.writer import FULL, NORMAL, Writer
 
 T = TypeVar("T")
 
@@ -28,23 +28,41 @@ _PATIENCE = 30.0  # seconds
 class SqliteTransaction:
     """Runs statements on a connection; who owns the transaction is not its business."""
 
-    __slots__ = ("_execute",)
+    __slots__ = ("_execute", "_execute_all")
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
+        self._execute_all = connection.executemany
+
+    def _done(self, statement: Statement, values: dict[str, Any]) -> sqlite3.Cursor:
+        sql = statement.sql(SQLITE)
+        return self._execute(sql, statement.ordered(statement.values(values)))
 
     def run(self, statement: Statement, **values: Any) -> int:
-        sql = statement.sql(SQLITE)
-        return self._execute(sql, statement.values(values)).rowcount
+        return self._done(statement, values).rowcount
 
     def row(self, statement: Statement, **values: Any) -> Row | None:
-        sql = statement.sql(SQLITE)
-        rows = self._execute(sql, statement.values(values)).fetchall()
+        rows = self._done(statement, values).fetchall()
         return rows[0] if rows else None
 
     def rows(self, statement: Statement, **values: Any) -> list[Row]:
+        return self._done(statement, values).fetchall()
+
+    def add(self, statement: Statement, **values: Any) -> int:
+        added = self._done(statement, values).lastrowid
+        assert added is not None
+        return added
+
+    def run_all(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
         sql = statement.sql(SQLITE)
-        return self._execute(sql, statement.values(values)).fetchall()
+        ordered, values = statement.ordered, statement.values
+        self._execute_all(sql, [ordered(values(row)) for row in rows])
+
+    def hold(self, statement: Statement, **values: Any) -> None:
+        """The writer has the whole file."""
+
+    def hold_name(self, name: str) -> None:
+        """The writer has the whole file."""
 
 
 class SqliteDatabase:
@@ -58,6 +76,7 @@ class SqliteDatabase:
         self._writer = Writer(
             connection,
             transaction=SqliteTransaction,
+            is_durable=durability == "full",
             translate=self._translated,
         )
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
@@ -67,8 +86,13 @@ class SqliteDatabase:
     def owners(self) -> FileOwners:
         return self._owners
 
-    async def write(self, operation: Operation[T]) -> T:
-        return await shielded(self._writer.submit(operation))
+    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+        return await self._writer.submit(operation, soft=soft)
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: Lost = log_lost
+    ) -> asyncio.Future[T]:
+        return self._writer.submit(operation, soft=soft, lost=lost)
 
     async def read(self, operation: Operation[T]) -> T:
         return await self._readers.submit(lambda: self._read(operation))
@@ -130,7 +154,7 @@ def connect(path: Path, *, durability: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=30, isolation_level=None, check_same_thread=False, cached_statements=256
     )
-    connection.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    connection.execute(FULL if durability == "full" else NORMAL)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file too
     connection.execute("PRAGMA journal_size_limit = 67108864")

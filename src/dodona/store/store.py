@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from dodona.core.storage import Storage
 from dodona.store.budgets import Budgets
 from dodona.store.contexts import Contexts
 from dodona.store.conversations import Conversations
@@ -27,8 +28,8 @@ class Store:
     def __init__(self, database: Database, *, hide: Hide) -> None:
         self.database = database
         self.conversations = Conversations(database)
-        self.runs = Runs(database, hide=hide)
-        self.journals = Journals(database, hide=hide)
+        self.runs = Runs(database)
+        self.journals = Journals(database, hide=hide, release=self.runs.abandon)
         self.budgets = Budgets(database)
         self.records = Records(database)
         self.settings = UserSettings(database)
@@ -63,3 +64,8 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+if TYPE_CHECKING:
+    # What those see of it who drive runs.
+    _storage: type[Storage] = Store

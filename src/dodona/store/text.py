@@ -31,6 +31,28 @@ def to_json(value: Any) -> str:
         return msgspec.json.encode(changed(msgspec.to_builtins(value), storable)).decode()
 
 
+def to_hidden_json(value: Any, hide: Hide) -> str:
+    """The value as JSON text that gives the same back, but for the secrets in it.
+
+    Raises what `changed` raises. Secrets are looked for in the whole text at once, as it is
+    without the escapes of JSON; only where that finds one, value by value.
+    """
+    try:
+        encoded = msgspec.json.encode(value)
+        text = encoded.decode()
+        plain = _unescaped(text) if "\\" in text else text
+        if hide(plain) == plain and msgspec.json.decode(encoded) == value:
+            return text
+    except (TypeError, ValueError, OverflowError):
+        pass  # what is wrong, if anything, is told below
+    return to_json(changed(value, hide))
+
+
+def _unescaped(text: str) -> str:
+    """A text of JSON with every escape replaced by what it stands for."""
+    return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
+
+
 def changed(value: Any, change: Callable[[str], str]) -> Any:
     """The value with every text in it changed.
 

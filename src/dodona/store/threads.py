@@ -16,7 +16,12 @@ from dodona.core.errors import StoreError
 
 T = TypeVar("T")
 
-_Task: TypeAlias = tuple[Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+# Told the result or the error of what nobody waits for any more.
+Lost: TypeAlias = Callable[[Any, BaseException | None], None]
+
+_Task: TypeAlias = tuple[
+    Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, Lost | None
+]
 
 
 class Threads:
@@ -32,12 +37,13 @@ class Threads:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, work: Callable[[], T]) -> asyncio.Future[T]:
+    def submit(self, work: Callable[[], T], *, lost: Lost | None = None) -> asyncio.Future[T]:
+        """Who cancels the future stops waiting; the work is done all the same, for `lost`."""
         if self._is_closed:
             raise StoreError("the store is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._queue.put((work, future, loop))
+        self._queue.put((work, future, loop, lost))
         return future
 
     def close(self) -> None:
@@ -50,15 +56,15 @@ class Threads:
 
     def _work(self) -> None:
         while (task := self._queue.get()) is not None:
-            work, future, loop = task
+            work, future, loop, lost = task
             result, error = None, None
             try:
                 result = work()
             except BaseException as raised:  # noqa: BLE001 - whatever it is, its caller gets it
                 error = raised
-            hand_over(loop, settle, future, result, error)
+            hand_over(loop, settle, future, result, error, lost)
             # Else this frame keeps what was read, and the connection of an error, alive.
-            del task, work, future, result, error
+            del task, work, future, lost, result, error
 
 
 def hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
@@ -68,8 +74,12 @@ def hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *argum
         return  # the loop is closed: nobody waits any more
 
 
-def settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def settle(
+    future: asyncio.Future[Any], result: Any, error: BaseException | None, lost: Lost | None
+) -> None:
     if future.done():
+        if lost is not None:
+            lost(result, error)
         return
     if isinstance(error, StopIteration):
         # A future takes no such error, for a coroutine would take it for its end.

@@ -1,9 +1,9 @@
 """The one writer of a SQLite file in a process: a thread that commits in groups.
 
 What arrives while a commit is on its way to the disk goes into the next one together, so the
-price of durability is paid per group. An operation that fails is rolled back to its savepoint
-and the rest goes on; if the transaction itself is lost (a full disk), the whole group fails,
-because nothing of it is on the disk.
+price of durability is paid per group. When an operation fails, the group is run again, each
+operation in a savepoint: the one is rolled back and the rest goes on. If the transaction itself is
+lost (a full disk), the whole group fails, because nothing of it is on the disk.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from dodona.core.errors import StoreError
-from dodona.store.database import Operation, Transaction
-from dodona.store.threads import hand_over, settle
+from dodona.store.database import Operation, Transaction, log_lost
+from dodona.store.threads import Lost, hand_over, settle
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+FULL: Final = "PRAGMA synchronous = FULL"
+NORMAL: Final = "PRAGMA synchronous = NORMAL"
 
 _GROUP = 256
 _PATIENCE = 30.0  # seconds to wait for another process to let go
@@ -40,6 +43,8 @@ class _Job:
     operation: Operation[Any]
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
+    soft: bool
+    lost: Lost
     result: Any = None
     error: BaseException | None = None
 
@@ -53,22 +58,30 @@ class Writer:
         *,
         transaction: Callable[[sqlite3.Connection], Transaction],
         translate: Callable[[sqlite3.Error], StoreError],
+        is_durable: bool = False,
     ) -> None:
         self._connection = connection
         self._transaction = transaction(connection)
         self._translate = translate
+        self._is_durable = self._is_full = is_durable  # past a loss of power; for now
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._busy_since = time.monotonic()
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="dodona-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Operation[T]) -> asyncio.Future[T]:
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: Lost = log_lost
+    ) -> asyncio.Future[T]:
+        """A soft one does not wait for the disk, unless it is in a group with one that does.
+
+        Who cancels the future stops waiting; the operation is done all the same.
+        """
         if self._is_closed:
             raise StoreError("the store is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._queue.put(_Job(operation, future, loop))
+        self._queue.put(_Job(operation, future, loop, soft, lost))
         return future
 
     def close(self) -> None:
@@ -128,15 +141,47 @@ class Writer:
 
     def _run(self, jobs: list[_Job]) -> None:
         try:
+            if self._is_durable:
+                self._harden(full=not all(job.soft for job in jobs))
             self._begin()
-            for job in jobs:
-                self._attempt(job, alone=len(jobs) == 1)
+            if not self._run_together(jobs):
+                self._begin()
+                for job in jobs:
+                    self._attempt(job)
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
-            elif jobs[0].error is None:
-                raise sqlite3.OperationalError("the transaction was lost")
         except sqlite3.Error as error:
             self._fail(jobs, self._translate(error))
+
+    def _run_together(self, jobs: list[_Job]) -> bool:
+        """Run them without savepoints, which cost more than most operations; did that go?
+
+        If one fails, nothing of the group is left: the others are run again. One that is alone
+        has failed, and that is all.
+        """
+        connection = self._connection
+        for job in jobs:
+            try:
+                job.result = job.operation(self._transaction)
+                self._check_transaction()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, its caller gets it
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if len(jobs) > 1:
+                    return False
+                job.error = self._translate(error) if isinstance(error, sqlite3.Error) else error
+        return True
+
+    def _check_transaction(self) -> None:
+        """Raise if an operation has ended it: the next one would write by itself."""
+        if not self._connection.in_transaction:
+            raise sqlite3.OperationalError("the transaction was lost")
+
+    def _harden(self, *, full: bool) -> None:
+        """Make the next commit wait for the disk, or not."""
+        if full is not self._is_full:
+            self._connection.execute(FULL if full else NORMAL)
+            self._is_full = full
 
     def _begin(self) -> None:
         """Take the write lock; wait while another process holds it."""
@@ -152,22 +197,19 @@ class Writer:
                     raise
             time.sleep(_LOOK_EVERY)
 
-    def _attempt(self, job: _Job, *, alone: bool) -> None:
-        """Run one operation; raises when that cost the group its transaction."""
+    def _attempt(self, job: _Job) -> None:
+        """Run one operation in a savepoint; raises when that cost the group its transaction."""
         execute = self._connection.execute
-        if not alone:
-            execute("SAVEPOINT one")
+        execute("SAVEPOINT one")
         try:
             job.result = job.operation(self._transaction)
         except BaseException as error:  # whatever it is, its caller gets it
             job.error = self._translate(error) if isinstance(error, sqlite3.Error) else error
-            if not self._connection.in_transaction:
-                if isinstance(error, sqlite3.Error):
-                    raise
-                raise sqlite3.OperationalError("the transaction was lost") from error
-            execute("ROLLBACK" if alone else "ROLLBACK TO one")
-        if not alone:
-            execute("RELEASE one")
+            if isinstance(error, sqlite3.Error) and not self._connection.in_transaction:
+                raise
+            self._check_transaction()
+            execute("ROLLBACK TO one")
+        execute("RELEASE one")
 
     def _fail(self, jobs: list[_Job], error: StoreError) -> None:
         if self._connection.in_transaction:
@@ -178,6 +220,9 @@ class Writer:
 
 def _deliver(jobs: list[_Job]) -> None:
     """Hand the results over, in one call for each loop that waits."""
+    if len(jobs) == 1:
+        hand_over(jobs[0].loop, _settle_all, jobs)
+        return
     loops = {id(job.loop): job.loop for job in jobs}
     for loop in loops.values():
         hand_over(loop, _settle_all, [job for job in jobs if job.loop is loop])
@@ -185,4 +230,4 @@ def _deliver(jobs: list[_Job]) -> None:
 
 def _settle_all(jobs: list[_Job]) -> None:
     for job in jobs:
-        settle(job.future, job.result, job.error)
+        settle(job.future, job.result, job.error, job.lost)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
 from sqlalchemy import Table, select
 
-from dodona.core.conversation import Claim, Conversation, NewMessage
+from dodona.core.conversation import (
+    Busy,
+    Claim,
+    Conversation,
+    Driven,
+    Ending,
+    NewMessage,
+    RunStatus,
+)
 from dodona.store import Store
+from dodona.store.database import Operation
 from dodona.store.statements import statement
 
 
@@ -24,9 +34,34 @@ def answer(text: str = "so be it", tokens: int = 5) -> list[NewMessage]:
     return [said(text, role="assistant", tokens=tokens)]
 
 
+async def next_of(
+    store: Store, conversation_id: int, *, waking: int | None = None
+) -> Claim | Busy | None:
+    """Whose turn it is in a lane: the claim, without what the run is told with it."""
+    found = await store.runs.drive(conversation_id, waking=waking)
+    return found.claim if isinstance(found, Driven) else found
+
+
+async def ended(
+    store: Store,
+    claim: Claim,
+    status: RunStatus = RunStatus.SUCCEEDED,
+    given: Sequence[NewMessage] = (),
+    *,
+    error: Mapping[str, Any] | None = None,
+    also: Sequence[Operation[Any]] = (),
+) -> bool:
+    """End a run of which nothing was noted; did the head move?"""
+    journal = await store.journals.open(claim)
+    for operation in also:
+        journal.ride(operation)
+    ending = Ending(status=status, messages=tuple(given), error=error)
+    return (await journal.end(ending)).head_moved
+
+
 async def claimed(store: Store, talk: Conversation) -> Claim:
     """The next run of the lane; whoever asks so expects to get it."""
-    claim = await store.runs.claim(talk.id)
+    claim = await next_of(store, talk.id)
     assert isinstance(claim, Claim), claim
     return claim
 

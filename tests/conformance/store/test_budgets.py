@@ -12,7 +12,15 @@ from dodona.core.errors import BudgetExceeded
 from dodona.store import NANOS, Hold, Line, Store, TokenRecord, Unit, reserve, settle
 from dodona.store.database import Transaction
 from dodona.store.schema import budgets, reservations
-from tests.conformance.store.saying import answer, asked, claimed, deadlocks, rows_of
+from tests.conformance.store.saying import (
+    answer,
+    asked,
+    claimed,
+    deadlocks,
+    ended,
+    next_of,
+    rows_of,
+)
 
 
 def tokens(amount: int, ceiling: int = 1000, scope: str = "user:ada") -> Line:
@@ -222,9 +230,9 @@ async def test_the_end_of_a_run_and_its_settlement_are_one(
         raise RuntimeError("no.")
 
     with pytest.raises(RuntimeError):
-        await store.runs.finish(claim, RunStatus.SUCCEEDED, answer(), also=[pay, fail])
+        await ended(store, claim, RunStatus.SUCCEEDED, answer(), also=[pay, fail])
     assert (await state(store))["user:ada", "tokens"] == (0, 100)
-    assert await store.runs.finish(claim, RunStatus.SUCCEEDED, answer(), also=[pay])
+    assert await ended(store, claim, RunStatus.SUCCEEDED, answer(), also=[pay])
     assert await state(store) == {("user:ada", "tokens"): (80, 0), ("user:ada", "usd"): (7, 0)}
     (row,) = await rows_of(store, reservations)
     assert not row["estimated"]
@@ -236,7 +244,7 @@ async def test_a_run_that_ends_leaves_nothing_held(
 ) -> None:
     """What nobody settled counts in full: the provider may have billed it."""
     claim, _ = await reserved(store, talk)
-    assert await store.runs.finish(claim, status)
+    assert await ended(store, claim, status)
     assert await state(store) == {
         ("user:ada", "tokens"): (100, 0),
         ("user:ada", "usd"): (NANOS, 0),
@@ -260,7 +268,7 @@ async def test_a_later_attempt_settles_what_the_one_before_held(
 async def test_what_was_spent_outlives_the_conversation(store: Store, talk: Conversation) -> None:
     """Deleting what was said does not give money back."""
     claim, _ = await reserved(store, talk)
-    await store.runs.finish(claim, RunStatus.SUCCEEDED, answer())
+    await ended(store, claim, RunStatus.SUCCEEDED, answer())
     before = await state(store)
     await store.conversations.delete("ada", talk.id)
     assert await state(store) == before
@@ -303,7 +311,7 @@ async def test_runs_that_end_at_once_settle_side_by_side(
                     attempt=claim.attempt,
                 )
             )
-        await mine.runs.finish(claim, RunStatus.SUCCEEDED, answer())
+        await ended(mine, claim, RunStatus.SUCCEEDED, answer())
 
     await asyncio.gather(*(one(number) for number in range(8)))
     assert await state(store) == {("a", "tokens"): (80, 0), ("b", "tokens"): (80, 0)}
@@ -323,7 +331,7 @@ async def test_a_call_that_a_crash_cut_has_its_record(store: Store, talk: Conver
     await journal.commit(held)
     await journal.commit(lambda tx: settle(tx, settled, tokens=3, nanos=0))
     store.runs.abandon(claim)
-    again = await store.runs.claim(talk.id)
+    again = await next_of(store, talk.id)
     assert isinstance(again, Claim)
     (entry,) = await store.records.of_user("ada")
     assert (entry.output_tokens, entry.cost_estimate_usd, bool(entry.estimated)) == (50, 0.25, True)

@@ -14,7 +14,7 @@ from dodona.store import Store
 from dodona.store.contexts import MOST_DECISIONS, Contexts, ContextStatus, touch_context
 from dodona.store.projects import Project, Projects
 from dodona.store.schema import conversations, oracle_contexts
-from tests.conformance.store.saying import answer, asked, rows_of, said
+from tests.conformance.store.saying import answer, asked, ended, rows_of, said
 
 ACTIVE, SUSPENDED, CLOSED = ContextStatus
 
@@ -159,7 +159,8 @@ async def test_a_run_that_ends_touches_its_context(store: Store, contexts: Conte
     assert opened.conversation_id is not None
     talk = await store.conversations.get("ada", opened.conversation_id)
     claim = await asked(store, talk)
-    await store.runs.finish(
+    await ended(
+        store,
         claim,
         RunStatus.SUCCEEDED,
         answer(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -13,19 +14,22 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import text
 
-from dodona.core.conversation import Claim, Conversation, RunStatus
-from dodona.core.errors import Fenced, StoreError, TreeError
+from dodona.core.contexts import ContextStatus
+from dodona.core.conversation import Asking, Claim, Conversation, Ending, RunStatus
+from dodona.core.errors import Diverged, Fenced, NotFound, StoreError, TreeError
 from dodona.core.ports import Effect, StepRecord, StepStart
+from dodona.net.redactor import Redactor
 from dodona.store import Hold, Line, RunJournal, Store, Unit, reserve, settle
 from dodona.store import journal as journal_module
-from dodona.store.database import Database, Operation, Owners, Transaction
-from dodona.store.schema import steps
+from dodona.store.database import Database, Operation, Owners, Transaction, log_lost
+from dodona.store.schema import pins, runs, steps, tree_globals
 from dodona.store.statements import statement
 from dodona.trees import Blackboard, Options, Outcome, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
-from tests.conformance.store.saying import answer, asked, claimed, rows_of
+from tests.conformance.store.saying import answer, asked, claimed, rows_of, said
 
 T = TypeVar("T")
+DONE = Ending(status=RunStatus.SUCCEEDED, messages=tuple(answer()))
 
 
 class Cast:
@@ -287,7 +291,7 @@ async def test_another_request_under_an_effects_key_ends_the_run(
     at = before.split("(")[2].split()[0] if is_cut else "send"
     async with cut(store, talk, before, at=at, to="bob") as (claim, _):
         cast = Cast()
-        with pytest.raises(StoreError) as refused:
+        with pytest.raises(Diverged) as refused:
             await played(store, claim, after, cast=cast, **{"to": "bob", **values})
     assert str(refused.value) == BEGUN_WITH_ANOTHER.format("act")
     assert cast.calls == {}
@@ -339,9 +343,14 @@ class Counting:
     async def read(self, operation: Operation[T]) -> T:
         return await self._inner.read(operation)
 
-    async def write(self, operation: Operation[T]) -> T:
+    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+        return await self.submit(operation, soft=soft)
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: Any = log_lost
+    ) -> asyncio.Future[T]:
         self.writes += 1
-        return await self._inner.write(operation)
+        return self._inner.submit(operation, soft=soft, lost=lost)
 
     async def close(self) -> None:
         await self._inner.close()
@@ -402,8 +411,8 @@ async def test_three_tool_rounds_commit_at_most_eight_times(
       (fetch))"""
     outcome = await cast.run(journal, body)
     assert outcome.succeeded
-    last = [lambda tx: settle(tx, holds[0], tokens=60, nanos=0), journal.noted()]
-    assert await counted.runs.finish(claim, RunStatus.SUCCEEDED, answer(), also=last)
+    journal.ride(lambda tx: settle(tx, holds[0], tokens=60, nanos=0))
+    assert (await journal.end(DONE)).head_moved
     assert database.writes <= 8
     assert set((await kept_steps(store)).values()) == {"succeeded"}
     (budget,) = await store.budgets.all()
@@ -577,7 +586,7 @@ async def test_payloads_expire_and_messages_stay(store: Store, talk: Conversatio
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
     await Cast().run(journal, "(sequence (pay) (put))")
-    assert await store.runs.finish(claim, RunStatus.SUCCEEDED, answer(), also=[journal.noted()])
+    await journal.end(DONE)
     other = await store.conversations.create("ada")
     running = await asked(store, other)
     open_journal = await store.journals.open(running)
@@ -666,3 +675,394 @@ async def test_a_flush_that_nobody_waited_for_tells_its_failure_to_the_next(
 
     with pytest.raises(Fenced):
         await asyncio.wait_for(begin_until_refused(), 10)
+
+
+# -- what rides along ------------------------------------------------------------------------------
+
+
+COUNT = statement(text("INSERT INTO tree_globals (scope, key, value_json) VALUES ('n', :key, '')"))
+
+
+async def counted(store: Store) -> list[str]:
+    return [row["key"] for row in await rows_of(store, tree_globals)]
+
+
+async def test_what_rides_goes_with_the_next_commit(store: Store, talk: Conversation) -> None:
+    """In its order, once; and before what is committed."""
+    journal = await store.journals.open(await asked(store, talk))
+    journal.ride(lambda tx: tx.run(COUNT, key="a"))
+    journal.ride(lambda tx: tx.run(COUNT, key="b"))
+    assert await counted(store) == []
+    await journal.commit(lambda tx: tx.run(COUNT, key="c"))
+    assert await counted(store) == ["a", "b", "c"]
+    journal.ride(lambda tx: tx.run(COUNT, key="d"))
+    await journal.end(DONE)
+    assert await counted(store) == ["a", "b", "c", "d"]
+
+
+async def test_what_rides_with_a_commit_that_fails_rides_with_the_next(
+    store: Store, talk: Conversation
+) -> None:
+    journal = await store.journals.open(await asked(store, talk))
+    journal.ride(lambda tx: tx.run(COUNT, key="a"))
+
+    def fail(_: Transaction) -> None:
+        raise RuntimeError("no.")
+
+    with pytest.raises(RuntimeError):
+        await journal.commit(fail)
+    assert await counted(store) == []
+    await journal.commit(lambda _: None)
+    assert await counted(store) == ["a"]
+
+
+@pytest.mark.parametrize("turns", range(1, 4))
+async def test_what_rides_is_done_once_though_the_caller_was_cancelled(
+    store: Store, talk: Conversation, turns: int
+) -> None:
+    """The commit goes on; what comes next waits for it and does not bring it again."""
+    journal = await store.journals.open(await asked(store, talk))
+    for number in range(10):
+        journal.ride(lambda tx, key=f"{number}": tx.run(COUNT, key=key))
+        journal.begin(start(f"s{number}"))
+        committing = asyncio.create_task(journal.commit(lambda _: None))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        committing.cancel()
+        await asyncio.gather(committing, return_exceptions=True)
+    await journal.end(DONE)
+    assert await counted(store) == [f"{number}" for number in range(10)]
+    assert len(await kept_steps(store)) == 10
+
+
+# -- pins ------------------------------------------------------------------------------------------
+
+
+async def test_pins_are_kept_once(store: Store, second: Store) -> None:
+    """However many runs begin with them, in whichever process."""
+    for each in (store, second, store):
+        talk = await store.conversations.create("ada")
+        journal = await each.journals.open(await asked(each, talk))
+        journal.pin(b"the same")
+        await journal.commit(lambda _: None)
+        await journal.end(DONE)
+    other = await store.journals.open(await asked(store, await store.conversations.create("ada")))
+    other.pin(b"another")
+    await other.end(DONE)
+    assert sorted(bytes(row["content"]) for row in await rows_of(store, pins)) == [
+        b"another",
+        b"the same",
+    ]
+    hashes = [row["pins_hash"] for row in await rows_of(store, runs)]
+    assert hashes[0] == hashes[1] == hashes[2] != hashes[3]
+
+
+async def test_pins_that_no_run_needs_expire(store: Store) -> None:
+    """Those of runs that ended before that time; a run that begins later keeps them again."""
+    for content in (b"old", b"both"):
+        journal = await store.journals.open(
+            await asked(store, await store.conversations.create("ada"))
+        )
+        journal.pin(content)
+        await journal.end(DONE)
+    going = await asked(store, await store.conversations.create("ada"))
+    journal = await store.journals.open(going)
+    journal.pin(b"both")
+    await journal.commit(lambda _: None)
+    await store.journals.expire(time.time() - 60)
+    assert len(await rows_of(store, pins)) == 2
+    await store.journals.expire(time.time() + 60)
+    assert [bytes(row["content"]) for row in await rows_of(store, pins)] == [b"both"]
+    again = await store.journals.open(await asked(store, await store.conversations.create("ada")))
+    again.pin(b"old")
+    await again.commit(lambda _: None)
+    assert len(await rows_of(store, pins)) == 2
+
+
+# -- hard and soft ---------------------------------------------------------------------------------
+
+
+class Watched(Counting):
+    """A real database that remembers how hard each write was to be."""
+
+    def __init__(self, inner: Database) -> None:
+        super().__init__(inner)
+        self.soft: list[bool] = []
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: Any = log_lost
+    ) -> asyncio.Future[T]:
+        self.soft.append(soft)
+        return super().submit(operation, soft=soft, lost=lost)
+
+
+@pytest.mark.parametrize(
+    ("effect", "soft"),
+    [(Effect.NONE, [True, True]), (Effect.KEYED, [False, True]), (Effect.ONCE, [False, True])],
+)
+async def test_only_the_start_of_an_effect_waits_for_the_disk(
+    store: Store, talk: Conversation, effect: Effect, soft: list[bool]
+) -> None:
+    """Its result, and all that has no effect, need only outlive the process."""
+    claim = await asked(store, talk)
+    database = Watched(store.database)
+    journal = await Store(database, hide=str).journals.open(claim)
+    journal.begin(start("act", effect))
+    await journal.commit(lambda _: None)
+    journal.finish("act", StepRecord("pay", True))
+    await journal.commit(lambda _: None)
+    assert database.soft == soft
+
+
+async def test_a_step_without_effect_is_written_when_it_has_finished(
+    store: Store, talk: Conversation
+) -> None:
+    """That it began is of no use to anybody."""
+    claim = await asked(store, talk)
+    database = Watched(store.database)
+    journal = await Store(database, hide=str).journals.open(claim)
+    journal.begin(start("read", Effect.NONE))
+    await journal.flush()
+    assert database.writes == 0
+    await journal.commit(lambda _: None)
+    assert await kept_steps(store) == {}
+    journal.finish("read", StepRecord("pay", True))
+    await journal.flush()
+    assert await kept_steps(store) == {"read": "succeeded"}
+
+
+# -- leaving ---------------------------------------------------------------------------------------
+
+
+async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Conversation) -> None:
+    """Whoever brings something is refused, and nothing more is written."""
+    claim = await asked(store, talk)
+    journal = await store.journals.open(claim)
+    journal.begin(start("kept"))
+    await journal.flush()
+    journal.begin(start("lost"))
+    journal.finish("kept", StepRecord("pay", True))
+    journal.leave()
+
+    async def call(what: str) -> None:
+        calls: dict[str, Callable[[], Any]] = {
+            "begin": lambda: journal.begin(start("more")),
+            "finish": lambda: journal.finish("lost", StepRecord("pay", True)),
+            "ride": lambda: journal.ride(lambda _: None),
+            "pin": lambda: journal.pin(b""),
+            "flush": journal.flush,
+            "commit": lambda: journal.commit(lambda _: None),
+            "end": lambda: journal.end(DONE),
+        }
+        result = calls[what]()
+        if asyncio.iscoroutine(result):
+            await result
+
+    for what in ("begin", "finish", "ride", "pin", "flush", "commit", "end"):
+        with pytest.raises(Fenced) as refused:
+            await call(what)
+        assert str(refused.value) == (
+            f"this process leaves run {claim.run_id}: it goes on elsewhere."
+        )
+    assert await kept_steps(store) == {"kept": "started"}
+    store.runs.abandon(claim)
+    assert (await claimed(store, talk)).attempt == 2
+
+
+async def test_leaving_stops_who_waits_for_a_write(store: Store, talk: Conversation) -> None:
+    """A commit that was not given to the database yet never is."""
+    journal = await store.journals.open(await asked(store, talk))
+    first = asyncio.create_task(journal.commit(lambda tx: tx.run(COUNT, key="a")))
+    then = asyncio.create_task(journal.commit(lambda tx: tx.run(COUNT, key="b")))
+    await asyncio.sleep(0)
+    journal.leave()
+    outcomes = await asyncio.gather(first, then, return_exceptions=True)
+    assert isinstance(outcomes[1], Fenced)
+    assert await counted(store) == ["a"]
+
+
+# -- the past --------------------------------------------------------------------------------------
+
+
+async def test_chunks_of_the_past_come_in_their_order(store: Store, talk: Conversation) -> None:
+    """Of all finished steps of all attempts, by their first number."""
+    claim = await asked(store, talk)
+    journal = await store.journals.open(claim)
+    assert journal.past_chunks() == []
+    for key, numbers in (("b", (1_000_002, 1_000_005)), ("a", (1_000_003, 1_000_001))):
+        journal.begin(start(key))
+        chunks = tuple([number, {"type": "content", "content": key}] for number in numbers)
+        journal.finish(key, StepRecord("pay", True, chunks=chunks))
+    journal.begin(start("cut"))
+    await journal.flush()
+    store.runs.abandon(claim)
+    claim = await claimed(store, talk)
+    journal = await store.journals.open(claim)
+    journal.begin(start("c"))
+    journal.finish("c", StepRecord("pay", True, chunks=([2_000_001, {"type": "done"}],)))
+    await journal.flush()
+    store.runs.abandon(claim)
+    journal = await store.journals.open(await claimed(store, talk))
+    found = journal.past_chunks()
+    assert [number for number, _ in found] == [
+        *(1_000_001, 1_000_002, 1_000_003, 1_000_005),
+        2_000_001,
+    ]
+    assert found[0] == [1_000_001, {"type": "content", "content": "a"}]
+
+
+STEP_TIMES = statement(
+    text("UPDATE steps SET attempt = :attempt, started_at = :a, ended_at = :b WHERE key = :key")
+)
+RUN_TIME = statement(text("UPDATE runs SET started_at = :at"))
+
+
+async def test_downtime_is_the_time_between_attempts(store: Store, talk: Conversation) -> None:
+    """From the last that is known of one to the first that is known of the next."""
+    claim = await asked(store, talk)
+    journal = await store.journals.open(claim)
+    assert journal.downtime == 0
+    for key in ("one", "two", "three"):
+        journal.begin(start(key))
+        journal.finish(key, StepRecord("pay", True))
+    await journal.flush()
+    now = time.time()
+
+    def history(tx: Transaction) -> None:
+        tx.run(RUN_TIME, at=now - 1000)
+        tx.run(STEP_TIMES, key="one", attempt=1, a=now - 990, b=now - 980)
+        tx.run(STEP_TIMES, key="two", attempt=1, a=now - 985, b=now - 970)
+        # Nothing is known of the second attempt.
+        tx.run(STEP_TIMES, key="three", attempt=3, a=now - 500, b=None)
+
+    await store.database.write(history)
+    for _ in range(3):
+        store.runs.abandon(claim)
+        claim = await claimed(store, talk)
+    journal = await store.journals.open(claim)
+    passed = time.time() - now
+    assert 970 - 0.01 <= journal.downtime <= 970 + passed + 0.01
+
+
+async def test_downtime_of_a_run_of_which_nothing_is_known(
+    store: Store, talk: Conversation
+) -> None:
+    """All of it, since it was first driven."""
+    claim = await asked(store, talk)
+    now = time.time()
+    await store.database.write(lambda tx: tx.run(RUN_TIME, at=now - 100))
+    store.runs.abandon(claim)
+    journal = await store.journals.open(await claimed(store, talk))
+    assert 100 - 0.01 <= journal.downtime <= 100 + (time.time() - now) + 0.01
+
+
+async def test_steps_are_shown_to_their_user(store: Store, talk: Conversation) -> None:
+    """In the order in which they began, with what they left; to nobody else."""
+    claim = await asked(store, talk)
+    journal = await store.journals.open(claim)
+    journal.begin(start("z", asked_for="one"))
+    journal.begin(start("a", Effect.NONE))
+    journal.finish("a", StepRecord("pay", False, error={"code": "x"}))
+    await journal.flush()
+    first, second = await store.journals.steps("ada", claim.run_id)
+    assert (first.key, first.status, first.effect, first.left) == ("z", "started", "once", None)
+    assert (first.attempt, len(first.request_hash), first.ended_at) == (1, 32, None)
+    assert (second.key, second.status, second.left) == ("a", "failed", {"error": {"code": "x"}})
+    with pytest.raises(NotFound):
+        await store.journals.steps("bob", claim.run_id)
+
+
+# -- the end ---------------------------------------------------------------------------------------
+
+
+async def in_context(store: Store, **more: Any) -> RunJournal:
+    asking = Asking(user_id="ada", project_id="default", message=said("?"), **more)
+    found = await store.runs.ask(asking)
+    assert found.driven is not None
+    return await store.journals.open(found.driven.claim)
+
+
+async def test_the_end_tells_the_context(store: Store) -> None:
+    """Which model answered, how much it holds, and when; no more than a tenth past its budget."""
+    before = time.time()
+    for tokens, kept in ((500, 500), (4400, 4400), (4401, 4400), (10**9, 4400), (-5, 0)):
+        journal = await in_context(store, token_budget=4000)
+        await journal.end(replace(DONE, model=f"oak-{tokens}", context_tokens=tokens))
+        context = await store.contexts.get("ada", "default")
+        assert (context.last_model, context.tokens_used) == (f"oak-{tokens}", kept)
+        assert context.last_activity is not None
+        assert context.last_activity >= before
+
+
+async def test_an_end_without_a_model_leaves_the_context_as_it_was(store: Store) -> None:
+    journal = await in_context(store)
+    await journal.end(replace(DONE, model="oak", context_tokens=7))
+    before = await store.contexts.get("ada", "default")
+    journal = await in_context(store)
+    await journal.end(Ending(status=RunStatus.FAILED, error={"code": "x"}, context_tokens=9))
+    assert await store.contexts.get("ada", "default") == before
+
+
+async def test_a_model_that_has_answered_wakes_its_context(store: Store) -> None:
+    """A change of models is over then; a run without an answer leaves it suspended."""
+    for model, status in (("", ContextStatus.SUSPENDED), ("oak", ContextStatus.ACTIVE)):
+        journal = await in_context(store)
+        await store.contexts.move("ada", "default", ContextStatus.SUSPENDED)
+        await journal.end(replace(DONE, model=model, context_tokens=7))
+        assert (await store.contexts.get("ada", "default")).status is status
+
+
+async def test_the_end_does_not_open_a_context_that_was_closed(store: Store) -> None:
+    """It stays as it was when it was closed."""
+    journal = await in_context(store)
+    closed = await store.contexts.move("ada", "default", ContextStatus.CLOSED)
+    await journal.end(replace(DONE, model="oak", context_tokens=7))
+    assert await store.contexts.get("ada", "default") == closed
+
+
+async def test_the_end_says_where_the_conversation_is(store: Store, talk: Conversation) -> None:
+    """The time that whoever asks next compares with, whether the head moved or not."""
+    journal = await store.journals.open(await asked(store, talk))
+    moved = await journal.end(DONE)
+    assert moved.head_moved
+    assert moved.updated_at == (await store.conversations.get("ada", talk.id)).updated_at
+    journal = await store.journals.open(await asked(store, talk))
+    await store.conversations.append("ada", talk.id, answer())
+    stayed = await journal.end(DONE)
+    assert not stayed.head_moved
+    assert stayed.updated_at == (await store.conversations.get("ada", talk.id)).updated_at
+
+
+async def test_an_end_waits_for_what_is_being_written(store: Store, talk: Conversation) -> None:
+    """Commits of a run come one after the other, and the end is the last."""
+    journal = await store.journals.open(await asked(store, talk))
+    tasks = [
+        asyncio.create_task(journal.commit(lambda tx, key=f"{n}": tx.run(COUNT, key=key)))
+        for n in range(5)
+    ]
+    await asyncio.sleep(0)
+    await journal.end(DONE)
+    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+    done = [n for n, outcome in enumerate(outcomes) if outcome == 1]
+    assert await counted(store) == [f"{n}" for n in done]
+    assert all(isinstance(each, Fenced) for each in outcomes if each != 1)
+
+
+async def test_secrets_in_an_error_are_not_kept(url: str) -> None:
+    """Nor in what a step left, in whichever form a redactor knows them."""
+    redactor = Redactor()
+    secret = 'ö"ak\\12\n34'  # noqa: S105
+    redactor.add("key", secret)
+    async with await Store.open(url, hide=redactor.hide) as store:
+        claim = await asked(store, await store.conversations.create("ada"))
+        journal = await store.journals.open(claim)
+        journal.begin(start("act"))
+        writes = {"plain": f"<{secret}>", "json": json.dumps(secret), "fine": 'a "quote"\n'}
+        journal.finish("act", StepRecord("pay", True, writes=writes))
+        await journal.end(Ending(status=RunStatus.FAILED, error={"message": f"bad {secret}"}))
+        (step,) = await store.journals.steps("ada", claim.run_id)
+        node = await store.runs.get("ada", claim.run_id)
+    assert step.left == {
+        "writes": {"plain": "<[secret key]>", "json": '"[secret key]"', "fine": 'a "quote"\n'}
+    }
+    assert node.error == {"message": "bad [secret key]"}

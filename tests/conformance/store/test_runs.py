@@ -15,20 +15,22 @@ from dodona.core.errors import BadRequest, Fenced, NotFound
 from dodona.core.messages import Raw
 from dodona.core.ports import Effect, StepStart
 from dodona.store import Line, Store, Unit, reserve
-from dodona.store.schema import messages, reservations, runs, steps
+from dodona.store.schema import messages, pins, reservations, runs, steps
 from tests.conformance.store.saying import (
     answer,
     asked,
     claimed,
     deadlocks,
+    ended,
     exchange,
+    next_of,
     rows_of,
     said,
 )
 
 HERE = f"process {os.getpid()} on {socket.gethostname()}"
 DONE = RunStatus.SUCCEEDED
-KEPT = (runs, messages, steps, reservations)  # what a run may change
+KEPT = (runs, messages, steps, reservations, pins)  # what a run may change
 
 
 async def head_of(store: Store, talk: Conversation) -> int | None:
@@ -53,29 +55,32 @@ async def test_a_run_from_its_arrival_to_its_end(store: Store, talk: Conversatio
 
     claim = await claimed(store, talk)
     assert (claim.run_id, claim.attempt, claim.is_resumed) == (node.id, 1, False)
-    await store.runs.pin(claim, "abc")
+    journal = await store.journals.open(claim)
+    journal.pin(b"a tree")
+    await journal.commit(lambda _: None)
     running = await store.runs.get("ada", node.id)
     assert (running.status, running.owner) == (RunStatus.RUNNING, claim.owner)
     assert running.started_at is not None
 
-    assert await store.runs.finish(claim, DONE, answer("because"))
-    ended = await store.runs.get("ada", node.id)
-    assert (ended.status, ended.owner, ended.tokens, ended.pins_hash) == (DONE, None, 15, "abc")
-    assert ended.ended_at is not None
+    assert await ended(store, claim, DONE, answer("because"))
+    last = await store.runs.get("ada", node.id)
+    assert (last.status, last.owner, last.tokens) == (DONE, None, 15)
+    assert last.pins_hash is not None
+    assert last.ended_at is not None
     assert await head_of(store, talk) == node.id
     kept = await store.runs.messages("ada", node.id)
     assert [(m.ordinal, m.role, m.content) for m in kept] == [
         (0, "user", "why?"),
         (1, "assistant", "because"),
     ]
-    assert await store.runs.claim(talk.id) is None
+    assert await next_of(store, talk.id) is None
 
 
 async def test_a_run_ends_with_its_error(store: Store, talk: Conversation) -> None:
     """A failed run keeps why, and is the head: what was asked is part of the conversation."""
     claim = await asked(store, talk)
     error = {"code": "provider_failed", "message": "nul \0, half \ud83d", "tries": [1, 2.5, None]}
-    assert await store.runs.finish(claim, RunStatus.FAILED, error=error)
+    assert await ended(store, claim, RunStatus.FAILED, error=error)
     node = await store.runs.get("ada", claim.run_id)
     assert node.status is RunStatus.FAILED
     assert node.error == {**error, "message": "nul ␀, half �"}
@@ -88,16 +93,16 @@ async def test_a_run_ends_as_something_that_has_ended(
 ) -> None:
     claim = await asked(store, talk)
     with pytest.raises(BadRequest) as refused:
-        await store.runs.finish(claim, status)
+        await ended(store, claim, status)
     assert str(refused.value) == f"a run does not end as {status.value}."
     assert (await store.runs.get("ada", claim.run_id)).status is RunStatus.RUNNING
 
 
 async def test_nothing_to_claim(store: Store, talk: Conversation) -> None:
     """An empty lane gives nothing; a lane that does not exist says so."""
-    assert await store.runs.claim(talk.id) is None
+    assert await next_of(store, talk.id) is None
     with pytest.raises(NotFound) as missing:
-        await store.runs.claim(talk.id + 1)
+        await next_of(store, talk.id + 1)
     assert str(missing.value) == f"there is no conversation {talk.id + 1}."
 
 
@@ -112,7 +117,7 @@ async def test_a_lying_model_cannot_keep_a_run_from_ending(
         NewMessage("tool", wrong, 1, tool_call_id=wrong, key_insight=wrong),
         NewMessage("assistant", "done", 1, mentioned_files=(wrong,), metadata={"id": wrong}),
     ]
-    assert await store.runs.finish(claim, DONE, given)
+    assert await ended(store, claim, DONE, given)
     assert len(await store.runs.messages("ada", claim.run_id)) == 4
 
 
@@ -122,7 +127,7 @@ async def test_numbers_in_metadata_are_the_same_everywhere(
     """What is kept of a call's arguments does not depend on the database."""
     kept = {"one": 1.0, "small": 5e-324, "third": 1 / 3, "big": 2**60, "no": -1, "far": 1.5e15}
     claim = await asked(store, talk)
-    await store.runs.finish(claim, DONE, [NewMessage("assistant", "x", 1, metadata=kept)])
+    await ended(store, claim, DONE, [NewMessage("assistant", "x", 1, metadata=kept)])
     assert (await store.runs.messages("ada", claim.run_id))[1].metadata == kept
 
 
@@ -135,10 +140,10 @@ async def test_a_lane_is_first_in_first_out(store: Store, talk: Conversation) ->
         *(store.runs.accept("ada", talk.id, said(str(n))) for n in range(12))
     )
     order: list[int] = []
-    while (claim := await store.runs.claim(talk.id)) is not None:
+    while (claim := await next_of(store, talk.id)) is not None:
         assert isinstance(claim, Claim)
         order.append(claim.run_id)
-        assert await store.runs.finish(claim, DONE, answer())
+        assert await ended(store, claim, DONE, answer())
     assert order == sorted(node.id for node in accepted)
     nodes = await store.conversations.nodes("ada", talk.id)
     assert [node.parent_id for node in nodes] == [None, *order[:-1]]
@@ -151,8 +156,8 @@ async def test_a_busy_lane_tells_who_holds_it(
     claim = await asked(store, talk)
     await store.runs.accept("ada", talk.id, said("next"))
     busy = Busy(claim.run_id, RunStatus.RUNNING, claim.owner, HERE)
-    assert await second.runs.claim(talk.id) == busy
-    assert await store.runs.claim(talk.id) == busy
+    assert await next_of(second, talk.id) == busy
+    assert await next_of(store, talk.id) == busy
 
 
 async def test_claims_at_once_have_one_winner(
@@ -162,7 +167,7 @@ async def test_claims_at_once_have_one_winner(
     node = await store.runs.accept("ada", talk.id, said("?"))
     await store.runs.accept("ada", talk.id, said("next"))
     found = await asyncio.gather(
-        *(each.runs.claim(talk.id) for _ in range(10) for each in (store, second))
+        *(next_of(each, talk.id) for _ in range(10) for each in (store, second))
     )
     claims = [one for one in found if isinstance(one, Claim)]
     assert [(claim.run_id, claim.attempt) for claim in claims] == [(node.id, 1)]
@@ -179,7 +184,7 @@ async def test_many_workers_drive_each_run_once(
 
     async def work(mine: Store) -> None:
         nonlocal at_once, most
-        while (claim := await mine.runs.claim(talk.id)) is not None:
+        while (claim := await next_of(mine, talk.id)) is not None:
             if isinstance(claim, Busy):
                 await asyncio.sleep(0.001)
                 continue
@@ -188,7 +193,7 @@ async def test_many_workers_drive_each_run_once(
             driven.append((claim.run_id, claim.attempt))
             await asyncio.sleep(0)
             at_once -= 1
-            assert await mine.runs.finish(claim, DONE, answer())
+            assert await ended(mine, claim, DONE, answer())
 
     await asyncio.gather(*(work(each) for _ in range(4) for each in (store, second)))
     nodes = await store.conversations.nodes("ada", talk.id)
@@ -215,15 +220,15 @@ async def test_a_waiting_run_keeps_its_lane(
     later = await store.runs.accept("ada", talk.id, said("next"))
     await store.runs.wait(claim)
     busy = Busy(claim.run_id, RunStatus.WAITING, None, "a person who was asked")
-    assert await store.runs.claim(talk.id) == busy
-    assert await second.runs.claim(talk.id, waking=later.id) == busy
+    assert await next_of(store, talk.id) == busy
+    assert await next_of(second, talk.id, waking=later.id) == busy
 
-    woken = await second.runs.claim(talk.id, waking=claim.run_id)
+    woken = await next_of(second, talk.id, waking=claim.run_id)
     assert isinstance(woken, Claim)
     assert (woken.run_id, woken.attempt, woken.is_resumed) == (claim.run_id, 2, True)
     with pytest.raises(Fenced):
-        await store.runs.finish(claim, DONE, answer())
-    assert await second.runs.finish(woken, DONE, answer())
+        await ended(store, claim, DONE, answer())
+    assert await ended(second, woken, DONE, answer())
     assert (await claimed(store, talk)).run_id == later.id
 
 
@@ -232,11 +237,7 @@ async def test_a_run_is_woken_once(store: Store, second: Store, talk: Conversati
     claim = await asked(store, talk)
     await store.runs.wait(claim)
     found = await asyncio.gather(
-        *(
-            each.runs.claim(talk.id, waking=claim.run_id)
-            for _ in range(6)
-            for each in (store, second)
-        )
+        *(next_of(each, talk.id, waking=claim.run_id) for _ in range(6) for each in (store, second))
     )
     woken = [one for one in found if isinstance(one, Claim)]
     assert [(one.run_id, one.attempt) for one in woken] == [(claim.run_id, 2)]
@@ -273,10 +274,16 @@ async def _commits(store: Store, claim: Claim) -> None:
     await journal.commit(lambda tx: reserve(tx, [line], **where))
 
 
+async def _pins(store: Store, claim: Claim) -> None:
+    journal = await store.journals.open(claim)
+    journal.pin(b"of the zombie")
+    await journal.commit(lambda _: None)
+
+
 WRITES: dict[str, Write] = {
-    "finish": lambda store, claim: store.runs.finish(claim, DONE, answer()),
-    "fail": lambda store, claim: store.runs.finish(claim, RunStatus.FAILED, error={"code": "x"}),
-    "pin": lambda store, claim: store.runs.pin(claim, "of the zombie"),
+    "finish": lambda store, claim: ended(store, claim, DONE, answer()),
+    "fail": lambda store, claim: ended(store, claim, RunStatus.FAILED, error={"code": "x"}),
+    "pin": _pins,
     "wait": lambda store, claim: store.runs.wait(claim),
     "flush": _flushes,
     "commit": _commits,
@@ -284,15 +291,15 @@ WRITES: dict[str, Write] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("ended", [False, True], ids=["taken over", "ended by another"])
+@pytest.mark.parametrize("is_over", [False, True], ids=["taken over", "ended by another"])
 async def test_a_zombie_cannot_write(
-    store: Store, talk: Conversation, write: Write, *, ended: bool
+    store: Store, talk: Conversation, write: Write, *, is_over: bool
 ) -> None:
     """Whoever was taken for dead is told so, and changes nothing."""
     zombie = await asked(store, talk)
     claim = await taken_over(store, talk, zombie)
-    if ended:
-        await store.runs.finish(claim, DONE, answer())
+    if is_over:
+        await ended(store, claim, DONE, answer())
     before = [await rows_of(store, table) for table in KEPT]
     with pytest.raises(Fenced) as fenced:
         await write(store, zombie)
@@ -300,15 +307,27 @@ async def test_a_zombie_cannot_write(
         f"run {zombie.run_id} is no longer ours: attempt 1 of it has ended or was taken over."
     )
     assert [await rows_of(store, table) for table in KEPT] == before
-    if not ended:
-        assert await store.runs.finish(claim, DONE, answer())
+    if not is_over:
+        assert await ended(store, claim, DONE, answer())
+
+
+async def test_the_zombie_of_a_run_that_is_gone_is_told_the_same(
+    store: Store, talk: Conversation
+) -> None:
+    """Its run was ended by another, and pruned: there is nothing that the head could move to."""
+    zombie = await asked(store, talk)
+    await ended(store, await taken_over(store, talk, zombie), DONE, answer())
+    await store.conversations.prune("ada", zombie.run_id)
+    with pytest.raises(Fenced):
+        await ended(store, zombie, DONE, answer())
+    assert await head_of(store, talk) is None
 
 
 async def test_a_run_ends_once(store: Store, talk: Conversation) -> None:
     """One compare-and-set decides; of many that end it at once, one does."""
     claim = await asked(store, talk)
     found = await asyncio.gather(
-        *(store.runs.finish(claim, status) for status in (DONE, RunStatus.CANCELLED) * 5),
+        *(ended(store, claim, status) for status in (DONE, RunStatus.CANCELLED) * 5),
         return_exceptions=True,
     )
     assert [one for one in found if not isinstance(one, Fenced)] == [True]
@@ -345,7 +364,7 @@ async def test_cancelling_a_running_run_is_durable_before_it_is_obeyed(
 
     claim = await taken_over(store, talk, claim)
     assert claim.cancel_requested
-    assert await store.runs.finish(claim, RunStatus.CANCELLED, answer("half an ans"))
+    assert await ended(store, claim, RunStatus.CANCELLED, answer("half an ans"))
     assert (await store.runs.get("ada", claim.run_id)).status is RunStatus.CANCELLED
     assert await head_of(store, talk) == claim.run_id
 
@@ -357,8 +376,8 @@ async def test_cancelling_a_waiting_run_reaches_whoever_wakes_it(
     claim = await asked(store, talk)
     await store.runs.wait(claim)
     assert await store.runs.cancel("ada", claim.run_id) is RunStatus.WAITING
-    assert isinstance(await store.runs.claim(talk.id), Busy)
-    woken = await store.runs.claim(talk.id, waking=claim.run_id)
+    assert isinstance(await next_of(store, talk.id), Busy)
+    woken = await next_of(store, talk.id, waking=claim.run_id)
     assert isinstance(woken, Claim)
     assert woken.cancel_requested
 
@@ -366,7 +385,7 @@ async def test_cancelling_a_waiting_run_reaches_whoever_wakes_it(
 async def test_cancelling_what_has_ended_changes_nothing(store: Store, talk: Conversation) -> None:
     """The answer is how it ended."""
     claim = await asked(store, talk)
-    await store.runs.finish(claim, DONE, answer())
+    await ended(store, claim, DONE, answer())
     before = await store.runs.get("ada", claim.run_id)
     assert await store.runs.cancel("ada", claim.run_id) is DONE
     assert await store.runs.get("ada", claim.run_id) == before
@@ -383,9 +402,9 @@ async def test_cancelling_and_ending_at_once(
     for _ in range(6):
         claim = await asked(store, talk)
         moved, *seen = await asyncio.gather(
-            store.runs.finish(claim, DONE, answer()),
+            ended(store, claim, DONE, answer()),
             second.runs.cancel("ada", claim.run_id),
-            second.runs.claim(talk.id),
+            next_of(second, talk.id),
             second.runs.cancel("ada", claim.run_id),
         )
         assert moved
@@ -413,14 +432,14 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
         reserve(tx, [line], run_id=None, step_key="more", attempt=0)
 
     with pytest.raises(RuntimeError, match=r"no\."):
-        await store.runs.finish(claim, DONE, answer(), also=[also_reserve, fail])
+        await ended(store, claim, DONE, answer(), also=[also_reserve, fail])
     assert [await rows_of(store, table) for table in KEPT] == before
     assert await head_of(store, talk) == first
-    assert isinstance(await store.runs.claim(talk.id), Busy)
+    assert isinstance(await next_of(store, talk.id), Busy)
     (budget,) = await store.budgets.all()
     assert (budget.used, budget.held) == (0, 30)
 
-    assert await store.runs.finish(claim, DONE, answer(), also=[also_reserve])
+    assert await ended(store, claim, DONE, answer(), also=[also_reserve])
     assert await head_of(store, talk) == claim.run_id
 
 
@@ -428,9 +447,9 @@ async def test_refused_messages_leave_the_run_running(store: Store, talk: Conver
     """Nothing of an end that is refused is kept."""
     claim = await asked(store, talk)
     with pytest.raises(BadRequest):
-        await store.runs.finish(claim, DONE, [*answer(), said("", role="assistant")])
+        await ended(store, claim, DONE, [*answer(), said("", role="assistant")])
     assert len(await store.runs.messages("ada", claim.run_id)) == 1
-    assert await store.runs.finish(claim, DONE, answer())
+    assert await ended(store, claim, DONE, answer())
 
 
 # -- parents and the head --------------------------------------------------------------------------
@@ -445,7 +464,7 @@ async def test_a_run_follows_the_head_of_the_moment_it_begins(
     claim = await claimed(store, talk)
     assert claim.run_id == node.id
     assert (await store.runs.get("ada", node.id)).parent_id == first
-    assert await store.runs.finish(claim, DONE, answer())
+    assert await ended(store, claim, DONE, answer())
 
 
 @pytest.mark.parametrize("empty", [True, False], ids=["at the root", "after a run"])
@@ -458,7 +477,7 @@ async def test_a_run_keeps_its_parent_on_later_attempts(
     moved_to = await store.conversations.append("ada", talk.id, exchange("meanwhile"))
     claim = await taken_over(store, talk, claim)
     assert (await store.runs.get("ada", claim.run_id)).parent_id == parent
-    assert not await store.runs.finish(claim, DONE, answer())
+    assert not await ended(store, claim, DONE, answer())
     assert await head_of(store, talk) == moved_to
     window = await store.conversations.window("ada", talk.id, budget=1000, from_id=claim.run_id)
     assert [m.content for m in window.messages][-2:] == ["?", "so be it"]
@@ -469,11 +488,11 @@ async def test_a_run_after_an_older_node_is_a_branch(store: Store, talk: Convers
     first = await store.conversations.append("ada", talk.id, exchange("a"))
     last = await store.conversations.append("ada", talk.id, exchange("b"))
     branch = await store.runs.accept("ada", talk.id, said("else?"), parent=first)
-    assert not await store.runs.finish(await claimed(store, talk), DONE, answer())
+    assert not await ended(store, await claimed(store, talk), DONE, answer())
     assert await head_of(store, talk) == last
     assert (await store.runs.get("ada", branch.id)).parent_id == first
     after = await store.runs.accept("ada", talk.id, said("and?"), parent=last)
-    assert await store.runs.finish(await claimed(store, talk), DONE, answer())
+    assert await ended(store, await claimed(store, talk), DONE, answer())
     assert await head_of(store, talk) == after.id
 
 
@@ -500,7 +519,7 @@ async def test_the_parent_of_a_run_is_not_pruned_under_it(store: Store, talk: Co
     claim = await asked(store, talk)
     with pytest.raises(BadRequest, match=f"run {claim.run_id} is running"):
         await store.conversations.prune("ada", first)
-    assert await store.runs.finish(claim, DONE, answer())
+    assert await ended(store, claim, DONE, answer())
 
 
 # -- what to look at after a start -----------------------------------------------------------------
@@ -513,7 +532,7 @@ async def test_open_lanes(store: Store, second: Store) -> None:
         for name in ("empty", "queued", "ended", "mine", "another's", "waiting", "given up")
     }
     await store.runs.accept("ada", talks["queued"].id, said("?"))
-    await store.runs.finish(await asked(store, talks["ended"]), DONE, answer())
+    await ended(store, await asked(store, talks["ended"]), DONE, answer())
     await asked(store, talks["mine"])
     await store.runs.accept("ada", talks["mine"].id, said("next"))
     await asked(second, talks["another's"])

@@ -14,7 +14,7 @@ from dodona.store.projects import Project, Projects
 from dodona.store.schema import conversations
 from dodona.store.schema import sessions as table
 from dodona.store.sessions import LONGEST_KEY, Session, Sessions, count_session
-from tests.conformance.store.saying import answer, asked, rows_of
+from tests.conformance.store.saying import answer, asked, ended, rows_of
 
 KEY = "oracle:web:local:main"
 
@@ -110,7 +110,8 @@ async def test_a_run_that_ends_is_counted(store: Store, sessions: Sessions) -> N
     made = await opened(sessions)
     assert made.conversation_id is not None
     claim = await asked(store, await store.conversations.get("ada", made.conversation_id))
-    await store.runs.finish(
+    await ended(
+        store,
         claim,
         RunStatus.SUCCEEDED,
         answer(),

@@ -15,7 +15,7 @@ from dodona.core.errors import BadRequest, Fenced, NotFound
 from dodona.store import HEAD, Store
 from dodona.store.schema import conversations, messages, runs
 from tests.conformance.conftest import COMPLETE
-from tests.conformance.store.saying import answer, exchange, rows_of, said
+from tests.conformance.store.saying import answer, ended, exchange, next_of, rows_of, said
 
 ENDED = ("succeeded", "failed", "cancelled")
 HOLDS = ("running", "waiting")
@@ -68,7 +68,7 @@ async def accept(world: World, store: Store, number: int) -> None:
 
 
 async def claim(world: World, store: Store, number: int) -> None:
-    found = await store.runs.claim(world.talk.id, waking=world.node(number))
+    found = await next_of(store, world.talk.id, waking=world.node(number))
     if isinstance(found, Claim):
         world.attempts.append((found.run_id, found.attempt))
         world.claims.append((store, found))
@@ -86,7 +86,7 @@ def of_claim(act: Callable[[Store, Claim], Awaitable[Any]]) -> Action:
 
 async def finish(store: Store, held: Claim) -> None:
     status = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.CANCELLED)[held.run_id % 3]
-    await store.runs.finish(held, status, answer() * (held.run_id % 2))
+    await ended(store, held, status, answer() * (held.run_id % 2))
 
 
 async def abandon(store: Store, held: Claim) -> None:

@@ -17,7 +17,16 @@ from dodona.core.conversation import Busy, Claim, Conversation, RunStatus
 from dodona.core.errors import Fenced, StoreError
 from dodona.store import Store, postgres, writer
 from dodona.store.schema import reservations
-from tests.conformance.store.saying import all_nodes, answer, asked, claimed, rows_of, said
+from tests.conformance.store.saying import (
+    all_nodes,
+    answer,
+    asked,
+    claimed,
+    ended,
+    next_of,
+    rows_of,
+    said,
+)
 from tests.conformance.store.worker import Workers, all_told, told
 
 
@@ -30,7 +39,7 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     ((run_id, attempt, owner),) = await told(worker)
     assert (run_id, attempt) == (node.id, 1)
     holder = f"process {worker.pid} on {socket.gethostname()}"
-    assert await store.runs.claim(talk.id) == Busy(run_id, RunStatus.RUNNING, owner, holder)
+    assert await next_of(store, talk.id) == Busy(run_id, RunStatus.RUNNING, owner, holder)
     assert await store.runs.open_lanes() == []
     (budget,) = await store.budgets.all()
     assert (budget.used, budget.held) == (0, 30)
@@ -44,14 +53,14 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     (hold,) = await rows_of(store, reservations)
     assert (hold["status"], bool(hold["estimated"])) == ("settled", True)
     with pytest.raises(Fenced):
-        await store.runs.pin(Claim(run_id, talk.id, 1, owner), "of the dead")
-    assert await store.runs.finish(claim, RunStatus.SUCCEEDED, answer())
+        await ended(store, Claim(run_id, talk.id, 1, owner), RunStatus.FAILED)
+    assert await ended(store, claim, RunStatus.SUCCEEDED, answer())
 
 
 async def taken(store: Store, talk: Conversation) -> Claim:
     """The run of a process that has just died: a server may need a moment to notice."""
     for _ in range(500):
-        found = await store.runs.claim(talk.id)
+        found = await next_of(store, talk.id)
         if isinstance(found, Claim):
             return found
         await asyncio.sleep(0.01)
@@ -65,7 +74,7 @@ async def test_a_process_that_closes_the_store_lets_its_runs_go(
     await store.runs.accept("ada", talk.id, said("?"))
     worker = await workers.start("hold", url, talk.id)
     await told(worker)
-    assert isinstance(await store.runs.claim(talk.id), Busy)
+    assert isinstance(await next_of(store, talk.id), Busy)
     await worker.communicate(b"\n")
     assert worker.returncode == 0
     assert (await claimed(store, talk)).attempt == 2
@@ -85,7 +94,7 @@ async def test_all_lanes_of_a_dead_process_can_be_claimed_at_once(
     first = await taken(store, talks[0])
     assert first.attempt == 2
     found = await asyncio.gather(
-        *((store, second)[number % 2].runs.claim(talk.id) for number, talk in enumerate(talks[1:]))
+        *(next_of((store, second)[number % 2], talk.id) for number, talk in enumerate(talks[1:]))
     )
     assert [type(one) for one in found] == [Claim] * 11
 
@@ -107,8 +116,8 @@ async def test_a_process_lives_on_after_the_server_was_restarted(
             )
         await alive_again(store, second)
         claim = await asked(store, talk)
-        assert isinstance(await second.runs.claim(talk.id), Busy)
-        assert await store.runs.finish(claim, RunStatus.SUCCEEDED, answer())
+        assert isinstance(await next_of(second, talk.id), Busy)
+        assert await ended(store, claim, RunStatus.SUCCEEDED, answer())
 
 
 async def alive_again(store: Store, second: Store) -> None:
@@ -136,18 +145,18 @@ async def test_a_run_that_ends_while_it_is_taken_over_ends_once(postgres_url: st
             psycopg.connect(postgres_url, autocommit=True) as watch,
         ):
             gate.execute("SELECT id FROM runs WHERE id = %s FOR UPDATE", (claim.run_id,))
-            ending = asyncio.create_task(store.runs.finish(claim, RunStatus.SUCCEEDED, answer()))
+            ending = asyncio.create_task(ended(store, claim, RunStatus.SUCCEEDED, answer()))
             await waiting(watch, 1)
-            claiming = asyncio.create_task(store.runs.claim(talk.id))
+            claiming = asyncio.create_task(next_of(store, talk.id))
             await waiting(watch, 2)
             gate.rollback()
-        ended, taken = await asyncio.gather(ending, claiming, return_exceptions=True)
+        moved, taken = await asyncio.gather(ending, claiming, return_exceptions=True)
         node = await second.runs.get("ada", claim.run_id)
     if isinstance(taken, Claim):
-        assert isinstance(ended, Fenced)
+        assert isinstance(moved, Fenced)
         assert (node.status, node.attempt) == (RunStatus.RUNNING, 2)
     else:
-        assert (ended, taken) == (False, None)
+        assert (moved, taken) == (False, None)
         assert (node.status, node.attempt) == (RunStatus.SUCCEEDED, 1)
 
 

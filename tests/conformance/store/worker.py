@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from time import monotonic
 from typing import Any
 
-from dodona.core.conversation import Claim, NewMessage
+from dodona.core.conversation import Driven, NewMessage
 from dodona.store import Line, Store, Unit, reserve
 
 CALL = Line("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
@@ -68,8 +68,9 @@ async def hold(url: str, *lanes: str) -> None:
     async with await Store.open(url, hide=str) as store:
         claims: list[tuple[int, int, str]] = []
         for lane in lanes:
-            claim = await store.runs.claim(int(lane))
-            assert isinstance(claim, Claim), claim
+            driven = await store.runs.drive(int(lane))
+            assert isinstance(driven, Driven), driven
+            claim = driven.claim
             journal = await store.journals.open(claim)
             await journal.commit(
                 lambda tx, run=claim.run_id: reserve(

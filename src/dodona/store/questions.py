@@ -1,0 +1,165 @@
+"""Questions taken in: each becomes a run of its context's conversation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import time
+from typing import Any
+
+from sqlalchemy import bindparam, select, update
+
+from dodona.core.contexts import ContextStatus, OracleContext
+from dodona.core.conversation import Asked, Asking, Brief, Claim, Driven, Window
+from dodona.core.errors import NotFound
+from dodona.core.projects import DEFAULT_PROJECT
+from dodona.store.contexts import opened
+from dodona.store.database import Transaction
+from dodona.store.messages import add_messages, add_question
+from dodona.store.nodes import find_conversation, find_parent
+from dodona.store.places import Lane, Place, find_place, hold_place
+from dodona.store.projects import find_project
+from dodona.store.schema import oracle_contexts, runs
+from dodona.store.statements import addition, statement
+from dodona.store.window import NOTHING, Reach, next_window
+
+_NAMES = (
+    *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
+    *("tokens", "created_at"),
+)
+_ADD_QUEUED = addition(runs, *_NAMES)
+_ADD_RUNNING = addition(
+    runs,
+    *(*_NAMES, "status", "attempt", "owner", "started_at"),
+    *("window_from", "window_runs", "window_tokens"),
+)
+_WAKE = statement(
+    update(oracle_contexts)
+    .where(oracle_contexts.c.id == bindparam("context_id"))
+    .values(status=ContextStatus.ACTIVE.value)
+)
+_OLDEST = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
+
+
+def take_in(tx: Transaction, asking: Asking, *, owner: str) -> Asked:
+    """Make a run of a question; the owner drives it at once if nobody is before it."""
+    place = _open_place(tx, asking)
+    context, lane = place.context, place.lane
+    assert context is not None
+    assert lane is not None
+    if context.status is ContextStatus.SUSPENDED:
+        tx.run(_WAKE, context_id=context.id)
+        context = replace(context, status=ContextStatus.ACTIVE)
+    if asking.parent is not None:
+        find_parent(tx, find_conversation(tx, asking.user_id, lane.id), asking.parent)
+    if lane.is_busy:
+        return Asked(_add_queued(tx, asking, lane), lane.id, None)
+    driven = _drive(tx, asking, place, lane, context, owner=owner)
+    return Asked(driven.claim.run_id, lane.id, driven)
+
+
+def _open_place(tx: Transaction, asking: Asking) -> Place:
+    """Where the question belongs, with an open context, made or begun anew if need be."""
+    user_id, project_id = asking.user_id, asking.project_id
+    hold_place(tx, user_id, project_id)
+    place = find_place(tx, user_id, project_id)
+    if place is None and project_id != DEFAULT_PROJECT:
+        raise NotFound(f"there is no project {project_id!r:.80}.")
+    if place is not None and place.is_open and not asking.anew:
+        return place
+    find_project(tx, user_id, project_id)
+    opened(tx, user_id, project_id, token_budget=asking.token_budget, anew=asking.anew)
+    place = find_place(tx, user_id, project_id)
+    assert place is not None
+    return place
+
+
+def _add_queued(tx: Transaction, asking: Asking, lane: Lane) -> int:
+    now = time()
+    run_id = tx.add(_ADD_QUEUED, **_values(asking, lane, now), parent_id=asking.parent)
+    where = {"conversation_id": lane.id, "run_id": run_id}
+    add_messages(tx, [asking.message], **where, first=0, now=now)
+    return run_id
+
+
+def _drive(
+    tx: Transaction,
+    asking: Asking,
+    place: Place,
+    lane: Lane,
+    context: OracleContext,
+    *,
+    owner: str,
+) -> Driven:
+    now = time()
+    parent_id = lane.head_id if asking.parent is None else asking.parent
+    window, reach = _sight(tx, asking, place, lane, parent_id, budget=context.token_budget)
+    run_id = tx.add(
+        _ADD_RUNNING,
+        **_values(asking, lane, now),
+        parent_id=parent_id,
+        status="running",
+        attempt=1,
+        owner=owner,
+        started_at=now,
+        window_from=reach.oldest,
+        window_runs=reach.runs,
+        window_tokens=reach.tokens,
+    )
+    question = add_question(tx, asking.message, conversation_id=lane.id, run_id=run_id, now=now)
+    known = asking.known if window is None else None
+    brief = Brief(
+        question, context, place.project, place.settings, window, lane.updated_at, None, known
+    )
+    claim = Claim(run_id, lane.id, 1, owner, parent_id, started_at=now)
+    return Driven(claim, brief)
+
+
+def _values(asking: Asking, lane: Lane, now: float) -> dict[str, Any]:
+    return {
+        "conversation_id": lane.id,
+        "user_id": asking.user_id,
+        "follows_head": asking.parent is None,
+        "session_key": asking.session_key,
+        "origin": asking.origin,
+        "tokens": asking.message.token_count,
+        "created_at": now,
+    }
+
+
+def _sight(
+    tx: Transaction,
+    asking: Asking,
+    place: Place,
+    lane: Lane,
+    parent_id: int | None,
+    *,
+    budget: int,
+) -> tuple[Window | None, Reach]:
+    """What came before the question, unless the asker knows that, and how far it reaches."""
+    if parent_id is None:
+        return Window(None, ()), NOTHING
+    if parent_id != lane.head_id:
+        row = tx.row(_OLDEST, run_id=parent_id)
+        oldest = None if row is None else row[0]
+    elif (reach := lane.reach) is None:
+        oldest = None
+    else:
+        fits = reach.tokens <= budget and reach.runs <= place.most_runs
+        if fits and _is_known(asking, lane):
+            return None, reach
+        oldest = reach.oldest
+    return next_window(
+        tx,
+        conversation_id=lane.id,
+        parent_id=parent_id,
+        oldest=oldest,
+        budget=budget,
+        max_runs=place.most_runs,
+    )
+
+
+def _is_known(asking: Asking, lane: Lane) -> bool:
+    known = asking.known
+    return (
+        known is not None and known.head_id == lane.head_id and known.updated_at == lane.updated_at
+    )
