@@ -99,7 +99,8 @@ async def running(
         )
         counter = TokenCounter()
         await asyncio.to_thread(counter.count, "warm", choice.model)
-        agency = make_agency(
+        make = partial(
+            make_agency,
             Means(
                 storage=store,
                 models=models,
@@ -119,6 +120,7 @@ async def running(
             serves=serve,
             token_budget=config.settings.context.token_budget,
         )
+        agency = await asyncio.to_thread(make)  # it reads files
         await _looked_after(stack, store, config, agency, serve=serve)
         yield Runtime(agency, choice, folder, str(locate(url)))
 
