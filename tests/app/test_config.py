@@ -16,6 +16,8 @@ from dodona.models.providers import PROVIDERS
 KEY = "sk-ant-a-key-that-nobody-may-see"
 PROVIDERS_TEXT = f"Who serves the model: {', '.join(PROVIDER_NAMES)}."
 
+SECTIONS = f"Sections are {', '.join(sorted(Settings.model_fields))}."
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -257,7 +259,7 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
             "DODONA_AGENTS__WORK__MAX_TOKENS": "many",
             "DODONA_LOG__LEVEL": "loud",
             "DODONA_PRICES__X__INPUT": "-1",
-            "DODONA_GATEWAY__PORT": "1",
+            "DODONA_CHANNELS__PORT": "1",
             "DODONA_AGENT__API_KEY": KEY,
         },
     ) == (
@@ -271,8 +273,7 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
         "DODONA_AGENT__API_KEY: agent.provider is missing: api_key depends on it. "
         f"{PROVIDERS_TEXT}\n"
         "DODONA_AGENT__MODLE: unknown key agent.modle. Did you mean 'model'?\n"
-        "DODONA_GATEWAY__PORT: unknown section [gateway]. Sections are agent, agents, log, prices, "
-        "store.\n"
+        f"DODONA_CHANNELS__PORT: unknown section [channels]. {SECTIONS}\n"
         'DODONA_LOG__LEVEL: log.level must be one of debug, info, warning, error (got "loud").\n'
         "DODONA_PRICES__X__INPUT: prices.x.input must be >= 0 (got -1.0).\n"
         "DODONA_PRICES__X__INPUT: prices.x.output is missing. For what it writes."
@@ -383,8 +384,8 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "dodona.toml:2: unknown section [stor]. Did you mean 'store'?",
     ),
     "a section to come": (
-        "[gateway]\nport = 80\n",
-        "dodona.toml:1: unknown section [gateway]. Sections are agent, agents, log, prices, store.",
+        "[channels]\nport = 80\n",
+        f"dodona.toml:1: unknown section [channels]. {SECTIONS}",
     ),
     "a section below": (
         "[agent.falback]\nprovider = 'openai'\n",
@@ -467,7 +468,7 @@ def test_every_mistake_is_told_at_once() -> None:
         'dodona.toml:7: store.url must be more than an empty string (got "").',
         "dodona.toml:8: store.password must be a string.",
         "dodona.toml:8: store.password has no effect: SQLite takes none. Remove it.",
-        "dodona.toml:9: unknown section [x]. Sections are agent, agents, log, prices, store.",
+        f"dodona.toml:9: unknown section [x]. {SECTIONS}",
     ]
 
 

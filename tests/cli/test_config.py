@@ -101,6 +101,7 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "agent.base_url                -               default\n"
         "agent.max_tokens              9               DODONA_AGENT__MAX_TOKENS\n"
         "agent.temperature             -               default\n"
+        "agent.tree                    -               default\n"
         "agent.timeouts.connect        10.0            default\n"
         "agent.timeouts.first_token    180.0           default\n"
         "agent.timeouts.gap            90.0            default\n"
@@ -108,6 +109,21 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "store.url                     -               default\n"
         "store.password                -               default\n"
         'store.durability              "full"          default\n'
+        'gateway.host                  "127.0.0.1"     default\n'
+        "gateway.port                  7200            default\n"
+        "vault.path                    -               default\n"
+        "context.idle_minutes          1440            default\n"
+        "context.token_budget          16000           default\n"
+        "budgets.session.tokens        -               default\n"
+        "budgets.session.usd           -               default\n"
+        "budgets.agent.tokens          -               default\n"
+        "budgets.agent.usd             -               default\n"
+        "budgets.user.tokens           -               default\n"
+        "budgets.user.usd              -               default\n"
+        "budgets.daily.tokens          -               default\n"
+        "budgets.daily.usd             -               default\n"
+        "budgets.monthly.tokens        -               default\n"
+        "budgets.monthly.usd           -               default\n"
         'prices."gpt-4.1".input        1.0             dodona.toml:6\n'
         'prices."gpt-4.1".output       2.0             dodona.toml:7\n'
         'prices."gpt-4.1".cache_read   -               default\n'

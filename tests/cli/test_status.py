@@ -15,6 +15,7 @@ import pytest
 from dodona import __version__
 from dodona.models.providers import PROVIDERS
 from dodona.store import locate, migrate
+from dodona.store.migrate import NEWEST
 from tests.cli.running import dodona
 
 KEY = "sk-ant-a-key-that-nobody-may-see"
@@ -65,7 +66,7 @@ def test_status_as_json(tmp_path: Path) -> None:
     size = (tmp_path / "a.db").stat().st_size
     done = dodona(tmp_path, "status", "--json", ANTHROPIC_API_KEY=KEY, DODONA_STORE__URL="a.db")
     report: dict[str, Any] = json.loads(done.stdout)
-    assert report["store"] == {"url": str(tmp_path / "a.db"), "bytes": size, "schema": "0001"}
+    assert report["store"] == {"url": str(tmp_path / "a.db"), "bytes": size, "schema": NEWEST}
     assert (report["version"], report["config"]) == (__version__, None)
     agent = report["agents"]["agent"]
     assert (agent["provider"], agent["key"]) == ("anthropic", "ANTHROPIC_API_KEY")

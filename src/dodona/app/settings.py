@@ -12,7 +12,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from dodona.core.contexts import TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
 from dodona.core.near import did_you_mean
+from dodona.metering.ceilings import MOST_TOKENS, MOST_USD
 from dodona.models import wire
 from dodona.models.providers import PROVIDERS, is_address
 
@@ -58,6 +60,12 @@ def _agent_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9-]+", name):
         raise _wrong("is no name for an agent", "Use letters, digits and hyphens.")
     return name
+
+
+def _without_tree(fallback: Agent) -> Agent:
+    if fallback.tree is not None:
+        raise _wrong("must name no tree", "Whoever answers, the agent's own tree is run.")
+    return fallback
 
 
 SecretSource = Annotated[str, AfterValidator(_secret_source)]
@@ -114,8 +122,16 @@ class Agent(Section):
         le=2,
         description="How much answers vary. Its default is the provider's.",
     )
+    tree: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The path of a `.lisp` file with the tree that a run follows, instead of the "
+        "one that comes with Dodona.",
+    )
     timeouts: Timeouts = Timeouts()
-    fallback: Agent | None = Field(default=None, description="Who answers when this one cannot.")
+    fallback: Annotated[Agent, AfterValidator(_without_tree)] | None = Field(
+        default=None, description="Who answers when this one cannot."
+    )
 
 
 class Store(Section):
@@ -135,6 +151,71 @@ class Store(Section):
         description="`full`: what was acknowledged survives a power loss. `normal`: it survives "
         "the end of the process, and writes are cheaper.",
     )
+
+
+class Gateway(Section):
+    """Where `dodona up` listens."""
+
+    host: str = Field(
+        default="127.0.0.1",
+        min_length=1,
+        description="The address to listen at. It must be one of this machine alone.",
+    )
+    port: int = Field(
+        default=7200, ge=0, le=65535, description="The port; 0 takes one that is free."
+    )
+
+
+class Vault(Section):
+    """Where the notes are that answers come from."""
+
+    path: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A folder of Markdown files, for projects that name none. By default `vault` "
+        "in Dodona's folder.",
+    )
+
+
+class Context(Section):
+    """What a conversation remembers."""
+
+    idle_minutes: int = Field(
+        default=1440,
+        ge=1,
+        le=525_600,
+        description="After so long without a question the next one begins a new conversation.",
+    )
+    token_budget: int = Field(
+        default=TOKEN_BUDGET,
+        ge=TOKEN_BUDGET_BOUNDS[0],
+        le=TOKEN_BUDGET_BOUNDS[1],
+        description="How many tokens of what was said before a question takes along.",
+    )
+
+
+class Budget(Section):
+    """The most that may be spent; without a number there is no ceiling."""
+
+    tokens: int | None = Field(
+        default=None, ge=0, le=MOST_TOKENS, description="Read and written together."
+    )
+    usd: float | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_USD,
+        description="US dollars. Models whose price nobody knows are not called then.",
+    )
+
+
+class Budgets(Section):
+    """Ceilings that no call may pass. Days and months are those of UTC, over all users."""
+
+    session: Budget = Field(default=Budget(), description="Each session, from its beginning.")
+    agent: Budget = Field(default=Budget(), description="Each agent, from the beginning.")
+    user: Budget = Field(default=Budget(), description="Each user, from the beginning.")
+    daily: Budget = Field(default=Budget(), description="All of a day.")
+    monthly: Budget = Field(default=Budget(), description="All of a month.")
 
 
 class Price(Section):
@@ -168,5 +249,9 @@ class Settings(Section):
     agent: Agent = Field(default=Agent(), description="The agent that answers by default.")
     agents: Mapping[AgentName, Agent] = Field(default={}, description="Other agents, by name.")
     store: Store = Store()
+    gateway: Gateway = Gateway()
+    vault: Vault = Vault()
+    context: Context = Context()
+    budgets: Budgets = Budgets()
     prices: Mapping[str, Price] = Field(default={}, description="Prices, by model.")
     log: Log = Log()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from types import TracebackType
@@ -17,8 +18,14 @@ app = App(
     name="dodona",
     help="Runs AI agents whose behaviour you can read.",
     version=__version__,
+    help_format="plaintext",  # what draws Markdown takes a third of the time to import
     result_action="return_value",
 )
+app.command("dodona.cli.up:up", name="up", help="Start the gateway, and keep it running.")
+app.command("dodona.cli.ask:ask", name="ask", help="Ask a question.")
+app.command("dodona.cli.chat:chat", name="chat", help="Ask one question after another.")
+app.command("dodona.cli.init:init", name="init", help="Make a folder of notes a project.")
+app.command("dodona.cli.run:app", name="run", help="List and show runs.")
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
 app.command("dodona.cli.config:app", name="config", help="Check and show the settings.")
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
@@ -43,8 +50,9 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as `| head` has.
-        sys.stderr.close()
+        # Whoever read our output has seen enough, as `| head` has. What is left to write goes
+        # nowhere: Python would try once more at its end, and call that a failure.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code if isinstance(code, int) else 0)
 

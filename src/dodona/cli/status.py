@@ -55,7 +55,7 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden)
             ("dodona", __version__),
             ("config", str(file or NO_FILE)),
             ("store", _store_line(store)),
-            *(row for name, facts in agents.items() for row in _agent_rows(name, facts)),
+            *(row for name, facts in agents.items() for row in agent_rows(name, facts)),
         ]
         say(redactor.scrub(columns(rows)))
     codes = {facts["error"]["code"] for facts in (store, *agents.values()) if "error" in facts}
@@ -104,14 +104,15 @@ async def _agents(config: Config, credentials: Credentials, redactor: Redactor) 
                 choice = await chooser.choose(name)
                 # Built, though not used: only so is it known that it can be.
                 await asyncio.to_thread(build, choice, http=http, redactor=redactor)
-                facts = _model(choice, prices)
+                facts = model_facts(choice, prices)
             except ConfigError as error:
                 facts = errors.as_json(error)
             found[f"agents.{name}" if name else "agent"] = facts
     return found
 
 
-def _model(choice: Choice, prices: Prices) -> Facts:
+def model_facts(choice: Choice, prices: Prices) -> Facts:
+    """What is known of a model that was chosen, and of those that answer when it cannot."""
     facts: Facts = {
         "provider": choice.provider,
         "model": choice.model,
@@ -121,7 +122,7 @@ def _model(choice: Choice, prices: Prices) -> Facts:
         "context_size": None,
         "price": None,
         "tried": list(choice.tried),
-        "fallback": _model(choice.fallback, prices) if choice.fallback else None,
+        "fallback": model_facts(choice.fallback, prices) if choice.fallback else None,
     }
     if choice.provider not in ("extractive", "scripted"):
         facts["context_size"] = catalogue.facts(choice.model).context_size
@@ -142,7 +143,8 @@ def _price(choice: Choice, prices: Prices) -> Facts | None:
     return known if len(known) == 2 else None
 
 
-def _agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
+def agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
+    """The same for people."""
     if "error" in facts:
         yield name, _mistake(facts)
         return
@@ -152,7 +154,7 @@ def _agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
     if facts["context_size"]:
         yield "", f"{facts['context_size']:,} tokens of context; {_price_text(facts['price'])}"
     if facts["fallback"]:
-        yield from _agent_rows("  or else", facts["fallback"])
+        yield from agent_rows("  or else", facts["fallback"])
     if facts["provider"] == "extractive" and facts["tried"]:
         yield "", "It quotes what tools find; no language model is used. Looked for:"
         yield from (("", f"  {line}") for line in facts["tried"])

@@ -32,6 +32,15 @@ def load_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> Loaded:
     return load_files(trees, registry=registry)
 
 
+def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> Loaded:
+    """To look at, not to run: without files of leaves, the agent's own are known."""
+    if leaves:
+        return load_trees(trees, leaves)
+    from dodona.agent.leaves import REGISTRY  # noqa: PLC0415 - few look at the agent's own trees
+
+    return load_files(trees, registry=REGISTRY)
+
+
 def pick(loaded: Loaded, name: str | None) -> Tree:
     first = loaded.main()
     if name is None:
@@ -46,7 +55,7 @@ def pick(loaded: Loaded, name: str | None) -> Tree:
 def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     """Load trees and tell every mistake at once; exit 0 when there is none."""
     given = sort_files(files, leaves)
-    loaded = load_trees(given.trees, given.leaves)
+    loaded = read_trees(given.trees, given.leaves)
     if not loaded.problems and not loaded.trees:
         loaded.main()
     loaded = replace(loaded, problems=(*loaded.problems, *check_tests(loaded.tests)))
@@ -85,7 +94,7 @@ def show_tree(
 ) -> None:
     """Draw a tree: an outline, a Mermaid flowchart, or JSON."""
     given = sort_files(files, leaves)
-    found = pick(load_trees((given.one(),), given.leaves), tree)
+    found = pick(read_trees((given.one(),), given.leaves), tree)
     if json or format == "json":
         document(show.as_json(found))
     else:

@@ -1,0 +1,79 @@
+"""One question, from a command to its end. Ctrl-C cancels the run; a second one ends us."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+from dodona.agent.question import Question
+from dodona.cli.client import Client
+from dodona.cli.failures import failure
+from dodona.cli.output import note
+from dodona.cli.screen import Screen
+from dodona.core.errors import Cancelled, DodonaError
+
+INTERRUPTED: Final = 130  # what shells expect of whoever Ctrl-C has ended
+
+
+class Interrupted(Cancelled):
+    """The run was cancelled from here."""
+
+    exit_code = INTERRUPTED
+
+
+async def show_answer(client: Client, question: Question, screen: Screen) -> None:
+    """Show the answer as it comes; raise what the run ended with."""
+    try:
+        async with _cancelling(client, question), aclosing(client.stream(question)) as chunks:
+            async for chunk in chunks:
+                screen.show(chunk)
+                if chunk["type"] == "error":
+                    raise failure(chunk["error"])
+                if chunk["type"] == "done":
+                    return
+        raise DodonaError(
+            "the run has not ended.", hint="It goes on with the next `dodona up` or `dodona ask`."
+        )
+    finally:
+        screen.close()
+
+
+async def fetch_answer(client: Client, question: Question) -> Mapping[str, Any]:
+    """The answer as one document."""
+    async with _cancelling(client, question):
+        return await client.answer(question)
+
+
+@asynccontextmanager
+async def _cancelling(client: Client, question: Question) -> AsyncGenerator[None]:
+    """While it lasts, Ctrl-C is a wish to end the run: what came is kept, and saved."""
+    loop = asyncio.get_running_loop()
+    wishes: list[asyncio.Task[None]] = []
+
+    def strike() -> None:
+        if wishes:
+            os._exit(INTERRUPTED)  # the journal has all that a crash may leave
+        note("\nCancelling. Ctrl-C again quits at once.")
+        wishes.append(asyncio.create_task(_cancel(client, question)))
+
+    loop.add_signal_handler(signal.SIGINT, strike)
+    try:
+        yield
+    except Cancelled as error:
+        if wishes:
+            raise Interrupted(error.message, hint=error.hint) from error
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        await asyncio.gather(*wishes)
+
+
+async def _cancel(client: Client, question: Question) -> None:
+    try:
+        await client.cancel(question)
+    except DodonaError as error:
+        note(str(error))  # and the answer goes on

@@ -1,0 +1,46 @@
+"""Whom a command asks: the gateway that uses the same store, or an Oracle in this process."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from dodona.app import logs
+from dodona.app.config import Config, load
+from dodona.app.credentials import Credentials
+from dodona.app.store_url import store_url
+from dodona.cli.announcement import Announcement
+from dodona.cli.client import Client
+from dodona.cli.gateway_client import gateway_client
+from dodona.net.redactor import Redactor
+from dodona.store.location import locate
+
+_LEVEL = ("log", "level")
+
+
+def quiet_config(file: Path | None, redactor: Redactor) -> Config:
+    """The config; of the log only what may be wrong, unless somebody set its level."""
+    config = load(os.environ, file)
+    logs.start(config.settings.log, redactor)
+    if config.places.of(_LEVEL) is None:
+        logging.getLogger("dodona").setLevel(logging.WARNING)
+    return config
+
+
+@asynccontextmanager
+async def reach(config: Config, redactor: Redactor) -> AsyncGenerator[Client]:
+    credentials = Credentials(config, os.environ, redactor)
+    announced = Announcement.read(config.home)
+    if announced is not None and announced.store == str(locate(store_url(config, credentials))):
+        async with gateway_client(announced, config.home) as gateway:
+            if await gateway.is_there():
+                yield gateway
+                return
+    from dodona.app.running import running  # noqa: PLC0415 - a gateway's client needs none of it
+    from dodona.cli.in_process import InProcess  # noqa: PLC0415
+
+    async with running(config, credentials, redactor, serve=False) as runtime:
+        yield InProcess(runtime.agency.oracle)

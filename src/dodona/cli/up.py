@@ -1,0 +1,126 @@
+"""`dodona up`: the gateway, until somebody stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter, validators
+
+from dodona import __version__
+from dodona.app import logs
+from dodona.app.building import price_list
+from dodona.app.config import Config, load
+from dodona.app.credentials import Credentials
+from dodona.app.running import Runtime, running
+from dodona.cli.announcement import Announcement
+from dodona.cli.config import ConfigFile, Hidden
+from dodona.cli.output import columns, note, say
+from dodona.cli.screen import plain
+from dodona.cli.status import agent_rows, model_facts
+from dodona.core.errors import DodonaError
+from dodona.core.users import LOCAL_USER
+from dodona.gateway.app import make_app
+from dodona.gateway.rules import Rules
+from dodona.gateway.server import serve
+from dodona.net.redactor import Redactor
+from dodona.tools.vault.files import walk_notes
+
+PATIENCE: Final = 10.0  # seconds in which runs may finish when we are stopped
+
+_FIRST = re.compile(r"^try:[ \t]*(\S.*)$", re.MULTILINE)
+
+
+def up(
+    *,
+    host: Annotated[str | None, Parameter(help="Where to listen; [gateway] host.")] = None,
+    port: Annotated[
+        int | None,
+        Parameter(
+            help="The port, 0 for any that is free; [gateway] port.",
+            validator=validators.Number(gte=0, lte=65535),
+        ),
+    ] = None,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> None:
+    """Start Dodona, and keep it running until Ctrl-C. Runs that were cut short are resumed."""
+    loaded = load(os.environ, config)
+    logs.start(loaded.settings.log, redactor)
+    gateway = loaded.settings.gateway
+    here = (host or gateway.host, gateway.port if port is None else port)
+    asyncio.run(_up(loaded, redactor, here))
+
+
+async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None:
+    credentials = Credentials(config, os.environ, redactor)
+    announced: list[Announcement] = []
+    failed: DodonaError | None = None
+    async with running(config, credentials, redactor, serve=True) as runtime:
+
+        def tell(url: str) -> None:
+            announced.append(Announcement(url, os.getpid(), runtime.store))
+            announced[0].write(config.home)
+            say(redactor.scrub(_greeting(url, config, runtime)))
+
+        async def ready() -> Mapping[str, Any]:
+            await runtime.agency.preferences.get(LOCAL_USER)  # raises when the store is gone
+            return {"provider": runtime.choice.provider, "model": runtime.choice.model}
+
+        async def leave() -> None:
+            note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
+            for each in announced:
+                each.remove(config.home)
+            _tell_left(await runtime.leave(PATIENCE))
+
+        try:
+            app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
+            await serve(app, *here, on_started=tell, leave=leave)
+        except DodonaError as error:
+            failed = error  # raised when all is closed: those who close would wrap it in a group
+        finally:
+            for each in announced:
+                each.remove(config.home)
+    if failed is not None:
+        raise failed
+
+
+def _tell_left(count: int) -> None:
+    if count:
+        runs = "run goes" if count == 1 else "runs go"
+        note(f"{count} {runs} on with the next `dodona up`.")
+    note("Stopped.")
+
+
+def _greeting(url: str, config: Config, runtime: Runtime) -> str:
+    facts = model_facts(runtime.choice, price_list(config.settings))
+    rows = [
+        ("dodona", __version__),
+        ("address", url),
+        *agent_rows("agent", {**facts, "tried": ()}),
+        ("vault", str(runtime.vault or "-")),
+        ("store", runtime.store),
+    ]
+    return "\n".join([columns(rows), "", *_advice(runtime.vault)])
+
+
+def _advice(vault: Path | None) -> Iterator[str]:
+    if vault is not None and next(iter(walk_notes(vault)), None) is None:
+        yield f"There are no notes yet. Put Markdown files into {vault}"
+    yield f'Try: dodona ask "{_first_question(vault)}"'
+    yield "Ctrl-C stops."
+
+
+def _first_question(vault: Path | None) -> str:
+    """What the vault proposes: `try:` in the front matter of its index.md."""
+    try:
+        text = (vault / "index.md").read_text(encoding="utf-8") if vault else ""
+    except (OSError, ValueError):
+        text = ""
+    front = text.partition("\n---")[0] if text.startswith("---\n") else ""
+    found = _FIRST.search(front)
+    return plain(found[1].strip()).replace('"', "'")[:200] if found else "…"
