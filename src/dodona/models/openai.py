@@ -112,10 +112,17 @@ class OpenAiWire:
 
     def _messages(self, messages: Sequence[Message]) -> list[bytes]:
         encoded: list[bytes] = []
+        key = self._key
         leading = True
         for message in messages:
-            leading = leading and isinstance(message, SystemText)
-            encoded.append(self._message(message, leading=leading))
+            # The history of a run was encoded before, all but a few messages at its end.
+            known = message.encoded.get(key)
+            if known is None or type(message) is SystemText:
+                leading = leading and isinstance(message, SystemText)
+                known = self._message(message, leading=leading)
+            else:
+                leading = False
+            encoded.append(known)
         if self._marks:
             for place in _ends(messages, encoded):
                 encoded[place] = marked(encoded[place], b"}]}")

@@ -215,10 +215,8 @@ def check_budget(tokens: int) -> None:
         raise BadRequest(f"token_budget must be from {lowest} to {highest} (got {tokens}).")
 
 
-def opened(
-    tx: Transaction, user_id: str, project_id: str, *, token_budget: int, anew: bool = False
-) -> OracleContext:
-    """The context for a question; one that was closed begins anew, and so does whoever asks."""
+def opened(tx: Transaction, user_id: str, project_id: str, *, token_budget: int) -> OracleContext:
+    """The context for a question; one that was closed begins anew."""
     now = time()
     row = tx.row(
         _ENSURE,
@@ -231,11 +229,18 @@ def opened(
     )
     context = _found(row, project_id)
     is_open = context.status is not ContextStatus.CLOSED and context.conversation_id is not None
-    if is_open and not anew:
+    if is_open:
         return context
-    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id="oracle")
-    tx.run(_BEGIN, context_id=context.id, new_conversation=begun, new_budget=token_budget, now=now)
+    begin_anew(tx, context, token_budget=token_budget)
     return _found(tx.row(_READ, **_key(user_id, project_id)), project_id)
+
+
+def begin_anew(tx: Transaction, context: OracleContext, *, token_budget: int) -> None:
+    """Make it active, empty, in a new conversation."""
+    user_id, project_id = context.user_id, context.project_id
+    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id="oracle")
+    values = {"new_conversation": begun, "new_budget": token_budget, "now": time()}
+    tx.run(_BEGIN, context_id=context.id, **values)
 
 
 def _key(user_id: str, project_id: str) -> dict[str, str]:

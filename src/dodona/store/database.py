@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from dodona.core.threads import Lost
 from dodona.store.statements import Statement
-from dodona.store.threads import Lost
 
 T = TypeVar("T")
 Row: TypeAlias = tuple[Any, ...]

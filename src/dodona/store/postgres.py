@@ -17,11 +17,11 @@ import psycopg
 from sqlalchemy import BigInteger, bindparam, func, select
 
 from dodona.core.errors import StoreError
+from dodona.core.threads import Lost, Threads
 from dodona.store.database import Operation, Row, log_lost
 from dodona.store.location import Location, without_passwords
 from dodona.store.owners import AdvisoryOwners, advisory_key
 from dodona.store.statements import POSTGRES, Statement, statement
-from dodona.store.threads import Lost, Threads
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]

@@ -12,7 +12,7 @@ from dodona.core.contexts import ContextStatus, OracleContext
 from dodona.core.conversation import Asked, Asking, Brief, Claim, Driven, Window
 from dodona.core.errors import NotFound
 from dodona.core.projects import DEFAULT_PROJECT
-from dodona.store.contexts import opened
+from dodona.store.contexts import begin_anew, opened
 from dodona.store.database import Transaction
 from dodona.store.messages import add_messages, add_question
 from dodona.store.nodes import find_conversation, find_parent
@@ -66,8 +66,11 @@ def _open_place(tx: Transaction, asking: Asking) -> Place:
         raise NotFound(f"there is no project {project_id!r:.80}.")
     if place is not None and place.is_open and not asking.anew:
         return place
-    find_project(tx, user_id, project_id)
-    opened(tx, user_id, project_id, token_budget=asking.token_budget, anew=asking.anew)
+    if place is not None and place.context is not None:
+        begin_anew(tx, place.context, token_budget=asking.token_budget)
+    else:
+        find_project(tx, user_id, project_id)
+        opened(tx, user_id, project_id, token_budget=asking.token_budget)
     place = find_place(tx, user_id, project_id)
     assert place is not None
     return place

@@ -12,10 +12,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from dodona.core.errors import StoreError
+from dodona.core.threads import Lost, Threads
 from dodona.store.database import Operation, Row, log_lost
 from dodona.store.owners import FileOwners
 from dodona.store.statements import SQLITE, Statement
-from dodona.store.threads import Lost, Threads
 from dodona.store.writer import FULL, NORMAL, Writer
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from dodona.core.errors import StoreError
+from dodona.core.threads import Lost, hand_over, settle
 from dodona.store.database import Operation, Transaction, log_lost
-from dodona.store.threads import Lost, hand_over, settle
 
 T = TypeVar("T")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeAlias, TypeVar
 
 from dodona.core.errors import ToolFailed, ToolRetry
 from dodona.core.near import did_you_mean
+from dodona.core.threads import Threads
 from dodona.core.tools import ToolContext
 from dodona.tools.vault.files import Written, read_file, write_file
 from dodona.tools.vault.finding import Hit
@@ -95,9 +96,15 @@ class Vault:
 VaultOf: TypeAlias = Callable[[ToolContext], Awaitable[Vault]]  # the one of a call's project
 
 
+@cache
+def _threads() -> Threads:
+    """For all vaults together; a disk that hangs blocks none but these."""
+    return Threads(8, "dodona-vault", whom="the vault")
+
+
 async def _in_thread(work: Callable[[], T]) -> T:
     """What the work returns; an error of the disk is told without the paths of this machine."""
     try:
-        return await asyncio.to_thread(work)
+        return await _threads().submit(work)
     except OSError as error:
         raise ToolFailed(f"the vault cannot be used: {error.strerror or 'disk error'}.") from error

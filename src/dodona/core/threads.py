@@ -25,9 +25,10 @@ _Task: TypeAlias = tuple[
 
 
 class Threads:
-    """Some threads that take work in the order in which it is given."""
+    """Some threads that take work in the order in which it is given; they work for `whom`."""
 
-    def __init__(self, count: int, name: str) -> None:
+    def __init__(self, count: int, name: str, *, whom: str = "the store") -> None:
+        self._whom = whom
         self._queue: SimpleQueue[_Task | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
@@ -40,7 +41,7 @@ class Threads:
     def submit(self, work: Callable[[], T], *, lost: Lost | None = None) -> asyncio.Future[T]:
         """Who cancels the future stops waiting; the work is done all the same, for `lost`."""
         if self._is_closed:
-            raise StoreError("the store is closed.")
+            raise StoreError(f"{self._whom} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         self._queue.put((work, future, loop, lost))
