@@ -22,7 +22,6 @@ from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, note, say
 from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
-from dodona.core.errors import DodonaError
 from dodona.core.users import LOCAL_USER
 from dodona.gateway.app import make_app
 from dodona.gateway.rules import Rules
@@ -59,7 +58,6 @@ def up(
 async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None:
     credentials = Credentials(config, os.environ, redactor)
     announced: list[Announcement] = []
-    failed: DodonaError | None = None
     async with running(config, credentials, redactor, serve=True) as runtime:
 
         def tell(url: str) -> None:
@@ -80,13 +78,9 @@ async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None
         try:
             app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
             await serve(app, *here, on_started=tell, leave=leave)
-        except DodonaError as error:
-            failed = error  # raised when all is closed: those who close would wrap it in a group
         finally:
             for each in announced:
                 each.remove(config.home)
-    if failed is not None:
-        raise failed
 
 
 def _tell_left(count: int) -> None:

@@ -114,14 +114,16 @@ class Reloader:
     @asynccontextmanager
     async def following(self) -> AsyncGenerator[Reloader]:
         """Follow the files until the block ends."""
+        # No task group: it would wrap what the block raises.
         stop, ready = asyncio.Event(), asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow(stop, ready))
-            await ready.wait()
-            try:
-                yield self
-            finally:
-                stop.set()
+        following = asyncio.create_task(self._follow(stop, ready))
+        following.add_done_callback(lambda _: ready.set())
+        await ready.wait()
+        try:
+            yield self
+        finally:
+            stop.set()
+            await following
 
     async def _follow(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
         """Watch until told to stop; anew whenever a folder has come or gone."""
