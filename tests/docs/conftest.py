@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 RUNNER = Path(__file__).with_name("pages.py")
+PATIENCE = 160  # seconds: a page is many commands, and this machine may do other things too
 
 Execute = Callable[[Path], "subprocess.CompletedProcess[str]"]
 
@@ -28,14 +31,23 @@ def execute(tmp_path: Path) -> Execute:
             for name, value in os.environ.items()
             if not name.startswith(settings) and not name.endswith("_API_KEY")
         }
-        return subprocess.run(  # noqa: S603 - our own runner
-            [sys.executable, str(RUNNER), str(page)],
+        command = [sys.executable, str(RUNNER), str(page)]
+        with subprocess.Popen(  # noqa: S603 - our own runner
+            command,
             cwd=tmp_path,
             env={**ours, "PATH": path, "HOME": str(tmp_path)},
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=55,
-            check=False,
-        )
+            process_group=0,
+        ) as runner:
+            try:
+                out, err = runner.communicate(timeout=PATIENCE)
+            finally:
+                # With all that the page has left running.
+                with suppress(ProcessLookupError):
+                    os.killpg(runner.pid, signal.SIGKILL)
+        return subprocess.CompletedProcess(command, runner.returncode, out, err)
 
     return execute_page

@@ -4,12 +4,16 @@
 
 ```lisp title="inbox.lisp"    the block is written to that file
 ```console                    lines after `$ ` are run; what follows each is its output
+    $ COMMAND &               goes on in the background; the page goes on when its output is there
+    $ wait %1                 waits for the first of those; what it has printed since is below
+    $ kill -9 %1              ends it, and waits until it has ended
 ```python                     runs; all such blocks of a page share one namespace
 ```output                     what the python block before it printed
 ```lisp                       must at least read
 
-In expected output `…` stands for any text, and a line with nothing else for any lines. Every
-other sort of block is for the eye only. Exit 1 with a report at the first difference.
+In expected output `…` stands for any text, and a line with nothing else for any lines.
+`127.0.0.1:7200` is the gateway of the page, wherever it listens. Every other sort of block is for
+the eye only. Exit 1 with a report at the first difference.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from jobs import PATIENCE, Jobs, with_real_port, with_usual_port
 
 from dodona.lisp import read
 
@@ -65,25 +71,29 @@ def blocks(page: Path) -> Iterator[Block]:
 def run_page(page: Path) -> int:
     """Execute every block; how many there were to execute."""
     namespace: dict[str, Any] = {"__name__": "page"}
+    jobs = Jobs()
     printed = ""
     executed = 0
-    for block in blocks(page):
-        where = f"{page}:{block.line}"
-        executed += 1
-        if block.title is not None:
-            Path(block.title).parent.mkdir(parents=True, exist_ok=True)
-            Path(block.title).write_text(block.text, encoding="utf-8")
-        elif block.sort == "console":
-            for command, expected in commands(block.text):
-                compare(f"{where}: $ {command}", expected, shell(command))
-        elif block.sort == "python":
-            printed = python(block, page, namespace)
-        elif block.sort == "output":
-            compare(where, block.text, printed)
-        elif block.sort == "lisp":
-            read(block.text, where)
-        else:
-            executed -= 1
+    try:
+        for block in blocks(page):
+            where = f"{page}:{block.line}"
+            executed += 1
+            if block.title is not None:
+                Path(block.title).parent.mkdir(parents=True, exist_ok=True)
+                Path(block.title).write_text(block.text, encoding="utf-8")
+            elif block.sort == "console":
+                for command, expected in commands(block.text):
+                    compare(f"{where}: $ {command}", expected, run(command, expected, jobs))
+            elif block.sort == "python":
+                printed = python(block, page, namespace)
+            elif block.sort == "output":
+                compare(where, block.text, printed)
+            elif block.sort == "lisp":
+                read(block.text, where)
+            else:
+                executed -= 1
+    finally:
+        jobs.end()
     return executed
 
 
@@ -94,14 +104,29 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
         yield command, expected
 
 
+def run(command: str, expected: str, jobs: Jobs) -> str:
+    """What a reader sees in the terminal below a command."""
+    if command.endswith(" &"):
+        started = jobs.start(command.removesuffix(" &"))
+        return started.shows(lambda text: matches(expected, with_usual_port(text)))
+    named = jobs.named(command)
+    if command.startswith("wait "):
+        return "".join(job.ends() for job in named)
+    found = shell(jobs.with_processes(with_real_port(command)))
+    if command.startswith("kill "):
+        for job in named:
+            job.process.wait(PATIENCE)
+    return with_usual_port(found)
+
+
 def shell(command: str) -> str:
-    """What a reader sees in the terminal: both outputs, in order."""
+    """Both outputs, in order."""
     done = subprocess.run(  # noqa: S603 - our own pages
         ["/bin/sh", "-c", command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=20,
+        timeout=PATIENCE,
         check=False,
         env={**os.environ, "COLUMNS": "100"},
     )
@@ -110,15 +135,20 @@ def shell(command: str) -> str:
 
 def python(block: Block, page: Path, namespace: dict[str, Any]) -> str:
     """Run the block; what it printed. Lines in tracebacks are those of the page."""
-    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
+    text = with_real_port(block.text)
+    code = compile("\n" * (block.line - 1) + text, str(page), "exec")
     with redirect_stdout(io.StringIO()) as output:
         exec(code, namespace)  # noqa: S102 - our own pages
     return output.getvalue()
 
 
 def compare(where: str, expected: str, found: str) -> None:
-    if not re.fullmatch(_pattern(expected), _trimmed(found)):
+    if not matches(expected, found):
         raise Differs(f"{where}\nexpected:\n{_trimmed(expected)}\nfound:\n{_trimmed(found)}")
+
+
+def matches(expected: str, found: str) -> bool:
+    return re.fullmatch(_pattern(expected), _trimmed(found)) is not None
 
 
 def _pattern(expected: str) -> str:

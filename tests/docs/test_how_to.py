@@ -16,6 +16,8 @@ OTHERS = [
     *sorted((ROOT / "docs" / "reference").glob("*.md")),
 ]
 
+pytestmark = pytest.mark.timeout(180)
+
 Execute = Callable[[Path], "subprocess.CompletedProcess[str]"]
 
 

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from cyclopts import App
 from sqlalchemy import Table
 
+from dodona.agent.config import BOUNDS
+from dodona.agent.leaves import REGISTRY
+from dodona.agent.leaves.model import NEARLY_FULL
+from dodona.agent.settings import _BOUNDS as BOUNDS_OF_SETTINGS
+from dodona.agent.settings import ModelSettings
 from dodona.app import schema as schema_of_settings
 from dodona.app.settings import PROVIDER_NAMES, Settings
+from dodona.cli.main import app
+from dodona.core import chunks, events
+from dodona.core import errors as core_errors
 from dodona.core.errors import DodonaError
+from dodona.gateway import errors as http_errors
+from dodona.gateway.openapi import document
 from dodona.models import PROVIDERS
 from dodona.models.known import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.notify.bus import EVENTS_LOST
 from dodona.store import Location, migrate
 from dodona.store.schema import metadata
 from dodona.trees.expressions import OPERATORS
@@ -30,6 +45,12 @@ from dodona.trees.schema import RESERVED, TYPES, Scope
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
 COMMANDS = (
+    "up",
+    "ask",
+    "chat",
+    "init",
+    "run list",
+    "run show",
     "tree check",
     "tree show",
     "tree run",
@@ -44,6 +65,7 @@ COMMANDS = (
 
 
 def load_generator() -> ModuleType:
+    sys.path.insert(0, str(ROOT / "docs"))  # as if it were started there
     spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
     assert spec is not None
     assert spec.loader is not None
@@ -109,14 +131,32 @@ def hierarchy(base: type[DodonaError]) -> Iterator[type[DodonaError]]:
 
 
 def test_every_error_is_documented() -> None:
-    """Each class is in the table with its code, exit code and status, and in the drawn tree."""
+    """Each class is in a table with its code and status; those of all packages are drawn too."""
     page = text_of("errors.md")
     drawn = page.partition("```text\n")[2].partition("```")[0]
     for error in hierarchy(DodonaError):
-        if error.__module__.startswith("dodona."):
+        if error.__module__ == core_errors.__name__:
             row = f"| `{error.__name__}` | `{error.code}` | {error.exit_code} |"
             assert f"{row} {error.http_status} |" in page
             assert error.__name__ in drawn
+        elif error.__module__ == http_errors.__name__:
+            row = f"| `{error.__name__}` | `{error.code}` | {error.http_status} |"
+            assert row in sections("errors.md")["Over HTTP alone"]
+        elif error.__module__.startswith("dodona."):
+            assert f"| `{error.code}` |" in page
+
+
+def test_every_code_of_a_run_is_documented() -> None:
+    """Also those that no class has."""
+    page = text_of("errors.md")
+    codes = [code for text in source("agent") for code in re.findall(r'"code": "(\w+)"', text)]
+    assert len(set(codes)) >= 3
+    assert [code for code in codes if f"| `{code}` |" not in page] == []
+
+
+def source(package: str) -> Iterator[str]:
+    for file in sorted((ROOT / "src" / "dodona" / package).rglob("*.py")):
+        yield file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -125,23 +165,22 @@ def test_every_flag_is_documented(command: str) -> None:
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", help_of(*command.split())))
     section = sections("cli.md")[f"dodona {command}"]
     assert flags
-    assert {flag for flag in flags if f"| `{flag}` |" not in section} == set()
+    assert {flag for flag in flags if not re.search(rf"^\| .*`{flag}`", section, re.M)} == set()
 
 
 def test_every_command_is_documented() -> None:
     """Each command that does something itself has a section, and a test above."""
-    assert set(commands()) == set(COMMANDS)
+    assert set(commands(app)) == set(COMMANDS)
     assert {f"dodona {command}" for command in COMMANDS} <= sections("cli.md").keys()
 
 
-def commands(*above: str) -> Iterator[str]:
-    """What --help calls a command, down to those that have none below."""
-    box = re.search(r"─ Commands ─.*?╰", help_of(*above), flags=re.DOTALL)
-    names = re.findall(r"^│ ([a-z]+)  ", box[0], flags=re.MULTILINE) if box else []
-    if above and not names:
-        yield " ".join(above)
-    for name in names:
-        yield from commands(*above, name)
+def commands(above: App, *words: str) -> Iterator[str]:
+    """The commands below one, down to those that have none below."""
+    below = [word for word in above if not word.startswith("-")]
+    if not below:
+        yield " ".join(words)
+    for word in below:
+        yield from commands(above[word], *words, word)
 
 
 def help_of(*words: str) -> str:
@@ -149,7 +188,7 @@ def help_of(*words: str) -> str:
         [Path(sys.executable).with_name("dodona"), *words, "--help"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=50,
         check=True,
     )
     return done.stdout
@@ -183,9 +222,10 @@ def test_every_table_is_documented(tmp_path: Path) -> None:
         for name, text in pages.items():
             columns = made.execute("SELECT name, type FROM pragma_table_info(?)", (name,))
             lines = [line for line in text.splitlines() if line.startswith("| `")]
-            assert [line.split(" | ")[:2] for line in lines] == [
+            # Those that a later migration adds come last in the database.
+            assert sorted(line.split(" | ")[:2] for line in lines) == sorted(
                 [f"| `{column}`", kind] for column, kind in columns
-            ]
+            )
             indexes = made.execute(
                 "SELECT name FROM pragma_index_list(?) WHERE origin='c'", (name,)
             )
@@ -215,3 +255,73 @@ def test_every_context_size_is_documented() -> None:
     lines = sections("models.md")["Context sizes"].splitlines()
     for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items():
         assert any(line.startswith(f"| `{name}` | {size:,} |") for line in lines), name
+
+
+OPENAPI = document()
+OPERATIONS = [
+    (path, method, told) for path, all_ in OPENAPI["paths"].items() for method, told in all_.items()
+]
+
+
+@pytest.mark.parametrize(("path", "method", "told"), OPERATIONS)
+def test_every_route_is_documented(path: str, method: str, told: dict[str, Any]) -> None:
+    """Each has a section with its parameters and what it takes and answers."""
+    section = sections("http.md")[f"{method.upper()} {path}"]
+    assert told["summary"] in section
+    for parameter in told.get("parameters", ()):
+        assert f"| `{parameter['name']}` | {parameter['in']} |" in section
+    schemas = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(told)))
+    assert {name for name in schemas - {"Error"} if f"(#{name.lower()})" not in section} == set()
+
+
+@pytest.mark.parametrize("name", OPENAPI["components"]["schemas"])
+def test_every_schema_is_documented(name: str) -> None:
+    """Each has a section with its fields."""
+    found = re.search(rf"^### {name}\n(.*?)(?=^### |\Z)", text_of("http.md"), re.M | re.S)
+    assert found
+    for field in OPENAPI["components"]["schemas"][name].get("properties", {}):
+        assert f"| `{field}` |" in found[1]
+
+
+@pytest.mark.parametrize("name", [*REGISTRY.leaves, *REGISTRY.decorations])
+def test_every_leaf_of_the_agent_is_documented(name: str) -> None:
+    """Each has a line that tells what it does."""
+    assert re.search(rf"^\| `{re.escape(name)}` \|.*\w+ \w+.*\.? \|$", text_of("leaves.md"), re.M)
+
+
+def test_every_chunk_is_documented() -> None:
+    """What a run can send out has a section, and is in the schema that clients read."""
+    makers = [
+        maker.__name__
+        for maker in vars(chunks).values()
+        if isfunction(maker) and maker.__module__ == chunks.__name__
+    ]
+    assert makers
+    assert set(makers) == sections("chunks.md").keys() - {"Kinds of system chunks"}
+    assert (
+        set(makers) == OPENAPI["components"]["schemas"]["Chunk"]["discriminator"]["mapping"].keys()
+    )
+
+
+def test_every_kind_of_system_chunk_is_documented() -> None:
+    """The kinds that the agent makes are those of the page."""
+    made = re.compile(r'(?:Notice\(\s*|chunks\.system\()"(\w+)"')
+    kinds = {kind for text in source("agent") for kind in made.findall(text)} | {NEARLY_FULL}
+    told = re.findall(r"^\| `(\w+)` \|", sections("chunks.md")["Kinds of system chunks"], re.M)
+    assert kinds == set(told)
+
+
+def test_every_event_is_documented() -> None:
+    """Types are the constants of core.events, and what the bus itself tells."""
+    types = {value for name, value in vars(events).items() if name.isupper()}
+    told = re.findall(r"^\| `([a-z_.]+)` \|.*\w.* \|$", text_of("events.md"), re.M)
+    assert {*types, EVENTS_LOST} == set(told)
+
+
+@pytest.mark.parametrize(("name", "default"), ModelSettings().as_dict().items())
+def test_every_setting_of_a_user_is_documented(name: str, default: object) -> None:
+    """With its default and its bounds."""
+    (line,) = [row for row in text_of("settings.md").splitlines() if row.startswith(f"| `{name}`")]
+    if type(default) is int:
+        lowest, highest = {**BOUNDS, **BOUNDS_OF_SETTINGS}[name]
+        assert f"from {lowest:,} to {highest:,} | `{default:,}` |" in line

@@ -10,6 +10,8 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
+pytestmark = pytest.mark.timeout(180)
+
 Execute = Callable[[Path], "subprocess.CompletedProcess[str]"]
 
 
@@ -29,6 +31,11 @@ WRONG_PAGES = {
     "a python block that raises": "```python\nassert 1 == 2\n```\n",
     "a python block that prints something else": "```python\nprint(1)\n```\n```output\n2\n```\n",
     "a lisp block that does not read": '```lisp\n(tree "x"\n```\n',
+    "a job that says something else": "```console\n$ echo one &\ntwo\n```\n",
+    "a job that says something else later": (
+        "```console\n$ mkfifo go\n$ sh -c 'echo one; read x < go; echo two' &\none\n"
+        "$ echo > go\n$ wait %1\nthree\n```\n"
+    ),
     "a fence that is never closed": "```python\n1\n",
     "a fence nobody understands": "```python file=x\n1\n```\n",
 }
@@ -47,6 +54,19 @@ def test_wildcards_stand_for_text_and_for_lines(execute: Execute, tmp_path: Path
     page = tmp_path / "page.md"
     page.write_text(
         "```console\n$ echo one 2 three; echo; echo; echo end\none … three\n…\nend\n```\n",
+        encoding="utf-8",
+    )
+    done = execute(page)
+    assert (done.returncode, done.stdout) == (0, "1 blocks\n"), done.stderr
+
+
+def test_a_job_goes_on_beside_the_page(execute: Execute, tmp_path: Path) -> None:
+    """A command with `&` is waited for until it has said what is below it, and can be ended."""
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```console\n$ mkfifo go\n$ sh -c 'echo one; read x < go; echo two' &\none\n"
+        "$ echo three\nthree\n$ echo > go\n$ wait %1\ntwo\n"
+        "$ sleep 600 &\n$ kill -9 %2\n$ kill -0 %2 2>/dev/null || echo gone\ngone\n```\n",
         encoding="utf-8",
     )
     done = execute(page)

@@ -207,7 +207,10 @@ class _Last:
         if result.failure is not None or host is None:
             return [{"type": "error", "error": dict(result.failure or {})}]
         return [
-            chunks.context_update(tokens=host.transcript.tokens, limit=host.chosen.context_size),
+            chunks.context_update(
+                tokens=host.transcript.tokens + host.count(result.exchange.content),
+                limit=host.chosen.context_size,
+            ),
             chunks.done(
                 tokens_used=host.tokens_used,
                 model_used=host.used[1] or host.chosen.model.name,

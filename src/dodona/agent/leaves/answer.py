@@ -142,7 +142,9 @@ def _notice(reason: str, state: AgentState, host: Host) -> Notice:
     match reason:
         case decision.MAX_ITERATIONS:
             advice = "Ask it to go on, or raise max_iterations."
-            return limit_reached("turns", state.turn, config.max_iterations, advice)
+            # A tree may allow fewer than the user does.
+            most = min(state.turn, config.max_iterations) or config.max_iterations
+            return limit_reached("turns", state.turn, most, advice)
         case decision.TOKEN_BUDGET:
             advice = "Ask it to go on, or raise token_budget."
             return limit_reached("tokens", state.tokens_used, config.token_budget, advice)
@@ -156,8 +158,8 @@ def _notice(reason: str, state: AgentState, host: Host) -> Notice:
             many = decision.ERRORS_IN_A_ROW
             return Notice("error_limit", f"Stopped: {many} calls of tools failed in a row.")
         case _ if reason == OUTPUT_LIMIT:
-            most: int = host.wishes["max_tokens"]
-            return limit_reached("tokens of output", host.output_tokens, most, "Allow more.")
+            allowed: int = host.wishes["max_tokens"]
+            return limit_reached("tokens of output", host.output_tokens, allowed, "Allow more.")
         case _:
             return Notice("limit_reached", f"Stopped: {reason}.", {"limit": reason})
 

@@ -27,7 +27,7 @@ def _asked(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
     return f"{host.chosen.model.name}\0{host.transcript.digest}"
 
 
-@leaf("llm-call", writes=("answer", "failure"), effect="none", request=_asked)
+@leaf("llm-call", reads=("failure",), writes=("answer", "failure"), effect="none", request=_asked)
 async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
     """Ask the model, and let the user see what it says as it says it."""
     host.is_live = True
@@ -51,6 +51,8 @@ async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
     except DodonaError as error:
         bb["failure"] = as_json(error)["error"]
         return False
+    if bb["failure"] is not None:
+        bb["failure"] = None  # a tree may try again, and here it worked
     bb["answer"] = answer = kept(done)
     if not (answer["calls"] or answer["text"].strip()):
         answer.update(text=NOTHING_SAID, raw=None)

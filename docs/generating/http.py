@@ -1,0 +1,114 @@
+"""http.md, of the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dodona.app.settings import Gateway
+from dodona.gateway.openapi import document
+from dodona.gateway.rules import Rules
+from generating.schemas import about, fields, takes
+from generating.writing import page, prose, table
+
+# Every operation can fail so; it is said once.
+EVERYWHERE = ("403", "500")
+
+
+def http_page() -> str:
+    found = document()
+    gateway, rules = Gateway(), Rules()
+    return page(
+        "# HTTP",
+        prose(f"""`dodona up` listens at `http://{gateway.host}:{gateway.port}`. This page is made
+            of its OpenAPI document, which it serves at `/api/openapi.json`. [How to ask a
+            question](../how-to/ask-a-question.md) shows the routes in use; `/` is a page to ask
+            from."""),
+        prose("""A body is a JSON object, sent with `Content-Type: application/json`. Fields and
+            parameters that are not named here are refused, with the name that may have been
+            meant."""),
+        table(
+            ("route", "what it does"),
+            [
+                (f"[`{name}`](#{_anchor(name)})", told["summary"])
+                for name, told in operations(found)
+            ],
+        ),
+        *(_operation(name, told) for name, told in operations(found)),
+        "## Errors",
+        prose("""An error is `{"error": {"code", "message", "hint"}}`, with the status of [its
+            class](errors.md). Every route can answer 403, when another web site asks or `Host` is
+            not ours ([why](../explanation/security.md#who-may-ask)), and 500, a fault of ours."""),
+        "## Streams",
+        prose(f"""Streams are server-sent events. Of a run's, each `id:` is the `seq` of its
+            [chunk](chunks.md). After {rules.heartbeat:g} seconds of silence a comment shows that
+            the line is alive. A stream that ends without `done` or `error` was cut: come back with
+            `Last-Event-ID`. When nothing more will come, the answer is 204, by which an
+            `EventSource` knows to stop."""),
+        "## Limits",
+        table(
+            ("limit", "at most"),
+            [
+                ("address and headers", f"{rules.largest_head:,} bytes"),
+                ("a body", f"{rules.largest_body:,} bytes, within {rules.body_seconds:g} seconds"),
+            ],
+        ),
+        "## Schemas",
+        *_schemas(found["components"]["schemas"]),
+    )
+
+
+def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each with its name, such as `GET /api/runs`, in the order of the document."""
+    for path, methods in found["paths"].items():
+        for method, told in methods.items():
+            yield f"{method.upper()} {path}", told
+
+
+def _operation(name: str, told: Mapping[str, Any]) -> str:
+    parts = [f"## {name}", told["summary"]]
+    if "parameters" in told:
+        parts.append(
+            table(("parameter", "in", "takes", ""), [*map(_parameter, told["parameters"])])
+        )
+    if "requestBody" in told:
+        schema = told["requestBody"]["content"]["application/json"]["schema"]
+        parts.append(f"The body is a {takes(schema)}.")
+    parts.append(table(("status", "answer"), [*_answers(told["responses"])]))
+    return "\n\n".join(parts)
+
+
+def _parameter(told: Mapping[str, Any]) -> tuple[str, ...]:
+    schema = {**told["schema"], "description": told["description"]}
+    return f"`{told['name']}`", told["in"], takes(told["schema"]), about(schema)
+
+
+def _answers(responses: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    failures: list[str] = []
+    for status, told in responses.items():
+        if status >= "400":
+            failures += [f"{status} {told['description']}"] if status not in EVERYWHERE else []
+            continue
+        for media, content in told.get("content", {"": {}}).items():
+            what = takes(content["schema"]) if content else ""
+            sort = f", as `{media}`" if media not in ("", "application/json") else ""
+            yield status, f"{told['description']} {what}{sort}".strip()
+    if failures:
+        yield "4xx, 5xx", "; ".join(failures)
+
+
+def _schemas(found: Mapping[str, Any]) -> Iterator[str]:
+    for name, schema in found.items():
+        if "oneOf" in schema:
+            text = "One of " + ", ".join(takes(each) for each in schema["oneOf"]) + "."
+        elif "properties" in schema:
+            text = fields(schema)
+        else:
+            text = takes(schema).capitalize() + "."
+        said = f"{schema['description']}\n\n" if "description" in schema else ""
+        yield f"### {name}\n\n{said}{text}"
+
+
+def _anchor(name: str) -> str:
+    kept = [c for c in name.lower() if c.isalnum() or c in "_- "]
+    return "".join(kept).replace(" ", "-")
