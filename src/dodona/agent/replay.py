@@ -12,7 +12,7 @@ from dodona.agent.views.exchanges import tool_calls
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.conversation import RunNode, RunStatus, StoredMessage
-from dodona.core.errors import Cancelled, DodonaError, Fault, ProviderError, StoreError, kinds
+from dodona.core.errors import Cancelled, DodonaError, StoreError, revived
 from dodona.core.storage import Storage
 
 
@@ -90,17 +90,7 @@ def _last(run: RunNode, answer: StoredMessage | None) -> list[Chunk]:
 
 def failure_of(run: RunNode) -> DodonaError:
     """The error that ended a run."""
-    if run.error is None:
-        return Cancelled("the run was cancelled.")
-    code, message = str(run.error.get("code", "")), str(run.error.get("message", ""))
-    kind = kinds().get(code, DodonaError)
-    hint = str(run.error.get("hint", ""))
-    if kind is ProviderError:
-        return ProviderError(message, fault=Fault.SERVER, provider="", hint=hint)
-    error = kind(message, hint=hint)
-    if kind is DodonaError and code:
-        error.code = code  # pyright: ignore[reportAttributeAccessIssue]
-    return error
+    return Cancelled("the run was cancelled.") if run.error is None else revived(run.error)
 
 
 async def read_answer(storage: Storage, user_id: str, run_id: int) -> Answer:

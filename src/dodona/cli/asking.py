@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from dodona.agent.question import Question
 from dodona.cli.client import Client
-from dodona.cli.failures import failure
 from dodona.cli.output import note
 from dodona.cli.screen import Screen
-from dodona.core.errors import Cancelled, DodonaError
+from dodona.core.errors import Cancelled, DodonaError, revived
 
 INTERRUPTED: Final = 130  # what shells expect of whoever Ctrl-C has ended
 
@@ -32,7 +31,7 @@ async def show_answer(client: Client, question: Question, screen: Screen) -> Non
             async for chunk in chunks:
                 screen.show(chunk)
                 if chunk["type"] == "error":
-                    raise failure(chunk["error"])
+                    raise revived(chunk["error"])
                 if chunk["type"] == "done":
                     return
         raise DodonaError(

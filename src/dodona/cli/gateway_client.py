@@ -16,9 +16,8 @@ import aiohttp
 from dodona.agent.question import Question
 from dodona.cli.announcement import Announcement
 from dodona.cli.client import ChunkJson
-from dodona.cli.failures import failure
 from dodona.cli.output import note
-from dodona.core.errors import DodonaError
+from dodona.core.errors import DodonaError, revived
 from dodona.models.sse import SseParser
 
 PATIENCE: Final = 30.0  # seconds in which a gateway that is gone may come back
@@ -194,4 +193,4 @@ async def _refuse(response: aiohttp.ClientResponse) -> None:
         told = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
         told = {"message": f"the gateway answers {response.status}.", "hint": text[:200]}
-    raise failure(told)
+    raise revived(told)

@@ -26,7 +26,7 @@ Anything else that is raised is a bug and stays outside this tree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
@@ -233,8 +233,21 @@ class BadRequest(DodonaError):
     http_status = 400
 
 
-def kinds() -> dict[str, type[DodonaError]]:
-    """Every class by its code: what was kept as JSON becomes an error again."""
+def revived(told: Mapping[str, Any]) -> DodonaError:
+    """What `as_json` made of an error, as an error again; of an unknown code, the root has it."""
+    message, hint, code = (str(told.get(name, "")) for name in ("message", "hint", "code"))
+    kind = _kinds().get(code)
+    if kind is ProviderError:
+        return ProviderError(message, fault=Fault.SERVER, provider="", hint=hint)
+    where = Where(**told["where"]) if "where" in told else None
+    found = [revived(problem) for problem in told.get("problems", ())]
+    error = (kind or DodonaError)(message, where=where, hint=hint, found=found)
+    if kind is None and code:
+        error.code = code  # pyright: ignore[reportAttributeAccessIssue] - of this one only
+    return error
+
+
+def _kinds() -> dict[str, type[DodonaError]]:
     found: dict[str, type[DodonaError]] = {}
     pending: list[type[DodonaError]] = [DodonaError]
     while pending:

@@ -1,0 +1,317 @@
+"""An agency on a real store, real tools and a real meter, opened as a process opens it.
+
+What a process does that dies is `leave(0)` and the end of the block: nothing is ended, and the
+next `opened` on the same file is the process that comes after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from dodona import store as ledger
+from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
+from dodona.agent.leaves import REGISTRY
+from dodona.agent.means import Means
+from dodona.agent.oracle import Oracle
+from dodona.agent.question import Answer, Question
+from dodona.core.chunks import Chunk
+from dodona.core.contexts import TOKEN_BUDGET
+from dodona.core.conversation import RunNode
+from dodona.core.errors import NotFound, ToolFailed
+from dodona.core.events import Event
+from dodona.core.messages import AssistantText, ToolCall, ToolSpec
+from dodona.core.model import ChosenModel, Model
+from dodona.core.ports import Effect
+from dodona.core.spending import TokenRecord
+from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.metering import Ceilings, Meter
+from dodona.models.counter import TokenCounter
+from dodona.models.prices import Prices
+from dodona.notify.bus import Bus
+from dodona.store import Store
+from dodona.tools.calling import call_tool
+from dodona.tools.registry import ToolRegistry
+from dodona.trees import Tree, load
+
+USER: Final = "ada"
+LIMIT: Final = 40.0  # seconds; a test that waits so long has failed
+MOST_TOKENS: Final = 1000  # of an answer, as the model is configured
+SIZE: Final = 100_000  # tokens that a model holds
+
+T = TypeVar("T")
+
+
+async def until(find: Callable[[], T | Awaitable[T]], what: str) -> T:
+    """What is found, as soon as it is something; `find` may be asynchronous."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        found: Any = find()
+        if isinstance(found, Awaitable):
+            found = await found
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"this did not come within {LIMIT:g} seconds: {what}")
+        await asyncio.sleep(0.01)
+
+
+class Shelf:
+    """A `Models`: these, by their names; the first is the configured one."""
+
+    def __init__(
+        self, models: Sequence[Model], *, size: int = SIZE, gate: asyncio.Event | None = None
+    ) -> None:
+        self._chosen = {each.name: ChosenModel(each, size, MOST_TOKENS) for each in models}
+        self._gate = gate
+        self.asked: list[str] = []
+
+    async def choose(self, name: str = "") -> ChosenModel:
+        self.asked.append(name)
+        if self._gate is not None:
+            await self._gate.wait()
+        if not name:
+            return next(iter(self._chosen.values()))
+        if name not in self._chosen:
+            raise NotFound(f"there is no model {name!r}.", hint="Name another.")
+        return self._chosen[name]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call that reached a tool."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    context: ToolContext
+
+
+@dataclass
+class Tools:
+    """Small tools with all kinds of effects; they remember who called them.
+
+    Those whose query begins with "wait" go on when `gate` is opened.
+    """
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    made: list[Made] = field(default_factory=list[Made])
+    at_once: int = 0
+    most_at_once: int = 0
+    registry: ToolRegistry = field(default_factory=ToolRegistry)
+
+    def __post_init__(self) -> None:
+        for name, effect in (
+            ("echo", Effect.NONE),
+            ("once", Effect.ONCE),
+            ("keyed", Effect.KEYED),
+        ):
+            self._add(name, Category.VAULT, effect, self._echo(name))
+        self._add("fail", Category.VAULT, Effect.NONE, self._fail)
+        self._add("surf", Category.WEB, Effect.NONE, self._echo("surf"))
+        self._add("plan", Category.META, Effect.NONE, self._echo("plan"))
+        self._add("cite", Category.VAULT, Effect.NONE, self._cite)
+        self._add("count", Category.VAULT, Effect.NONE, self._count)
+
+    def add(self, name: str) -> None:
+        """One more tool."""
+        self._add(name, Category.VAULT, Effect.NONE, self._echo(name))
+
+    def of(self, name: str) -> list[Made]:
+        return [made for made in self.made if made.name == name]
+
+    def _add(self, name: str, category: Category, effect: Effect, function: Any) -> None:
+        schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+        spec = ToolSpec(name, f"The tool {name}.", schema)
+        self.registry.tool(spec, category=category, effect=effect, timeout_seconds=60)(function)
+
+    def _echo(self, name: str) -> Callable[..., Awaitable[ToolOutcome]]:
+        async def echo(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+            self.made.append(Made(name, arguments, context))
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            try:
+                text: str = arguments.get("query", "")
+                if text.startswith("wait"):
+                    await self.gate.wait()
+                return ToolOutcome(f"{name} says {text}")
+            finally:
+                self.at_once -= 1
+
+        return echo
+
+    async def _fail(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        self.made.append(Made("fail", arguments, context))
+        raise ToolFailed("it cannot.")
+
+    async def _count(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        self.made.append(Made("count", arguments, context))
+        return ToolOutcome(f"{len(self.of('count'))}")
+
+    async def _cite(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        self.made.append(Made("cite", arguments, context))
+        path = arguments.get("query", "oak.md")
+        return ToolOutcome("An oak.", (Source(path, "Oaks", "1–2", "An oak."),))
+
+
+def calls(*made: tuple[str, str], text: str = "") -> AssistantText:
+    """An answer that calls tools, each by its name and its query; ids count from 1."""
+    return AssistantText(
+        text,
+        tuple(
+            ToolCall(f"call-{place}", name, json.dumps({"query": said}))
+            for place, (name, said) in enumerate(made, 1)
+        ),
+    )
+
+
+def plain_prompts(folder: Path, text: str = "Be brief.") -> Path:
+    """A project's own folder of prompts, with a short one."""
+    folder.mkdir(exist_ok=True)
+    (folder / "oracle.md").write_text(text)
+    return folder
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A process, as a test sees it."""
+
+    store: Store
+    agency: Agency
+    tools: Tools
+    models: Shelf
+    events: list[Event]
+
+    @property
+    def oracle(self) -> Oracle:
+        return self.agency.oracle
+
+    async def ask(self, text: str = "Why?", *, user: str = USER, **more: Any) -> int:
+        return await self.oracle.ask(user, Question.read({"question": text, **more}))
+
+    async def answered(self, text: str = "Why?", *, user: str = USER, **more: Any) -> Answer:
+        return await self.answer(await self.ask(text, user=user, **more), user=user)
+
+    async def answer(self, run_id: int, *, user: str = USER) -> Answer:
+        async with asyncio.timeout(LIMIT):
+            return await self.oracle.answer(user, run_id)
+
+    async def chunks(self, run_id: int, *, after: int = 0, user: str = USER) -> list[Chunk]:
+        """All chunks of a run, until its last one."""
+        async with asyncio.timeout(LIMIT):
+            batches = [batch async for batch in self.oracle.events(user, run_id, after=after)]
+        return [chunk for batch in batches for chunk in batch]
+
+    async def seen(self, run_id: int, kind: str, count: int = 1) -> list[Chunk]:
+        """The chunks of a run up to the so-manieth of a kind, as soon as that has come."""
+        seen: list[Chunk] = []
+        async with asyncio.timeout(LIMIT):
+            async for batch in self.oracle.events(USER, run_id):
+                seen += batch
+                if len(bodies(seen, kind)) >= count:
+                    return seen
+        raise AssertionError(f"run {run_id} had no {kind} number {count}: {kinds(seen)}")
+
+    async def run(self, run_id: int, *, user: str = USER) -> RunNode:
+        return await self.store.runs.get(user, run_id)
+
+    async def ended(self, run_id: int, *, user: str = USER) -> RunNode:
+        """The run once it has ended, whoever drives it."""
+
+        async def find() -> RunNode | None:
+            run = await self.run(run_id, user=user)
+            return run if run.status.has_ended else None
+
+        found = await until(find, f"the end of run {run_id}")
+        assert found is not None
+        return found
+
+    async def records(self, *, user: str = USER) -> list[TokenRecord]:
+        return await self.store.records.of_user(user)
+
+    async def set(self, *, user: str = USER, **settings: Any) -> None:
+        await self.agency.preferences.change(user, settings)
+
+    def told(self, kind: str) -> list[Event]:
+        return [event for event in self.events if event.type == kind]
+
+
+@asynccontextmanager
+async def opened(
+    file: Path,
+    *models: Model,
+    shelf: Shelf | None = None,
+    tools: Tools | None = None,
+    tree: Tree | None = None,
+    prompts: Path | None = None,
+    ceilings: Ceilings | None = None,
+    serves: bool = True,
+    token_budget: int = TOKEN_BUDGET,
+) -> AsyncGenerator[Opened]:
+    """A process on the store in this file. At the end it leaves its runs to others."""
+    async with await Store.open(str(file), hide=str, durability="normal") as store:
+        bus = Bus()
+        events: list[Event] = []
+        bus.handle(events.append, types=("*",), user_id=None)
+        shelf = shelf or Shelf(models)
+        tools = tools or Tools()
+        now = tree or await asyncio.to_thread(load, ORACLE_TREE, registry=REGISTRY)
+        # In a thread, for it reads a file.
+        agency = await asyncio.to_thread(
+            make_agency,
+            Means(
+                storage=store,
+                models=shelf,
+                meter=Meter(ceilings or Ceilings(), prices=Prices(), ledger=ledger),
+                toolbox=tools.registry,
+                call_tool=partial(call_tool, tools.registry),
+                counter=TokenCounter(),
+                emit=bus.emit,
+            ),
+            events=bus,
+            tree=lambda: now,
+            prompt_folder=lambda brief: prompts,
+            serves=serves,
+            token_budget=token_budget,
+        )
+        if serves:
+            agency.engine.start()
+        try:
+            yield Opened(store, agency, tools, shelf, events)
+        finally:
+            await agency.engine.leave(0)
+            bus.close()
+
+
+def edited(*changes: tuple[str, str]) -> Tree:
+    """The Oracle's tree with parts of its text replaced; each must be there."""
+    text = ORACLE_TREE.read_text()
+    for old, new in changes:
+        assert old in text, f"the tree has no {old!r} any more"
+        text = text.replace(old, new)
+    return load(text, registry=REGISTRY)
+
+
+def kinds(chunks: Sequence[Chunk]) -> list[str]:
+    """Their types, those of neighbours that are alike only once, and without sizes."""
+    found: list[str] = []
+    for chunk in chunks:
+        if chunk.body["type"] == "context_update":
+            continue
+        if not found or found[-1] != chunk.body["type"]:
+            found.append(chunk.body["type"])
+    return found
+
+
+def bodies(chunks: Sequence[Chunk], kind: str) -> list[Mapping[str, Any]]:
+    return [chunk.body for chunk in chunks if chunk.body["type"] == kind]
+
+
+def text_of(chunks: Sequence[Chunk]) -> str:
+    return "".join(body["content"] for body in bodies(chunks, "content"))

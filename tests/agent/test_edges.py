@@ -1,0 +1,221 @@
+"""What seldom happens, and must end well all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dodona.agent.leaves.answer import NOTHING_SAID
+from dodona.core.chunks import Chunk
+from dodona.core.conversation import RunStatus
+from dodona.core.errors import DodonaError, Fault, ProviderError
+from dodona.core.events import TREE_ESCALATED
+from dodona.core.messages import AssistantText, ToolCall, UserText
+from dodona.core.model import ModelRequest
+from dodona.models.fallback import Fallback
+from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted_answers import Broken
+from dodona.trees import Watchdog
+from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
+from tests.agent.wire import hangs, says, wired
+
+
+def remembers(request: ModelRequest) -> str:
+    return " ".join(each.text for each in request.messages if isinstance(each, UserText))
+
+
+async def test_an_empty_answer_is_said_to_be_one(file: Path) -> None:
+    """The user sees what is kept: a sentence, not nothing."""
+    async with opened(file, ScriptedModel([AssistantText(""), "Yes."])) as here:
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        assert (await here.answer(run_id)).answer == NOTHING_SAID
+        assert text_of(chunks) == NOTHING_SAID
+        assert (await here.answered()).answer == "Yes."
+
+
+async def test_a_model_that_begins_anew_says_what_to_drop(file: Path) -> None:
+    """Another model answers in the middle: the answer is its own, and both are recorded."""
+    broken = ProviderError("the line broke.", fault=Fault.CUT, provider="scripted")
+    first = ScriptedModel([Broken("Half an answer", broken)] * 3, name="first")
+    other = ScriptedModel(["A whole answer."], name="other")
+
+    async def at_once(seconds: float) -> None:
+        del seconds
+
+    chain = Fallback([first, other], retries=0, sleep=at_once)
+    async with opened(file, chain) as here:
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        (restart,) = bodies(chunks, "restart")
+        dropped = [chunk for chunk in chunks if chunk.seq > restart["discard_after"]]
+        assert text_of(dropped) == "Half an answerA whole answer."
+        place = next(n for n, chunk in enumerate(chunks) if chunk.body is restart)
+        assert text_of(chunks[place:]) == "A whole answer."
+        answer = await here.answer(run_id)
+        assert (answer.answer, answer.model_used) == ("A whole answer.", "other")
+        assert [record.model for record in await here.records()] == ["first", "other"]
+
+
+async def test_an_error_after_tools_keeps_what_they_gave(file: Path) -> None:
+    """The turns before it are saved, and the next question knows of them."""
+    refused = ProviderError("no credit.", fault=Fault.REFUSED, provider="scripted")
+    model = ScriptedModel([calls(("echo", "1"), text="Let me see."), refused, "Yes."])
+    async with opened(file, model) as here:
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        assert chunks[-1].body["error"]["code"] == "provider_failed"
+        (_, said) = await here.store.runs.messages(USER, run_id)
+        assert "no credit" in said.content
+        (turn,) = (said.metadata or {})["turns"]
+        assert turn["calls"][0]["result"] == "echo says 1"
+        await here.answered("Again?")
+        assert "echo says 1" in [message.text for message in model.requests[-1].messages]
+
+
+async def test_a_bug_in_a_model_is_an_error_of_the_run(file: Path) -> None:
+    """It ends with an error, its call is recorded, and nothing stays held."""
+    async with opened(file, ScriptedModel([ZeroDivisionError("a bug"), "Yes."])) as here:
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        assert chunks[-1].body["type"] == "error"
+        assert (await here.run(run_id)).status is RunStatus.FAILED
+        assert len(await here.records()) == 1
+        assert (await here.answered()).answer == "Yes."
+
+
+async def test_two_calls_with_one_id_have_two_results(file: Path) -> None:
+    """Some servers number calls badly: each still gets what it asked for."""
+    twins = AssistantText(
+        calls=(
+            ToolCall("same", "echo", '{"query": "1"}'),
+            ToolCall("same", "echo", '{"query": "2"}'),
+        )
+    )
+    model = ScriptedModel([twins, "Done."])
+    async with opened(file, model) as here:
+        await here.answered()
+
+        results = [message.text for message in model.requests[1].messages[-2:]]
+        assert results == ["echo says 1", "echo says 2"]
+
+
+@pytest.mark.parametrize("text", ["\ud800 half a pair", "nul \x00 inside", "Ünï 🌳 \u202e"])
+async def test_any_text_can_be_asked_and_answered(file: Path, text: str) -> None:
+    """Whatever a client or a model sends, it is kept as well as it can be, and answered."""
+    async with opened(file, ScriptedModel([f"{text}!", "Yes."])) as here:
+        answer = await here.answered(text)
+        assert answer.answer.endswith("!")
+        assert (await here.answered("And?")).answer == "Yes."
+
+
+async def test_long_results_are_carried(file: Path) -> None:
+    """Five tools with much to say in one turn: every call has its result."""
+    many = calls(*(("echo", "x" * 200_000 + f"{n}") for n in range(5)))
+    model = ScriptedModel([many, "Done."])
+    async with opened(file, model) as here:
+        await here.set(max_tool_calls_per_turn=5)
+        answer = await here.answered()
+
+        assert answer.answer == "Done."
+        assert len(model.requests[1].messages) == 8
+
+
+async def test_a_context_closed_under_a_run_lets_it_end(file: Path) -> None:
+    """It is answered where it began; the next question begins anew."""
+    model = ScriptedModel([calls(("echo", "wait")), "Done.", remembers])
+    async with opened(file, model) as here:
+        run_id = await here.ask("Q1")
+        await here.seen(run_id, "tool_call")
+        await here.agency.contexts.close(USER, "default")
+        here.tools.gate.set()
+        assert (await here.answer(run_id)).answer == "Done."
+        assert (await here.answered("Q2")).answer == "Q2"
+
+
+async def test_a_conversation_begun_anew_is_not_mixed_up_with_the_old_one(file: Path) -> None:
+    """The old one's run ends later than the new one's: the context goes on in the new one."""
+    model = ScriptedModel([calls(("echo", "wait")), "New.", "Old.", remembers])
+    async with opened(file, model) as here:
+        old = await here.ask("Q1")
+        await here.seen(old, "tool_call")
+        assert (await here.answered("Q2", new=True)).answer == "New."
+        here.tools.gate.set()
+        assert (await here.answer(old)).answer == "Old."
+        assert (await here.answered("Q3")).answer == "Q2 Q3"
+
+
+async def test_going_on_from_a_run_that_has_not_ended_is_refused(file: Path) -> None:
+    """There is nothing yet to go on from; the run itself is not disturbed."""
+    model = ScriptedModel([calls(("echo", "wait")), "Done.", remembers])
+    async with opened(file, model) as here:
+        run_id = await here.ask("Q1")
+        await here.seen(run_id, "tool_call")
+        with pytest.raises(DodonaError):
+            await here.ask("Q2", context_id=f"node-{run_id}")
+        here.tools.gate.set()
+        assert (await here.answer(run_id)).answer == "Done."
+
+
+async def test_a_tree_that_is_stuck_answers_through_the_recovery_tree(file: Path) -> None:
+    """The third time within a minute the recovery tree speaks; before that the run just fails."""
+    async with wired(hangs()) as (model, _), opened(file, model) as here:
+        driver = here.agency.engine._drive.__self__  # type: ignore[attr-defined]
+        driver._watchdog = Watchdog(1.0, recovery=driver._watchdog.recovery)
+        ends: list[list[Chunk]] = []
+        for number in range(3):
+            run_id = await here.ask(f"Q{number}")
+            ends.append(await here.chunks(run_id))
+            assert (await here.run(run_id)).status is RunStatus.FAILED
+
+        codes = [chunks[-1].body["error"]["code"] for chunks in ends]
+        assert codes == ["tree_failed", "tree_failed", "tree_stuck"]
+        assert "stuck" in bodies(ends[2], "system")[0]["system_message"]
+        assert len(here.told(TREE_ESCALATED)) == 1
+
+
+async def test_many_follow_one_run(file: Path) -> None:
+    """Readers that come at any time, here and elsewhere, read the same."""
+    tools = Tools()
+    model = ScriptedModel([calls(("keyed", "wait"), text="Let me see."), "Done."])
+    async with opened(file, model, tools=tools) as here, opened(file, model) as there:
+        run_id = await here.ask()
+        early = [asyncio.create_task(here.chunks(run_id)) for _ in range(5)]
+        await until(lambda: tools.at_once, "a tool at work")
+        late = [asyncio.create_task(each.chunks(run_id)) for each in (here, there)]
+        await asyncio.sleep(0)
+        tools.gate.set()
+        found = [await each for each in [*early, *late]]
+        found.append(await here.chunks(run_id))
+
+        assert all(chunks == found[0] for chunks in found)
+
+
+async def last_said(here: Opened, run_id: int) -> str:
+    (_, said) = await here.store.runs.messages(USER, run_id)
+    return said.content
+
+
+async def test_a_limit_reached_in_mid_sentence_keeps_the_sentence(file: Path) -> None:
+    """A model that is cut by the clock: what it had said is the answer, and it is said why."""
+    async with (
+        wired(hangs("Half an ", "answer"), says("Yes.")) as (model, server),
+        opened(file, model) as here,
+    ):
+        await here.set(timeout_seconds=10)
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        assert [body["system_type"] for body in bodies(chunks, "system")] == ["limit_reached"]
+        assert chunks[-1].body["type"] == "done"
+        assert await last_said(here, run_id) == "Half an answer"
+        assert (await here.answer(run_id)).answer == "Half an answer"
+        await until(server.left.is_set, "the end of the request")
+        (record,) = await here.records()
+        assert record.estimated

@@ -1,0 +1,85 @@
+"""What may be asked: all mistakes are told at once, and wishes are kept as they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dodona.agent.question import LONGEST_QUESTION, Question, context_id
+from dodona.core.errors import BadRequest, NotFound
+
+FINE: list[dict[str, Any]] = [
+    {"question": "?"},
+    {"question": "x" * LONGEST_QUESTION},
+    {"question": "Why?", "max_tokens": 1, "sources": [], "thinking": False, "new": True},
+    {"question": "Why?", "sources": ["vault", "web", "code", "thread"]},
+    {"question": "Why?", "project_id": None, "model": None, "context_id": None},
+]
+TEXT = "question must be a text of 1 to 10,000 characters"
+TOKENS = "max_tokens must be a whole number from 1 to 1,000,000"
+SOURCES = "sources must be a list of vault, thread, code, web."
+WRONG: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, [f"{TEXT}."]),
+    ({"question": ""}, [f"{TEXT} (got 0)."]),
+    ({"question": " \n"}, [f"{TEXT} (got 2)."]),
+    ({"question": 7}, [f"{TEXT}."]),
+    ({"question": "x" * 10_001}, [f"{TEXT} (got 10,001)."]),
+    ({"question": "?", "qestion": 1}, ["there is no field 'qestion'."]),
+    ({"question": "?", "max_tokens": 0}, [f"{TOKENS} (got 0)."]),
+    ({"question": "?", "max_tokens": True}, [f"{TOKENS} (got True)."]),
+    ({"question": "?", "max_tokens": 1.5}, [f"{TOKENS} (got 1.5)."]),
+    ({"question": "?", "sources": "web"}, [SOURCES]),
+    ({"question": "?", "sources": ["meta"]}, [SOURCES]),
+    ({"question": "?", "sources": [["web"]]}, [SOURCES]),
+    ({"question": "?", "thinking": "yes"}, ["thinking must be true or false."]),
+    ({"question": "?", "new": 1}, ["new must be true or false."]),
+    ({"question": "?", "model": ""}, ["model must be a text of 1 to 200 characters."]),
+    (
+        {"question": "?", "project_id": "x" * 201},
+        ["project_id must be a text of 1 to 200 characters."],
+    ),
+    (
+        {"question": 1, "model": 2, "what": 3},
+        [
+            "there is no field 'what'.",
+            f"{TEXT}.",
+            "model must be a text of 1 to 200 characters.",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("given", FINE)
+def test_what_may_be_asked(given: dict[str, Any]) -> None:
+    """What is None is left out; the rest is taken as it is."""
+    question = Question.read(given)
+
+    assert question.question == given["question"]
+    assert question.project_id == "default"
+
+
+@pytest.mark.parametrize(("given", "told"), WRONG)
+def test_what_may_not_be_asked(given: dict[str, Any], told: list[str]) -> None:
+    """Every mistake is told, each in a sentence."""
+    with pytest.raises(BadRequest) as raised:
+        Question.read(given)
+
+    assert [problem.message for problem in raised.value.problems()] == told
+
+
+def test_wishes_are_what_was_given() -> None:
+    """Only those: a question without any keeps nothing."""
+    given = {"model": "m", "max_tokens": 5, "sources": ["web"], "thinking": False}
+
+    assert Question.read({"question": "?", **given}).wishes() == given
+    assert Question.read({"question": "?", "new": True}).wishes() == {}
+
+
+def test_a_node_has_an_opaque_name() -> None:
+    """What an answer gave leads back to its run; anything else leads nowhere."""
+    assert Question(question="?", context_id=context_id(42)).node == 42
+    assert Question(question="?").node is None
+    for wrong in ("42", "node-0", "node-", "node--1", "node-1x", "node-" + "9" * 30):
+        with pytest.raises(NotFound):
+            _ = Question(question="?", context_id=wrong).node
