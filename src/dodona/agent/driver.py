@@ -35,8 +35,17 @@ RESTARTED: Final = "The process was restarted."
 
 _log = logging.getLogger(__name__)
 
-# Told of the tree's run as soon as it can be stopped, and of the journal that it writes.
-Hold = Callable[[Run, RunJournal], None]
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A tree that runs: how it is cancelled, and the journal that it writes."""
+
+    run: Run
+    journal: RunJournal
+    cancel: Callable[[], None]
+
+
+Hold = Callable[[Held], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +125,13 @@ class Driver:
 
     async def _run(self, host: Host, hold: Hold) -> _Result:
         claim = host.claim
-        ending = EndingJournal(host.journal) if claim.cancel_requested else None
-        run = Run(host.pins.tree, _values(host), self._options(host, ending or host.journal))
-        if ending is not None:
-            ending.cancel = partial(run.cancel, CANCELLED)
-        hold(run, host.journal)
+        ending = EndingJournal(host.journal, is_wanted=claim.cancel_requested)
+        journal = ending if claim.is_resumed else host.journal
+        run = Run(host.pins.tree, _values(host), self._options(host, journal))
+        ending.stop = partial(run.cancel, CANCELLED)
+        hold(Held(run, host.journal, ending.cancel if claim.is_resumed else ending.stop))
+        if claim.cancel_requested and not claim.is_resumed:
+            ending.stop()
         outcome = await run.drive()
         return _result(host, outcome)
 

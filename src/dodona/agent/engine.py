@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dodona.agent.driver import CANCELLED, Hold
+from dodona.agent.driver import Held, Hold
 from dodona.agent.feed import Feed
 from dodona.core.conversation import Asked, Asking, Claim, Driven, RunStatus
 from dodona.core.errors import StoreError
-from dodona.core.storage import RunJournal, Storage
-from dodona.trees import Run
+from dodona.core.storage import Storage
 
 LEFT: Final = "left"
 LOOK_EVERY: Final = 0.25  # seconds, at lanes that others hold and at wishes to cancel
@@ -30,33 +29,32 @@ Drive = Callable[[Driven, Feed, Hold], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Running:
-    """A run of this process. `run` is its tree's, once that has begun."""
+    """A run of this process. `held` is its tree, once that has begun."""
 
     claim: Claim
     feed: Feed
     task: asyncio.Task[None] | None = None
-    run: Run | None = None
-    journal: RunJournal | None = None
+    held: Held | None = None
     is_cancelled: bool = False
 
-    def hold(self, run: Run, journal: RunJournal) -> None:
-        self.run, self.journal = run, journal
+    def hold(self, held: Held) -> None:
+        self.held = held
         if self.is_cancelled:
-            run.cancel(CANCELLED)
+            held.cancel()
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        if self.run is not None:
-            self.run.cancel(CANCELLED)
+        if self.held is not None:
+            self.held.cancel()
 
     def leave(self) -> None:
         """Stop without ending: the journal first, so that nothing of the stop is written."""
         assert self.task is not None
-        if self.run is None or self.journal is None:
+        if self.held is None:
             self.task.cancel()
             return
-        self.journal.leave()
-        self.run.cancel(LEFT)
+        self.held.journal.leave()
+        self.held.run.cancel(LEFT)
 
 
 class LocalEngine:
