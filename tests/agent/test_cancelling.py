@@ -207,3 +207,22 @@ async def test_a_run_that_is_cancelled_while_it_is_taken_up_keeps_what_was_done(
         assert not model.requests
         (_, said) = await here.store.runs.messages(USER, run_id)
         assert (said.metadata or {})["turns"][0]["calls"][0]["result"] == "echo says 1"
+
+
+async def test_a_resumed_run_is_cancelled_wherever_it_is(file: Path) -> None:
+    """Once it does something new, a cancel stops that at once: the connection is closed."""
+    tools = Tools()
+    first = says("Let me see.", calls=(("once", '{"query": "wait"}'),))
+    async with wired(first, hangs("Half an ", "answer")) as (model, server):
+        async with opened(file, model, tools=tools) as here:
+            run_id = await here.ask()
+            await until(lambda: tools.at_once, "a tool at work")
+            await here.agency.engine.leave(0)
+        async with opened(file, model, tools=tools) as here:
+            await until(lambda: len(server.asked) == 2, "the second request")
+            await here.oracle.cancel(USER, run_id)
+            await until(server.left.is_set, "the end of the request")
+
+            assert (await here.ended(run_id)).status is RunStatus.CANCELLED
+            (_, said) = await here.store.runs.messages(USER, run_id)
+            assert (said.metadata or {})["turns"][0]["text"] == "Let me see."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -129,6 +130,20 @@ async def test_one_that_does_not_serve_answers_after_what_was_left(file: Path) -
         assert (await here.answer(run_id)).answer == "One."
 
 
+@pytest.fixture
+def buggy_leaf() -> Iterator[None]:
+    """A leaf of the agent's that raises, for one test."""
+
+    @REGISTRY.leaf("test-bug")
+    def bug(bb: object) -> None:
+        del bb
+        raise ZeroDivisionError("a bug")
+
+    yield
+    del REGISTRY.leaves["test-bug"]
+
+
+@pytest.mark.usefixtures("buggy_leaf")
 async def test_a_bug_in_a_leaf_ends_the_run_with_an_answer(file: Path) -> None:
     """The tree fails, what was said is kept, and the next question is answered."""
     model = ScriptedModel(["The oak.", "Yes."])
@@ -145,12 +160,6 @@ async def test_a_bug_in_a_leaf_ends_the_run_with_an_answer(file: Path) -> None:
         (_, said) = await here.store.runs.messages(USER, run_id)
         assert said.content == "The oak."
         assert (await here.run(run_id)).status is RunStatus.FAILED
-
-
-@REGISTRY.leaf("test-bug")
-def bug(bb: object) -> None:
-    del bb
-    raise ZeroDivisionError("a bug")
 
 
 async def test_a_bug_outside_the_tree_ends_the_run(

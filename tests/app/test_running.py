@@ -1,0 +1,65 @@
+"""Dodona put together, in this process, on nothing but a folder."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dodona.agent.question import Question
+from dodona.app.config import load
+from dodona.app.credentials import Credentials
+from dodona.app.running import running
+from dodona.core.errors import ConfigError, LoadError
+from dodona.core.users import LOCAL_USER
+from dodona.net.redactor import Redactor
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    home = str(folder / "home")
+    return {"DODONA_HOME": home, "DODONA_AGENT__PROVIDER": "extractive", **more}
+
+
+async def answered(folder: Path, *, serve: bool, **more: str) -> str:
+    redactor = Redactor()
+    config = await asyncio.to_thread(load, environment(folder, **more), None)
+    credentials = Credentials(config, environment(folder, **more), redactor)
+    async with running(config, credentials, redactor, serve=serve) as runtime:
+        oracle = runtime.agency.oracle
+        run_id = await oracle.ask(LOCAL_USER, Question(question="What do oaks bear?"))
+        return (await oracle.answer(LOCAL_USER, run_id)).answer
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "oak.md").write_text("# Oaks\n\nOaks bear acorns.\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("serve", [True, False])
+async def test_a_question_is_answered_and_the_loop_never_blocks(
+    tmp_path: Path, vault: Path, *, serve: bool
+) -> None:
+    """From an empty home to an answer out of a note; files and disks are for threads."""
+    said = await answered(tmp_path, serve=serve, DODONA_VAULT__PATH=str(vault))
+    assert "acorns" in said
+    assert (tmp_path / "home" / "dodona.db").is_file()
+
+
+async def test_a_tree_that_does_not_load_ends_the_start(tmp_path: Path, vault: Path) -> None:
+    """Whoever names a tree is told what is wrong with it, before anything is asked."""
+    tree = tmp_path / "mine.lisp"
+    tree.write_text('(tree "mine" (actoin say))', encoding="utf-8")
+    with pytest.raises(LoadError, match="actoin"):
+        await answered(
+            tmp_path, serve=True, DODONA_VAULT__PATH=str(vault), DODONA_AGENT__TREE=str(tree)
+        )
+
+
+async def test_a_vault_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+    """It is named by hand, so it is not made."""
+    with pytest.raises(ConfigError, match="no folder"):
+        await answered(tmp_path, serve=False, DODONA_VAULT__PATH=str(tmp_path / "nowhere"))
