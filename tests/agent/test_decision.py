@@ -143,3 +143,12 @@ def test_others_register_by_decorator() -> None:
     assert str(unknown.value) == (
         "there is no decision tree 'of-this-tset'. Did you mean 'of-this-test'?"
     )
+
+
+def test_three_actions_are_remembered() -> None:
+    """The oldest is forgotten."""
+    tree = DefaultDecisionTree(AgentConfig())
+    state = AgentState(user_id="ada", project_id="oaks", config=AgentConfig())
+    for name in "abcd":
+        state = tree.on_tool_result(state, {"name": name, "arguments": "{}", "result": "r"})
+    assert [action.partition(":")[0] for action in state.recent_actions] == ["b", "c", "d"]

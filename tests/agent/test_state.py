@@ -56,14 +56,6 @@ def test_derived_properties() -> None:
     assert made.terminated("timeout").terminated("cancelled").termination_reason == "timeout"
 
 
-def test_three_actions_are_remembered() -> None:
-    """The oldest is forgotten."""
-    made = state()
-    for action in "abcd":
-        made = made.acted(action)
-    assert made.recent_actions == ("b", "c", "d")
-
-
 def test_a_pause_does_not_count() -> None:
     """And never moves the start into the future."""
     made = state(start_time=time() - 100)

@@ -80,10 +80,14 @@ class DefaultDecisionTree:
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
         errors = state.extensions.get("errors_in_a_row", 0) + 1 if result.get("failed") else 0
-        state = state.acted(_signature(result)).extended(errors_in_a_row=errors)
-        if not _is_stuck(state):
-            return state.extended(stuck_since=None)
-        if state.extensions.get("stuck_since") is not None:
+        recent = (*state.recent_actions, _signature(result))[-REMEMBERED_ACTIONS:]
+        since = state.extensions.get("stuck_since") if _is_stuck(recent) else None
+        state = replace(
+            state,
+            recent_actions=recent,
+            extensions={**state.extensions, "errors_in_a_row": errors, "stuck_since": since},
+        )
+        if since is not None or not _is_stuck(recent):
             return state
         notice = Notice(
             "no_progress",
@@ -119,14 +123,13 @@ def _signature(result: Mapping[str, Any]) -> str:
     return f"{result['name']}:{digest}"
 
 
-def _is_stuck(state: AgentState) -> bool:
-    recent = state.recent_actions
+def _is_stuck(recent: tuple[str, ...]) -> bool:
     return len(recent) == REMEMBERED_ACTIONS and len(set(recent)) == 1
 
 
 def _was_stuck_and_told(state: AgentState) -> bool:
     since = state.extensions.get("stuck_since")
-    return since is not None and state.turn > since and _is_stuck(state)
+    return since is not None and state.turn > since and _is_stuck(state.recent_actions)
 
 
 _ENDS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (

@@ -85,11 +85,6 @@ class AgentState:
     def extended(self, **extensions: Any) -> Self:
         return replace(self, extensions={**self.extensions, **extensions})
 
-    def acted(self, action: str) -> Self:
-        """With one more action; the oldest is forgotten."""
-        recent = (*self.recent_actions, action)[-REMEMBERED_ACTIONS:]
-        return replace(self, recent_actions=recent)
-
     def paused(self, seconds: float) -> Self:
         """The clock stood still for so long: while a person was asked, or nobody was there."""
         return replace(self, start_time=min(self.start_time + seconds, time()))
