@@ -21,16 +21,14 @@ from dodona.agent.means import Means
 from dodona.agent.pins import TreeNow
 from dodona.app.building import price_list
 from dodona.app.choice import Choice, Chooser
-from dodona.app.config import Config, expanded
+from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.models import ConfiguredModels
 from dodona.app.probes import spots
 from dodona.app.settings import Budgets
 from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
-from dodona.core.conversation import Brief
 from dodona.core.errors import StoreError
-from dodona.core.projects import DEFAULT_PROJECT
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
@@ -44,6 +42,9 @@ from dodona.trees import Reloader, load
 
 TIDY_EVERY: Final = 60.0  # seconds
 KEPT_FOR: Final = 30 * 86_400.0  # seconds that steps of ended runs can be replayed
+
+# Where a project keeps prompts of its own: hidden in its vault, so that no tool can write there.
+PROMPTS: Final = Path(".dodona", "prompts")
 
 _log = logging.getLogger(__name__)
 
@@ -85,38 +86,28 @@ async def running(
         chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
         choice = await chooser.choose()
         folder = await asyncio.to_thread(vault_folder, config)
-        registry = _registry(config, store, folder)
+        vaults = Vaults(store.projects, default=folder, home=config.home)
+        registry = ToolRegistry()
+        add_vault_tools(registry, vaults)
         if tools is not None:
             tools(registry)
-        models = await asyncio.to_thread(
-            partial(
-                ConfiguredModels,
-                *(chooser, choice),
-                agent=config.settings.agent,
-                http=http,
-                redactor=redactor,
-            )
+        agent = config.settings.agent
+        made = partial(ConfiguredModels, agent=agent, http=http, redactor=redactor)
+        means = Means(
+            storage=store,
+            models=await asyncio.to_thread(made, chooser, choice),
+            meter=_meter(config),
+            toolbox=registry,
+            call_tool=partial(call_tool, registry),
+            counter=await _counter(choice),
+            emit=bus.emit,
         )
-        counter = TokenCounter()
-        await asyncio.to_thread(counter.count, "warm", choice.model)
         make = partial(
             make_agency,
-            Means(
-                storage=store,
-                models=models,
-                meter=Meter(
-                    _ceilings(config.settings.budgets),
-                    prices=price_list(config.settings),
-                    ledger=ledger,
-                ),
-                toolbox=registry,
-                call_tool=partial(call_tool, registry),
-                counter=counter,
-                emit=bus.emit,
-            ),
+            means,
             events=bus,
             tree=await _tree(stack, config, bus, follow=serve),
-            prompt_folder=partial(_prompts, config, folder),
+            prompt_folder=lambda brief: vaults.place(brief.project) / PROMPTS,
             serves=serve,
             token_budget=config.settings.context.token_budget,
         )
@@ -125,10 +116,16 @@ async def running(
         yield Runtime(agency, choice, folder, str(locate(url)))
 
 
-def _registry(config: Config, store: Store, folder: Path) -> ToolRegistry:
-    registry = ToolRegistry()
-    add_vault_tools(registry, Vaults(store.projects, default=folder, home=config.home))
-    return registry
+def _meter(config: Config) -> Meter:
+    ceilings = _ceilings(config.settings.budgets)
+    return Meter(ceilings, prices=price_list(config.settings), ledger=ledger)
+
+
+async def _counter(choice: Choice) -> TokenCounter:
+    """One that has its vocabulary: to load it takes longer than a loop may stand still."""
+    counter = TokenCounter()
+    await asyncio.to_thread(counter.count, "warm", choice.model)
+    return counter
 
 
 def _ceilings(budgets: Budgets) -> Ceilings:
@@ -151,16 +148,6 @@ async def _tree(stack: AsyncExitStack, config: Config, bus: Bus, *, follow: bool
     reloader = await asyncio.to_thread(made)
     await stack.enter_async_context(reloader.following())
     return reloader.tree
-
-
-def _prompts(config: Config, vault: Path, brief: Brief) -> Path:
-    """Where a project keeps prompts of its own: a hidden folder, which no tool can write."""
-    project = brief.project
-    if project.vault_path is not None:
-        vault = expanded(project.vault_path)
-    elif project.id != DEFAULT_PROJECT:
-        vault = config.home / "projects" / project.id / "vault"
-    return vault / ".dodona" / "prompts"
 
 
 async def _looked_after(

@@ -75,10 +75,26 @@ class Vaults:
             self._known[user_id, project_id] = (monotonic() + FRESH_SECONDS, folder)
         return folder
 
+    def place(self, project: Project) -> Path:
+        """Where a project's notes are, or will be when there are some."""
+        if project.vault_path is not None:
+            return expanded(project.vault_path)
+        if self._is_default(project):
+            return self._default
+        folder = self._home / "projects"
+        if project.user_id != LOCAL_USER:
+            folder = self._home / "users" / f"u-{quote(project.user_id, safe='')}"
+        return folder / project.id / "vault"
+
+    def _is_default(self, project: Project) -> bool:
+        return project.user_id == LOCAL_USER and project.id == DEFAULT_PROJECT
+
     def _find(self, project: Project) -> Path:
         """The folder with its links followed, so that it has one name. It blocks."""
-        named = project.vault_path
-        folder = self._own(project) if named is None else expanded(named)
+        folder = self.place(project)
+        # The default one is not made when it is gone: it may be on a disk that is away.
+        if project.vault_path is None and not self._is_default(project):
+            _make(folder)
         if not folder.is_dir():
             # Without the path: a model reads this.
             raise ToolFailed(
@@ -86,17 +102,6 @@ class Vaults:
                 hint="Whoever runs Dodona must look at the project's vault_path, or [vault] path.",
             )
         return folder.resolve()
-
-    def _own(self, project: Project) -> Path:
-        """The folder of a project that names none."""
-        if project.user_id == LOCAL_USER and project.id == DEFAULT_PROJECT:
-            return self._default  # not made when it is gone: it may be on a disk that is away
-        folder = self._home / "projects"
-        if project.user_id != LOCAL_USER:
-            folder = self._home / "users" / f"u-{quote(project.user_id, safe='')}"
-        folder = folder / project.id / "vault"
-        _make(folder)
-        return folder
 
 
 def _make(folder: Path) -> None:
