@@ -1,36 +1,33 @@
-"""Drives one run from its claim to its last chunk: the only place where a run ends."""
+"""Drives one run from its claim to its last chunk."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import time
 from typing import Any, Final
 
+from dodona.agent.ending import end_run, kept
 from dodona.agent.ending_journal import EndingJournal
-from dodona.agent.exchange import Exchange
 from dodona.agent.feed import Feed
-from dodona.agent.histories import Histories, History
+from dodona.agent.histories import Histories
 from dodona.agent.host import Host, wishes
-from dodona.agent.leaves.answer import CUT
 from dodona.agent.leaves.model import NEARLY_FULL
 from dodona.agent.means import Means
 from dodona.agent.pins import Pinning
-from dodona.agent.question import context_id
+from dodona.agent.result import CANCELLED, Result, broken, result_of
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.contexts import ContextStatus
-from dodona.core.conversation import Brief, Claim, Driven, Ending, NewMessage, RunStatus
-from dodona.core.errors import Cancelled, DodonaError, Fenced, StoreError, as_json
-from dodona.core.messages import UserText
+from dodona.core.conversation import Brief, Claim, Driven, Ending, NewMessage
+from dodona.core.errors import Fenced, StoreError
 from dodona.core.model import ChosenModel
 from dodona.core.ports import Journal
 from dodona.core.storage import RunJournal
-from dodona.trees import Options, Outcome, Run, Watchdog
+from dodona.trees import Options, Run, Watchdog
 
-CANCELLED: Final = "cancelled"
 RESTARTED: Final = "The process was restarted."
 
 _log = logging.getLogger(__name__)
@@ -46,15 +43,6 @@ class Held:
 
 
 Hold = Callable[[Held], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """How a run ended: `failure` is an error as JSON, unless it went well."""
-
-    status: RunStatus
-    exchange: Exchange
-    failure: Mapping[str, Any] | None = None
 
 
 class Driver:
@@ -86,33 +74,60 @@ class Driver:
             feed.close()
 
     async def _drive(self, driven: Driven, journal: RunJournal, feed: Feed, hold: Hold) -> None:
-        claim, brief = driven.claim, driven.brief
-        history = self._histories.of(brief)
+        claim = driven.claim
         if claim.is_resumed:
             _replay(claim, journal, feed)
-        host: Host | None = None
         try:
-            pins = await self._pinning.pins(brief, wishes(brief.question))
-            chosen = await self._means.models.choose(pins.model)
-            if brief.pins is None:
-                journal.pin(pins.body)
-            await self._note_change(brief, chosen)
-            host = Host(
-                driven=driven,
-                means=self._means,
-                pins=pins,
-                chosen=chosen,
-                journal=journal,
-                history=history,
-                feed=feed,
-            )
-            host.has_warned = _has_warned(journal)
+            host = await self._host(driven, journal, feed)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+            await self._end_unbegun(broken(claim, error), journal, feed)
+            return
+        try:
             result = await self._run(host, hold)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
-            result = _broken(claim, error)
-        await self._end(_Last(claim, brief, journal, feed, history), result, host)
+            result = broken(claim, error)
+        ended, after = await end_run(host, result)
+        most = host.pins.settings.max_context_nodes
+        self._histories.remember(
+            host.brief, run_id=claim.run_id, ended=ended, after=after, most_runs=most
+        )
+
+    async def _host(self, driven: Driven, journal: RunJournal, feed: Feed) -> Host:
+        """All that the tree will need; whatever is wrong with it is raised here."""
+        brief = driven.brief
+        pins = await self._pinning.pins(brief, wishes(brief.question))
+        chosen = await self._means.models.choose(pins.model)
+        if brief.pins is None:
+            journal.pin(pins.body)
+        await self._note_change(brief, chosen)
+        host = Host(
+            driven=driven,
+            means=self._means,
+            pins=pins,
+            chosen=chosen,
+            journal=journal,
+            history=self._histories.of(brief),
+            feed=feed,
+        )
+        host.has_warned = _has_warned(journal)
+        return host
+
+    async def _end_unbegun(self, result: Result, journal: RunJournal, feed: Feed) -> None:
+        """A run without a tree, or a model: it has nothing to keep but why."""
+        last = feed.number({"type": "error", "error": dict(result.failure or {})})
+        said = result.exchange.content
+        message = NewMessage(
+            role="assistant",
+            content=said,
+            token_count=max(1, self._means.counter.count(said, "")),
+            metadata=result.exchange.metadata(last=kept((last,))),
+        )
+        await journal.end(Ending(status=result.status, messages=(message,), error=result.failure))
+        feed.show([last])
 
     async def _note_change(self, brief: Brief, chosen: ChosenModel) -> None:
         """A context that goes on with another model is suspended until that has answered."""
@@ -123,7 +138,7 @@ class Driver:
         move = self._means.storage.contexts.move
         await move(context.user_id, context.project_id, ContextStatus.SUSPENDED)
 
-    async def _run(self, host: Host, hold: Hold) -> _Result:
+    async def _run(self, host: Host, hold: Hold) -> Result:
         claim = host.claim
         ending = EndingJournal(host.journal, is_wanted=claim.cancel_requested)
         journal = ending if claim.is_resumed else host.journal
@@ -133,7 +148,7 @@ class Driver:
         if claim.cancel_requested and not claim.is_resumed:
             ending.stop()
         outcome = await run.drive()
-        return _result(host, outcome)
+        return result_of(host, outcome)
 
     def _options(self, host: Host, journal: Journal) -> Options:
         return Options(
@@ -144,91 +159,6 @@ class Driver:
             replay=_ignore,  # the feed has them already
             watchdog=self._watchdog,
         )
-
-    async def _end(self, last: _Last, result: _Result, host: Host | None) -> None:
-        tokens, ending_chunks = last.measured(result, host, self._means)
-        exchange = result.exchange
-        cut = last.feed.after(host.turn_began) if host is not None and exchange.is_partial else []
-        kept = [[chunk.seq, chunk.body] for chunk in (*cut, *ending_chunks)]
-        used = host.tokens_used if host is not None else 0
-        model = host.used[1] if host is not None else ""
-        message = NewMessage(
-            role="assistant",
-            content=exchange.content,
-            token_count=tokens.said,
-            metadata=exchange.metadata(model=model or None, tokens_used=used, last=kept),
-            raw=exchange.raw,
-        )
-        ended = await last.journal.end(
-            Ending(
-                status=result.status,
-                messages=(message,),
-                error=result.failure,
-                model=host.chosen.model.name if host is not None and model else "",
-                context_tokens=tokens.context,
-            )
-        )
-        last.feed.show(ending_chunks)
-        if host is not None:
-            question = UserText(last.brief.question.content)
-            said = (question, *exchange.said())
-            size = last.brief.question.token_count + tokens.said
-            self._histories.remember(
-                last.brief,
-                run_id=last.claim.run_id,
-                ended=ended,
-                after=last.history.followed_by(said, size),
-                most_runs=host.pins.settings.max_context_nodes,
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class _Tokens:
-    said: int  # by this run, as later ones will read it
-    context: int  # what the context holds then
-
-
-@dataclass(frozen=True, slots=True)
-class _Last:
-    """What is needed to end a run."""
-
-    claim: Claim
-    brief: Brief
-    journal: RunJournal
-    feed: Feed
-    history: History
-
-    def measured(
-        self, result: _Result, host: Host | None, means: Means
-    ) -> tuple[_Tokens, list[Chunk]]:
-        """How large the run has become, and its last chunks."""
-        exchange = result.exchange
-        budget = self.brief.context.token_budget
-        if host is not None:
-            said = host.count(exchange.content) + host.turn_tokens
-        else:
-            said = max(1, means.counter.count(exchange.content, ""))
-        context = min(budget, self.history.tokens + self.brief.question.token_count + said)
-        return _Tokens(said, context), [
-            self.feed.number(body) for body in self._bodies(result, host, context)
-        ]
-
-    def _bodies(self, result: _Result, host: Host | None, context: int) -> list[dict[str, Any]]:
-        budget = self.brief.context.token_budget
-        if result.failure is not None or host is None:
-            return [{"type": "error", "error": dict(result.failure or {})}]
-        return [
-            chunks.context_update(
-                tokens=host.transcript.tokens + host.count(result.exchange.content),
-                limit=host.chosen.context_size,
-            ),
-            chunks.done(
-                tokens_used=host.tokens_used,
-                model_used=host.used[1] or host.chosen.model.name,
-                context_id=context_id(self.claim.run_id),
-                context_tokens_remaining=budget - context,
-            ),
-        ]
 
 
 def _replay(claim: Claim, journal: RunJournal, feed: Feed) -> None:
@@ -254,32 +184,6 @@ def _values(host: Host) -> dict[str, Any]:
         "max_parallel_tools": limits.max_parallel_tools,
         "seconds_left": left,
     }
-
-
-def _result(host: Host, outcome: Outcome) -> _Result:
-    exchange = host.exchange or Exchange(CUT, None, tuple(host.turns), is_partial=True)
-    if outcome.ended == CANCELLED:
-        stopped = as_json(Cancelled("the run was cancelled."))["error"]
-        return _Result(RunStatus.CANCELLED, exchange, stopped)
-    failure: Mapping[str, Any] | None = outcome.blackboard.get("failure")
-    if failure is None and not outcome.succeeded:
-        said = (outcome.error or {}).get("message", "the tree failed.")
-        failure = {"code": "tree_failed", "message": said, "hint": ""}
-    if failure is not None:
-        return _Result(RunStatus.FAILED, exchange, failure)
-    return _Result(RunStatus.SUCCEEDED, exchange)
-
-
-def _broken(claim: Claim, error: Exception) -> _Result:
-    """A run that could not even begin, or met a bug."""
-    if isinstance(error, DodonaError):
-        failure = as_json(error)["error"]
-    else:
-        _log.exception("run %s met a bug", claim.run_id, exc_info=error)
-        hint = "The log has the details."
-        failure = {"code": "internal", "message": "an error inside Dodona.", "hint": hint}
-    said = f"No answer: {failure['message']}"
-    return _Result(RunStatus.FAILED, Exchange(said, None, (), is_partial=True), failure)
 
 
 def _ignore(chunk: Any) -> None:

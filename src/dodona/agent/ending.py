@@ -1,0 +1,80 @@
+"""The end of a run: how large it has become, its last chunks, and what is kept of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dodona.agent.histories import History
+from dodona.agent.host import Host
+from dodona.agent.question import context_id
+from dodona.agent.result import Result
+from dodona.core import chunks
+from dodona.core.chunks import Chunk
+from dodona.core.conversation import Ended, Ending, NewMessage
+from dodona.core.messages import UserText
+
+
+class Sizes(NamedTuple):
+    said: int  # tokens of this run, as later ones will read it
+    context: int  # what the context holds then
+
+
+async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
+    """Write the end, then show it; what a question that follows will begin with."""
+    sizes = _sizes(host, result)
+    last = [host.feed.number(body) for body in _bodies(host, result, sizes)]
+    exchange = result.exchange
+    cut = host.feed.after(host.turn_began) if exchange.is_partial else []
+    model = host.used[1]
+    ended = await host.journal.end(
+        Ending(
+            status=result.status,
+            messages=(
+                NewMessage(
+                    role="assistant",
+                    content=exchange.content,
+                    token_count=sizes.said,
+                    metadata=exchange.metadata(
+                        model=model or None,
+                        tokens_used=host.tokens_used,
+                        last=kept((*cut, *last)),
+                    ),
+                    raw=exchange.raw,
+                ),
+            ),
+            error=result.failure,
+            model=host.chosen.model.name if model else "",
+            context_tokens=sizes.context,
+        )
+    )
+    host.feed.show(last)
+    question = host.brief.question
+    said = (UserText(question.content), *exchange.said())
+    return ended, host.history.followed_by(said, question.token_count + sizes.said)
+
+
+def kept(shown: tuple[Chunk, ...]) -> list[list[Any]]:
+    return [[chunk.seq, chunk.body] for chunk in shown]
+
+
+def _sizes(host: Host, result: Result) -> Sizes:
+    said = host.count(result.exchange.content) + host.turn_tokens
+    before = host.history.tokens + host.brief.question.token_count
+    return Sizes(said, min(host.brief.context.token_budget, before + said))
+
+
+def _bodies(host: Host, result: Result, sizes: Sizes) -> list[dict[str, Any]]:
+    if result.failure is not None:
+        return [{"type": "error", "error": dict(result.failure)}]
+    return [
+        chunks.context_update(
+            tokens=host.transcript.tokens + host.count(result.exchange.content),
+            limit=host.chosen.context_size,
+        ),
+        chunks.done(
+            tokens_used=host.tokens_used,
+            model_used=host.used[1] or host.chosen.model.name,
+            context_id=context_id(host.claim.run_id),
+            context_tokens_remaining=host.brief.context.token_budget - sizes.context,
+        ),
+    ]
