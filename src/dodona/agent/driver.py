@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import time
-from typing import Any, Final
+from typing import Any
 
 from dodona.agent.ending import end_run, kept
 from dodona.agent.ending_journal import EndingJournal
@@ -18,6 +18,7 @@ from dodona.agent.leaves.model import NEARLY_FULL
 from dodona.agent.means import Means
 from dodona.agent.pins import Pinning
 from dodona.agent.result import CANCELLED, Result, broken, result_of
+from dodona.agent.retelling import retold
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.contexts import ContextStatus
@@ -27,8 +28,6 @@ from dodona.core.model import ChosenModel
 from dodona.core.ports import Journal
 from dodona.core.storage import RunJournal
 from dodona.trees import Options, Run, Watchdog
-
-RESTARTED: Final = "The process was restarted."
 
 _log = logging.getLogger(__name__)
 
@@ -162,10 +161,9 @@ class Driver:
 
 
 def _replay(claim: Claim, journal: RunJournal, feed: Feed) -> None:
-    """Show what earlier attempts have left for good; what came after that is to be dropped."""
-    past = [Chunk(claim.run_id, seq, body) for seq, body in journal.past_chunks()]
-    feed.show(past)
-    feed.put(chunks.restart(feed.last, RESTARTED))
+    """Show what earlier attempts have left for good; the rest of what they said is dropped."""
+    durable = [Chunk(claim.run_id, seq, body) for seq, body in journal.past_chunks()]
+    feed.resume(retold(claim.run_id, durable, claim.attempt))
 
 
 def _has_warned(journal: RunJournal) -> bool:

@@ -30,6 +30,11 @@ class Feed:
         self._next += 1
         return Chunk(self.run_id, self._next, body)
 
+    def resume(self, told: Sequence[Chunk]) -> None:
+        """Begin with what was shown before; the next number follows the last of it."""
+        self._next = told[-1].seq
+        self.show(told)
+
     def show(self, chunks: Sequence[Chunk]) -> None:
         self._chunks.extend(chunks)
         self._stir()

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dodona.agent.driver import RESTARTED
 from dodona.agent.question import Answer, context_id
+from dodona.agent.retelling import retold, without_gap
 from dodona.agent.views.exchanges import tool_calls
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
@@ -35,39 +35,13 @@ async def read_past(storage: Storage, user_id: str, run_id: int) -> Past:
     for step in await storage.journals.steps(user_id, run_id):
         left: Mapping[str, Any] = step.left or {}
         found += [Chunk(run_id, seq, body) for seq, body in left.get("chunks", ())]
-    found += _restarts(run, found)
-    if run.status.has_ended:
-        answer = _answer_of(await storage.runs.messages(user_id, run_id))
-        found += _last(run, answer)
+    told = retold(run_id, found, run.attempt)
+    if not run.status.has_ended:
+        return Past(run, without_gap(told, run.attempt))
+    answer = _answer_of(await storage.runs.messages(user_id, run_id))
     # Of a turn that was cut, what it said is kept with the end; some of that its steps have too.
-    ordered = sorted({chunk.seq: chunk for chunk in found}.values(), key=lambda chunk: chunk.seq)
-    return Past(run, ordered if run.status.has_ended else _without_gap(run, ordered))
-
-
-def _without_gap(run: RunNode, ordered: list[Chunk]) -> list[Chunk]:
-    """Up to the first that is missing: of parallel steps a later one may be durable first."""
-    expected = run.attempt * chunks.ATTEMPT
-    for index, chunk in enumerate(ordered):
-        if chunk.seq > expected:
-            expected += 1
-            if chunk.seq != expected:
-                return ordered[:index]
-    return ordered
-
-
-def _restarts(run: RunNode, found: list[Chunk]) -> list[Chunk]:
-    """What each attempt but the first began with, as its feed showed it."""
-    return [
-        Chunk(
-            run.id,
-            attempt * chunks.ATTEMPT + 1,
-            chunks.restart(
-                max((c.seq for c in found if c.seq < attempt * chunks.ATTEMPT), default=0),
-                RESTARTED,
-            ),
-        )
-        for attempt in range(2, run.attempt + 1)
-    ]
+    whole = {chunk.seq: chunk for chunk in (*told, *_last(run, answer))}
+    return Past(run, sorted(whole.values(), key=lambda chunk: chunk.seq))
 
 
 def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
