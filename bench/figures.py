@@ -87,7 +87,7 @@ def targets(figures: Figures, peers: Sequence[str]) -> list[Target]:
     for kind, words in KINDS.items():
         found += _cpu_targets(figures, f"CPU ms, {kind}", words, peers)
     found += [
-        _at_least(figures, "64 sessions: runs/s", PER_SECOND),
+        *(_at_least(figures, f"64 sessions, {k}: runs/s", PER_SECOND) for k in ("none", "rounds3")),
         _at_least(figures, "300 answers: slowest, chunks/s", PACE),
         *(_flat(figures, size) for size in (10_000, 100_000)),
         *(_added(figures, how) for how in ("burst", "paced")),

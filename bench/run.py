@@ -25,6 +25,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 
@@ -116,21 +117,22 @@ async def cpu(race: Race) -> None:
 
 
 async def sessions(race: Race) -> None:
-    """Runs a second with 64 sessions at once, three rounds of tools in each run."""
-    for number in range(race.size.heavy_rounds):
-        note(f"{AT_ONCE} sessions at once, round {number + 1} of {race.size.heavy_rounds}")
+    """Runs a second with 64 sessions at once, without tools and with three rounds of them."""
+    for number, kind in product(range(race.size.heavy_rounds), ("none", "rounds3")):
+        note(f"{AT_ONCE} sessions, round {number + 1} of {race.size.heavy_rounds}: {kind}")
+        label = f"64 sessions, {kind}"
 
-        async def measure(entrant: Entrant) -> None:
+        async def measure(entrant: Entrant, kind: str = kind, label: str = label) -> None:
             each = race.size.each if entrant.name in OURS else 1
             reply = await entrant.counted(
-                "concurrent", AT_ONCE * each, model="rounds3", sessions=AT_ONCE, each=each
+                "concurrent", AT_ONCE * each, model=kind, sessions=AT_ONCE, each=each
             )
-            race.figures.add("64 sessions: runs lost", entrant.name, reply["lost"])
+            race.figures.add(f"{label}: runs lost", entrant.name, reply["lost"])
             race.take(
                 entrant,
                 reply,
-                per_second="64 sessions: runs/s",
-                cpu_ms="64 sessions: CPU ms a run",
+                per_second=f"{label}: runs/s",
+                cpu_ms=f"{label}: CPU ms a run",
             )
 
         await race.each(list(race.entrants.values()), measure)
