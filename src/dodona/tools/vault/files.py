@@ -23,6 +23,7 @@ from dodona.tools.vault.paths import DEEPEST, is_note, is_usable
 
 MOST_BYTES: Final = 1_000_000  # of a note that are read or may be written
 
+_PAGE: Final = 4096
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Not blocking: whoever put a pipe there must not make us wait for its other end.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -140,8 +141,9 @@ def _read(folder: int, parts: Sequence[str]) -> tuple[bytes, os.stat_result]:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise AccessDenied(f"'{'/'.join(parts)}' is not a file.")
+        # As much as there is: to ask for the most would make room for the most, each time.
         with open(file, "rb", closefd=False) as opened:
-            return opened.read(MOST_BYTES), found
+            return opened.read(min(max(found.st_size, _PAGE), MOST_BYTES)), found
     finally:
         os.close(file)
 
