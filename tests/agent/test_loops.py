@@ -52,3 +52,10 @@ def test_what_is_long_ago_does_not_count() -> None:
     """Six rounds are looked at."""
     others = [call("vault_read", path=f"{n}.md") for n in range(4)]
     assert rounds(READ, READ, *others, READ) == [""] * 7
+
+
+def test_calls_without_key_arguments_are_told_apart_by_all_of_them() -> None:
+    """Three pages that are fetched are no loop; one page three times is."""
+    pages = [call("web_fetch", url=f"https://example.org/{n}") for n in range(3)]
+    assert rounds(*pages) == ["", "", ""]
+    assert rounds(pages[0], pages[0], pages[0])[-1] != ""

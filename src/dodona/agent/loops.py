@@ -48,4 +48,5 @@ def _signature(call: ToolCall) -> str:
         return f"{call.name}({call.arguments[:80]})"
     given = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
     told = ",".join(f"{name}={given[name]}" for name in KEY_ARGUMENTS if name in given)
-    return f"{call.name}({told})"
+    # Without key arguments nothing is left out: else different calls would look alike.
+    return f"{call.name}({told or call.arguments[:200]})"
