@@ -28,7 +28,7 @@ from dodona.core.ports import Effect
 from dodona.core.tools import Category, ToolContext, ToolOutcome
 from dodona.gateway.app import make_app
 from dodona.gateway.rules import Rules
-from dodona.gateway.server import serve
+from dodona.gateway.server import listening, serve
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
 
@@ -104,7 +104,8 @@ async def up(config: Config, world: str) -> None:
             await runtime.leave(10.0)
 
         app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
-        await serve(app, "127.0.0.1", 0, on_started=lambda url: print(url, flush=True), leave=leave)
+        with listening("127.0.0.1", 0) as listener:
+            await serve(app, listener, on_started=lambda url: print(url, flush=True), leave=leave)
 
 
 def main() -> None:

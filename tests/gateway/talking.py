@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+from starlette.applications import Starlette
 
-from dodona.gateway import Rules, make_app, serve
+from dodona.gateway import Rules, listening, make_app, serve
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainRun, ended, until
 
 JSON = {"content-type": "application/json"}
@@ -78,6 +79,11 @@ async def nothing() -> None:
     pass
 
 
+async def _served(app: Starlette, address: asyncio.Future[str]) -> None:
+    with listening("127.0.0.1", 0) as listener:
+        await serve(app, listener, on_started=address.set_result, leave=nothing)
+
+
 @asynccontextmanager
 async def gateway_up(
     agency: PlainAgency | None = None,
@@ -90,9 +96,7 @@ async def gateway_up(
     agency = agency or PlainAgency()
     address = asyncio.get_running_loop().create_future()
     app = make_app(agency, rules=rules or Rules(), ready=ready, **more)
-    task = asyncio.create_task(
-        serve(app, "127.0.0.1", 0, on_started=address.set_result, leave=nothing)
-    )
+    task = asyncio.create_task(_served(app, address))
     async with ended(task), aiohttp.ClientSession() as client:
         await asyncio.wait({task, address}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():

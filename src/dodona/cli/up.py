@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,7 +26,7 @@ from dodona.cli.status import agent_rows, model_facts
 from dodona.core.users import LOCAL_USER
 from dodona.gateway.app import make_app
 from dodona.gateway.rules import Rules
-from dodona.gateway.server import serve
+from dodona.gateway.server import listening, serve
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.files import walk_notes
 
@@ -58,7 +59,12 @@ def up(
 async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None:
     credentials = Credentials(config, os.environ, redactor)
     announced: list[Announcement] = []
-    async with running(config, credentials, redactor, serve=True) as runtime:
+    async with AsyncExitStack() as stack:
+        # Before runs are taken up: if the port is in use, somebody else takes them up.
+        listener = stack.enter_context(listening(*here))
+        runtime = await stack.enter_async_context(
+            running(config, credentials, redactor, serve=True)
+        )
 
         def tell(url: str) -> None:
             announced.append(Announcement(url, os.getpid(), runtime.store))
@@ -77,7 +83,7 @@ async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None
 
         try:
             app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
-            await serve(app, *here, on_started=tell, leave=leave)
+            await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:
                 each.remove(config.home)

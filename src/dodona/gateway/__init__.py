@@ -2,6 +2,6 @@
 
 from dodona.gateway.app import make_app
 from dodona.gateway.rules import Rules
-from dodona.gateway.server import serve
+from dodona.gateway.server import listening, serve
 
-__all__ = ["Rules", "make_app", "serve"]
+__all__ = ["Rules", "listening", "make_app", "serve"]

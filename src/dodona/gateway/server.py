@@ -32,21 +32,19 @@ _LONGEST_HEAD = 64 << 10  # bytes, before the guard sees any of it
 
 async def serve(
     app: Starlette,
-    host: str,
-    port: int,
+    listener: socket.socket,
     *,
     on_started: Callable[[str], None],
     leave: Callable[[], Awaitable[None]],
 ) -> None:
-    """Serve until a signal comes. Port 0 takes any; `on_started` is told the address.
+    """Serve until a signal comes; `on_started` is told the address.
 
     `leave` lets runs finish; streams go on meanwhile.
     """
-    with _listening(host, port) as listener:
-        # Of its own log only what is wrong: the rest is not about our users' work.
-        logging.getLogger("uvicorn").setLevel(logging.ERROR)
-        server = _Server(app, closing_of(app), leave, lambda: on_started(_address(listener)))
-        await server.serve(sockets=[listener])
+    # Of its own log only what is wrong: the rest is not about our users' work.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    server = _Server(app, closing_of(app), leave, lambda: on_started(_address(listener)))
+    await server.serve(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
@@ -129,7 +127,8 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Generator[socket.socket]:
+def listening(host: str, port: int) -> Generator[socket.socket]:
+    """The port, before anything else is begun: 0 takes any. Whoever comes early waits."""
     address = _loopback(host)
     if not 0 <= port <= 65535:
         raise ConfigError(f"there is no port {port}.", hint="Choose one from 0 to 65535.")
