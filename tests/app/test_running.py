@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from dodona.agent.decision import DEFAULT_DECISIONS, DefaultDecisionTree, decision_tree
 from dodona.agent.question import Question
+from dodona.agent.state import AgentState
 from dodona.app.config import load
 from dodona.app.credentials import Credentials
 from dodona.app.running import running
-from dodona.core.errors import ConfigError, LoadError
+from dodona.core.errors import BadRequest, ConfigError, LoadError
 from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
@@ -21,11 +23,13 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return {"DODONA_HOME": home, "DODONA_AGENT__PROVIDER": "extractive", **more}
 
 
-async def answered(folder: Path, *, serve: bool, **more: str) -> str:
+async def answered(
+    folder: Path, *, serve: bool, decisions: str = DEFAULT_DECISIONS, **more: str
+) -> str:
     redactor = Redactor()
     config = await asyncio.to_thread(load, environment(folder, **more), None)
     credentials = Credentials(config, environment(folder, **more), redactor)
-    async with running(config, credentials, redactor, serve=serve) as runtime:
+    async with running(config, credentials, redactor, serve=serve, decisions=decisions) as runtime:
         oracle = runtime.agency.oracle
         run_id = await oracle.ask(LOCAL_USER, Question(question="What do oaks bear?"))
         return (await oracle.answer(LOCAL_USER, run_id)).answer
@@ -63,3 +67,25 @@ async def test_a_vault_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
     """It is named by hand, so it is not made."""
     with pytest.raises(ConfigError, match="no folder"):
         await answered(tmp_path, serve=False, DODONA_VAULT__PATH=str(tmp_path / "nowhere"))
+
+
+@decision_tree("one-turn")
+class OneTurn(DefaultDecisionTree):
+    """Lets no second turn begin."""
+
+    def should_continue(self, state: AgentState) -> tuple[bool, str]:
+        return (False, "enough") if state.turn else super().should_continue(state)
+
+
+async def test_another_decision_tree_decides(tmp_path: Path, vault: Path) -> None:
+    """Who embeds Dodona names one that they registered; it ends the run for its own reason."""
+    where = {"DODONA_VAULT__PATH": str(vault)}
+    said = await answered(tmp_path, serve=False, decisions="one-turn", **where)
+    assert said == "Stopped: enough."
+
+
+async def test_a_decision_tree_that_is_not_registered(tmp_path: Path, vault: Path) -> None:
+    """The run ends with the names there are."""
+    where = {"DODONA_VAULT__PATH": str(vault)}
+    with pytest.raises(BadRequest, match="there is no decision tree 'none-such'"):
+        await answered(tmp_path, serve=False, decisions="none-such", **where)

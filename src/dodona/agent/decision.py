@@ -1,7 +1,7 @@
 """DecisionTree: whether a run goes on, and what it is warned of.
 
 The node `(decorator turn-control …)` of a tree asks it before each turn. Others than the default
-one register under a name:
+one register under a name, which whoever embeds Dodona gives to `running(decisions=…)`:
 
     @decision_tree("deep-researcher")
     class DeepResearcherTree(DefaultDecisionTree): ...
@@ -30,6 +30,7 @@ NO_PROGRESS: Final = "no_progress"
 ERROR_LIMIT: Final = "error_limit"
 
 ERRORS_IN_A_ROW: Final = 3
+DEFAULT_DECISIONS: Final = "default"
 
 
 class DecisionTree(Protocol):
@@ -145,7 +146,7 @@ _ENDS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
 Make = Callable[[AgentConfig], DecisionTree]
 M = TypeVar("M", bound=Make)
 
-_registered: dict[str, Make] = {"default": DefaultDecisionTree}
+_registered: dict[str, Make] = {DEFAULT_DECISIONS: DefaultDecisionTree}
 
 
 def decision_tree(name: str) -> Callable[[M], M]:

@@ -57,7 +57,7 @@ class Host:
         self.history = history
         self.feed = feed
         self.wishes = wishes(brief.question)
-        self.decisions: DecisionTree = make_decision_tree("default", pins.settings.limits)
+        self.decisions: DecisionTree = make_decision_tree(means.decisions, pins.settings.limits)
         question = brief.question
         self.transcript = Transcript(
             (pins.system, *history.messages),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.core.events import Emit
 from dodona.core.model import Counter, Models
 from dodona.core.spending import Meter
@@ -23,3 +24,4 @@ class Means:
     call_tool: CallTool
     counter: Counter
     emit: Emit
+    decisions: str = DEFAULT_DECISIONS  # the name of a registered decision tree

@@ -16,6 +16,7 @@ from typing import Final
 
 from dodona import store as ledger
 from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
+from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.means import Means
 from dodona.agent.pins import TreeNow
@@ -73,8 +74,12 @@ async def running(
     *,
     serve: bool,
     tools: AddTools | None = None,
+    decisions: str = DEFAULT_DECISIONS,
 ) -> AsyncGenerator[Runtime]:
-    """Dodona on this config. `serve`: it also takes up what a process that died has left."""
+    """Dodona on this config. `serve`: it also takes up what a process that died has left.
+
+    Whoever embeds it may add `tools`, and name a decision tree that they registered.
+    """
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(Http())
         url = await asyncio.to_thread(store_url, config, credentials)
@@ -101,6 +106,7 @@ async def running(
             call_tool=partial(call_tool, registry),
             counter=await _counter(choice),
             emit=bus.emit,
+            decisions=decisions,
         )
         make = partial(
             make_agency,

@@ -34,22 +34,6 @@ class Chunk(NamedTuple):
         return self.body["type"] in ("done", "error")
 
 
-class Numbering:
-    """Gives the chunks of one attempt their places."""
-
-    def __init__(self, run_id: int, attempt: int) -> None:
-        self._run_id = run_id
-        self._next = attempt * ATTEMPT
-
-    def place(self, body: Mapping[str, Any]) -> Chunk:
-        self._next += 1
-        return Chunk(self._run_id, self._next, body)
-
-    @property
-    def last(self) -> int:
-        return self._next
-
-
 def thinking(text: str) -> Body:
     return {"type": "thinking", "content": text}
 

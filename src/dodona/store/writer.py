@@ -63,7 +63,8 @@ class Writer:
         self._connection = connection
         self._transaction = transaction(connection)
         self._translate = translate
-        self._is_durable = self._is_full = is_durable  # past a loss of power; for now
+        self._is_durable = is_durable  # do commits outlive a loss of power, unless they are soft?
+        self._is_full = is_durable  # as the connection is set at the moment
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._busy_since = time.monotonic()
         self._is_closed = False
