@@ -26,12 +26,14 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "Diverged": ("run_diverged", 1, 409),
     "ToolFailed": ("tool_failed", 1, 502),
     "ToolRetry": ("tool_call_invalid", 1, 422),
+    "Conflict": ("conflict", 1, 409),
     "ProviderError": ("provider_failed", 5, 502),
     "BudgetExceeded": ("budget_exceeded", 6, 429),
     "AccessDenied": ("access_denied", 7, 403),
     "NotFound": ("not_found", 2, 404),
     "Cancelled": ("cancelled", 8, 409),
     "BadRequest": ("bad_request", 2, 400),
+    "HeadMoved": ("head_moved", 2, 409),
 }
 
 

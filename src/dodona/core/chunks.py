@@ -6,7 +6,7 @@ A chunk is JSON from the beginning: it is journalled with its step, and rendered
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from dodona.core.errors import DodonaError, as_json
@@ -43,21 +43,32 @@ def content(text: str) -> Body:
 
 
 def source(found: Source) -> Body:
-    return {
-        "type": "source",
-        "path": found.path,
-        "title": found.title,
-        "lines": found.lines,
-        "excerpt": found.excerpt,
-    }
+    return {"type": "source", **found.as_json()}
 
 
 def tool_call(*, id: str, name: str, arguments: Any, status: ToolStatus) -> Body:  # noqa: A002
     return {"type": "tool_call", "id": id, "name": name, "arguments": arguments, "status": status}
 
 
-def tool_result(*, id: str, name: str, result: str, status: ToolStatus) -> Body:  # noqa: A002
-    return {"type": "tool_result", "id": id, "name": name, "result": result, "status": status}
+def tool_result(
+    *,
+    id: str,  # noqa: A002
+    name: str,
+    result: str,
+    status: ToolStatus,
+    sources: Sequence[Source] = (),
+) -> Body:
+    return {
+        "type": "tool_result",
+        "id": id,
+        "name": name,
+        "result": result,
+        "status": status,
+        "sources": [
+            {"path": source.path, "lines": source.lines, "kind": source.kind.value}
+            for source in sources
+        ],
+    }
 
 
 def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> Body:
@@ -72,6 +83,27 @@ def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> Body:
 
 def context_update(*, tokens: int, limit: int) -> Body:
     return {"type": "context_update", "context_tokens": tokens, "max_context_tokens": limit}
+
+
+def approval(
+    *,
+    id: str,  # noqa: A002
+    approval: str,
+    name: str,
+    arguments: Mapping[str, Any],
+    reason: str,
+    expires_at: float,
+) -> Body:
+    """A person must allow this call before it is made; without an answer in time it is not."""
+    return {
+        "type": "approval",
+        "id": id,
+        "approval": approval,
+        "name": name,
+        "arguments": dict(arguments),
+        "reason": reason,
+        "expires_at": expires_at,
+    }
 
 
 def restart(discard_after: int, reason: str) -> Body:

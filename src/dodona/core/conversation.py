@@ -9,6 +9,7 @@ from typing import Any
 
 from dodona.core.contexts import TOKEN_BUDGET, OracleContext
 from dodona.core.messages import Raw
+from dodona.core.notices import StoredNotice
 from dodona.core.projects import Project
 
 
@@ -93,6 +94,26 @@ class Summary:
     token_count: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSummary:
+    """A text that is to stand for a run and all before it, and what was found on the way.
+
+    `head_id` is the run up to which it was looked, `context_tokens` what a context holds then that
+    still is there. `insights` are by run.
+    """
+
+    run_id: int
+    content: str
+    token_count: int
+    model: str | None = None  # that wrote it
+    decisions: tuple[str, ...] = ()
+    mentioned_symbols: tuple[str, ...] = ()
+    mentioned_files: tuple[str, ...] = ()
+    insights: Mapping[int, str] = field(default_factory=dict[int, str])
+    head_id: int | None = None
+    context_tokens: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """The newest runs that fit, oldest first, after the summary of what came before them."""
@@ -171,7 +192,8 @@ class Brief:
     """All that a run needs to begin, as it was when the run was claimed.
 
     `window` is what came before the run, without the run itself; None when the asker knows it.
-    `pins` is what an earlier attempt began with, if there was one.
+    `pins` is what an earlier attempt began with, if there was one. `notices` wait to be told: the
+    oldest of those that can become due while the run goes on.
     """
 
     question: StoredMessage
@@ -182,6 +204,7 @@ class Brief:
     updated_at: float  # of the conversation, when the window was read
     pins: bytes | None = None
     known: Known | None = None  # instead of the window
+    notices: tuple[StoredNotice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +228,8 @@ class Asked:
 class Ending:
     """How a run ends, and what it leaves.
 
-    `model` answered last, `context_tokens` is what the context holds from now on; without a model
-    both stay as they were.
+    `model` answered last, `context_tokens` is what the context holds from now on, `decisions` and
+    what is mentioned are new to it; without a model all of it stays as it was.
     """
 
     status: RunStatus
@@ -214,6 +237,9 @@ class Ending:
     error: Mapping[str, Any] | None = None
     model: str = ""
     context_tokens: int = 0
+    decisions: tuple[str, ...] = ()
+    mentioned_symbols: tuple[str, ...] = ()
+    mentioned_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

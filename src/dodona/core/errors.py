@@ -14,12 +14,14 @@
     │   └── Diverged           a run that is resumed would do another thing than before
     ├── ToolFailed         the model: the call had no result
     ├── ToolRetry          the model: the call was wrong, a better one may work
+    │   └── Conflict           it changed meanwhile: look at it again
     ├── ProviderError      the runtime: retry or fall back
     ├── BudgetExceeded     whoever set the ceiling
     ├── AccessDenied       the caller: not allowed
     ├── NotFound           the caller: no such thing, or it is somebody else's
     ├── Cancelled          nobody: somebody asked for the end
     └── BadRequest         the caller: the request makes no sense
+        └── HeadMoved          somebody else was faster: look again where it goes on
 
 Anything else that is raised is a bug and stays outside this tree.
 """
@@ -155,6 +157,13 @@ class ToolRetry(DodonaError):
     http_status = 422
 
 
+class Conflict(ToolRetry):
+    """Somebody else was faster; nothing of theirs is lost."""
+
+    code = "conflict"
+    http_status = 409
+
+
 class Fault(Enum):
     """What went wrong at a provider; the first five are worth another try."""
 
@@ -231,6 +240,13 @@ class BadRequest(DodonaError):
     code = "bad_request"
     exit_code = 2
     http_status = 400
+
+
+class HeadMoved(BadRequest):
+    """Somebody else was faster: whoever asked should look again."""
+
+    code = "head_moved"
+    http_status = 409
 
 
 def revived(told: Mapping[str, Any]) -> DodonaError:

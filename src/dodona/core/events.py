@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import count
 from time import time
-from typing import Any
+from typing import Any, Final
 
 
 class Severity(Enum):
@@ -16,20 +18,38 @@ class Severity(Enum):
     ERROR = "error"
     CRITICAL = "critical"
 
+    @property
+    def rank(self) -> int:
+        """The higher the worse."""
+        return _RANKS[self]
+
+
+_RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
 QUERY_START = "query.start"
 SESSION_RESUMED = "session.resumed"
 SESSION_END = "session.end"
 AGENT_TURN_START = "agent.turn.start"
+AGENT_TURN_END = "agent.turn.end"
+AGENT_LOOP_DETECTED = "agent.loop.detected"
 BUDGET_ITERATION_WARNING = "budget.iteration.warning"
 BUDGET_ITERATION_EXCEEDED = "budget.iteration.exceeded"
 BUDGET_TOKEN_WARNING = "budget.token.warning"  # noqa: S105 - not a secret
 BUDGET_TOKEN_EXCEEDED = "budget.token.exceeded"  # noqa: S105 - not a secret
+BUDGET_TIMEOUT_WARNING = "budget.timeout.warning"
 BUDGET_TIMEOUT_EXCEEDED = "budget.timeout.exceeded"
 CONTEXT_APPROACHING_LIMIT = "context.approaching_limit"
+CONTEXT_COMPRESSED = "context.compressed"
+TOOL_CALL_PENDING = "tool.call.pending"
 TOOL_CALL_SUCCESS = "tool.call.success"
 TOOL_CALL_FAILURE = "tool.call.failure"
-AGENT_LOOP_DETECTED = "agent.loop.detected"
+TOOL_CALL_TIMEOUT = "tool.call.timeout"
+TOOL_CALL_HELD = "tool.call.held"
+SUBAGENT_COMPLETE = "subagent.complete"
+SUBAGENT_FAILED = "subagent.failed"
+TASK_CHECKPOINT = "task.checkpoint"
+SOURCE_STALE = "source.stale"
+SELF_NOTIFY = "self.notify"
 
 TREE_RELOADED = "tree.reload.done"
 TREE_RELOAD_FAILED = "tree.reload.failed"
@@ -38,14 +58,52 @@ TREE_ESCALATED = "tree.stuck.escalated"
 TREE_UNRESPONSIVE = "tree.unresponsive"
 TREE_CONFLICT = "tree.conflict"
 
+PLUGIN: Final = "plugin."  # what rules make up begins so, then with the name of their pack
+
+# Unique among processes, and in the order in which they were made within one.
+_PROCESS: Final = f"{int(time() * 1000):x}-{os.getpid():x}"
+_numbers = count(1)
+
+
+def _event_id() -> str:
+    return f"{_PROCESS}-{next(_numbers):x}"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
+    """`dedupe_key` is the same for events that say the same; empty, its subscriber decides."""
+
     type: str
     source: str
     severity: Severity = Severity.INFO
     payload: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timestamp: float = field(default_factory=time)
+    dedupe_key: str = ""
+    id: str = field(default_factory=_event_id)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": self.type,
+            "source": self.source,
+            "severity": self.severity.value,
+            "payload": dict(self.payload),
+            "timestamp": self.timestamp,
+            "dedupe_key": self.dedupe_key,
+        }
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any]) -> Event:
+        """What `as_json` made."""
+        return cls(
+            kept["type"],
+            kept["source"],
+            Severity(kept["severity"]),
+            kept["payload"],
+            kept["timestamp"],
+            kept["dedupe_key"],
+            kept["id"],
+        )
 
 
 Emit = Callable[[Event], None]

@@ -68,7 +68,10 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlan:
-    """A call that a run is about to make: by whom, of which model, how large at most.
+    """A call that is about to be made: by whom, of which model, how large at most.
+
+    Outside a run it has an `owner`, the process that makes it: what it put aside is settled when
+    that has died.
 
     `at` is in seconds since 1970, and decides the day and the month that pay. `fallbacks` are the
     others that may answer instead, each a provider and its model.
@@ -77,7 +80,7 @@ class CallPlan:
     user_id: str
     agent_id: str
     session_key: str | None
-    run_id: int
+    run_id: int | None
     attempt: int
     step_key: str
     provider: str
@@ -86,6 +89,7 @@ class CallPlan:
     max_output_tokens: int
     at: float
     fallbacks: tuple[tuple[str, str], ...] = ()
+    owner: str | None = None
 
     @property
     def models(self) -> tuple[tuple[str, str], ...]:

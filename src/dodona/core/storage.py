@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from dodona.core.approvals import Approvals
+from dodona.core.context_tree import MessagePlace, Pruned, TreeLinks, TreeNode, TreePage
 from dodona.core.contexts import ContextStatus, OracleContext
 from dodona.core.conversation import (
     Asked,
     Asking,
     Busy,
     Claim,
+    Conversation,
     Driven,
     Ended,
     Ending,
+    NewSummary,
     RunNode,
     RunOverview,
     RunStatus,
@@ -24,9 +28,12 @@ from dodona.core.conversation import (
     StoredMessage,
     Window,
 )
+from dodona.core.notices import NoticeLog
 from dodona.core.ports import Journal
 from dodona.core.projects import Project
+from dodona.core.rules import PackState
 from dodona.core.spending import Operation
+from dodona.core.thread_logs import ThreadLogs
 
 T = TypeVar("T")
 
@@ -125,9 +132,76 @@ class Contexts(Protocol):
 
 
 class Conversations(Protocol):
+    async def get(self, user_id: str, conversation_id: int) -> Conversation: ...
+
     async def window(
-        self, user_id: str, conversation_id: int, *, budget: int, max_runs: int
+        self,
+        user_id: str,
+        conversation_id: int,
+        *,
+        budget: int,
+        max_runs: int,
+        from_id: int | None = None,
     ) -> Window: ...
+
+    async def tree_page(
+        self, user_id: str, conversation_id: int, *, before: int | None, limit: int
+    ) -> TreePage:
+        """Nodes to show, the newest first; `before` is the id that the last page ended with."""
+        ...
+
+    async def tree_path(
+        self, user_id: str, conversation_id: int, *, before: int | None, limit: int
+    ) -> TreePage:
+        """The path from the head to the root, page by page, each with what branches off."""
+        ...
+
+    async def tree_links(
+        self, user_id: str, conversation_id: int, *, after: int, limit: int
+    ) -> TreeLinks:
+        """The shape of the tree, by ascending ids."""
+        ...
+
+    async def tree_nodes(
+        self, user_id: str, conversation_id: int, ids: Sequence[int]
+    ) -> Sequence[TreeNode]:
+        """Those of some nodes that there are, in the same order."""
+        ...
+
+    async def named(self, user_id: str, conversation_id: int, label: str) -> int | None:
+        """The node with a label."""
+        ...
+
+    async def message(self, user_id: str, message_id: int) -> MessagePlace: ...
+
+    async def move_head(
+        self,
+        user_id: str,
+        conversation_id: int,
+        *,
+        expected: int | None,
+        to: int | None,
+        label: str | None = None,
+    ) -> bool:
+        """Go on from another node, or (None) from the root; False when the head is elsewhere.
+
+        A label is given to the node in the same transaction.
+        """
+        ...
+
+    async def label(self, user_id: str, run_id: int, label: str | None) -> None:
+        """Name a node, or (None) take its name away; a name is one node's in a conversation."""
+        ...
+
+    async def prune(self, user_id: str, run_id: int) -> Pruned:
+        """Remove a node and all that follows from it; a head among them moves to its parent."""
+        ...
+
+
+class Summaries(Protocol):
+    async def keep(self, user_id: str, summary: NewSummary) -> bool:
+        """Keep a summary with all that was found for it; False when its run has one already."""
+        ...
 
 
 class Projects(Protocol):
@@ -154,6 +228,15 @@ class Storage(Protocol):
     """All of it."""
 
     @property
+    def owner(self) -> str:
+        """This process, as those know it who look whether it is alive."""
+        ...
+
+    async def commit(self, operation: Operation[T]) -> T:
+        """Do something outside any run, in a transaction of its own."""
+        ...
+
+    @property
     def runs(self) -> Runs: ...
 
     @property
@@ -166,7 +249,22 @@ class Storage(Protocol):
     def conversations(self) -> Conversations: ...
 
     @property
+    def summaries(self) -> Summaries: ...
+
+    @property
     def projects(self) -> Projects: ...
 
     @property
     def settings(self) -> UserSettings: ...
+
+    @property
+    def threads(self) -> ThreadLogs: ...
+
+    @property
+    def notices(self) -> NoticeLog: ...
+
+    @property
+    def pack_state(self) -> PackState: ...
+
+    @property
+    def approvals(self) -> Approvals: ...

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from dodona.core.events import Event
 from dodona.core.messages import ToolCall, ToolResult, ToolSpec
+from dodona.core.origins import Origin
 from dodona.core.ports import Effect
 
 
@@ -19,31 +21,80 @@ class Category(Enum):
     META = "meta"
 
 
+class SourceKind(Enum):
+    NOTE = "note"
+    CODE = "code"
+    THREAD = "thread"
+    WEB = "web"
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where something that a tool returned is to be found; `lines` as in 3–9."""
+    """Where something that a tool returned is to be found; `lines` as in 3–9.
+
+    `path` is what an answer cites: a note's or file's path, `thread:12#34` for an entry, a URL.
+    `version` is that of the note or file when it was read: by it a change is noticed.
+    """
 
     path: str
     title: str = ""
     lines: str = ""
     excerpt: str = ""
+    kind: SourceKind = SourceKind.NOTE
+    version: str = ""
+
+    def as_json(self) -> dict[str, str]:
+        return {
+            "path": self.path,
+            "title": self.title,
+            "lines": self.lines,
+            "excerpt": self.excerpt,
+            "kind": self.kind.value,
+            "version": self.version,
+        }
+
+    @classmethod
+    def read(cls, kept: Mapping[str, str]) -> Source:
+        """What `as_json` made, also before there were kinds and versions."""
+        return cls(
+            kept["path"],
+            kept.get("title", ""),
+            kept.get("lines", ""),
+            kept.get("excerpt", ""),
+            SourceKind(kept.get("kind", "note")),
+            kept.get("version", ""),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """For whom a call is made. `key` is the same when it is made again after a crash."""
+    """For whom a call is made, and by which agent.
+
+    `key` is the same when it is made again after a crash. `vetted_urls` are the only addresses
+    that may be fetched: those that the user typed or a search returned; None allows any.
+    """
 
     user_id: str
     project_id: str
     key: str
+    agent: str = "oracle"
+    vetted_urls: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What goes back to the model, and what the user may want to look at."""
+    """What goes back to the model, and what the user may want to look at.
+
+    `entries` is how many things a list or a log holds, `scores` are those of a search's hits, the
+    best first: by them it is decided whether somebody should sum the result up. `events` are heard
+    by the run.
+    """
 
     text: str
     sources: tuple[Source, ...] = ()
+    entries: int = 0
+    scores: tuple[float, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 class Tool(Protocol):
@@ -62,6 +113,11 @@ class Tool(Protocol):
 
     @property
     def effect(self) -> Effect: ...
+
+    @property
+    def origin(self) -> Origin:
+        """Who wrote what it returns."""
+        ...
 
     @property
     def timeout_seconds(self) -> float: ...
@@ -89,6 +145,10 @@ class CallOutcome:
     duration_ms: int
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     sources: tuple[Source, ...] = ()
+    entries: int = 0
+    scores: tuple[float, ...] = ()
+    events: tuple[Event, ...] = ()
+    timed_out: bool = False
 
 
 class CallTool(Protocol):
