@@ -1,0 +1,28 @@
+"""TOML files whose mistakes are told all at once: file, line, key, and what to write instead."""
+
+from __future__ import annotations
+
+from dodona.documents.document import MAX_BYTES, Document, read
+from dodona.documents.following import files, following
+from dodona.documents.mistakes import Mistakes
+from dodona.documents.section import Section, Texts, wrong
+from dodona.documents.shape import Shape, dotted, is_table
+from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
+
+__all__ = [
+    "DEEPEST",
+    "MAX_BYTES",
+    "Document",
+    "KeyPath",
+    "Mistakes",
+    "Section",
+    "Shape",
+    "Texts",
+    "dotted",
+    "files",
+    "following",
+    "is_table",
+    "locate",
+    "read",
+    "wrong",
+]

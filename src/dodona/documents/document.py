@@ -1,0 +1,138 @@
+"""A TOML file that knows where its keys stand, checked against a model of pydantic.
+
+    class Rules(Section):
+        rule: RuleSection
+
+    read(path, what="a rule").checked(Rules)
+
+Whatever is wrong is told at once: file, line, key, and what to write instead.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from dodona.core.errors import ConfigError, Where
+from dodona.documents import mistakes
+from dodona.documents.mistakes import Mistakes
+from dodona.documents.section import Section
+from dodona.documents.shape import Shape
+from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
+
+MAX_BYTES = 1_000_000
+_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_SYNTAX_HINTS = {
+    "Invalid value": "Text stands in quotes.",
+    "Cannot overwrite a value": "This key is set twice: keep one.",
+    "Cannot declare": "This section is there twice: make one of them.",
+}
+
+Kind = TypeVar("Kind", bound=Section)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a file says, and the line on which each key first appears."""
+
+    file: Path
+    text: str
+    table: dict[str, Any]
+    lines: Mapping[KeyPath, int]
+
+    def near(self, path: KeyPath) -> Where:
+        """The place of the key, or of the closest section above it: where a mistake is told."""
+        found = (self.lines.get(path[:length]) for length in range(len(path), 0, -1))
+        return Where(str(self.file), next((line for line in found if line), 0))
+
+    def inside(self, path: KeyPath, line: int) -> Where | None:
+        """The place of a line of the text at this key."""
+        where = self.near(path)
+        key_line = self.text.splitlines()[where.line - 1] if where.line else ""
+        return mistakes.inside(where, line, key_line)
+
+    def mistakes(self, model: type[Section]) -> Mistakes:
+        """Tells what else is wrong with it."""
+        return Mistakes(Shape(model), self.near, self.inside)
+
+    def checked(self, model: type[Kind]) -> Kind:
+        """The file as this model; raises every mistake that there is, line by line."""
+        try:
+            return model.model_validate(self.table)
+        except ValidationError as error:
+            found = sorted(self.mistakes(model).told(error), key=_line)
+            raise ConfigError.gather(found) from None
+
+
+def read(path: Path, *, what: str) -> Document:
+    """The file as it is now; `what` is how it is called: "the config file". It blocks."""
+    text = _read(path, what)
+    try:
+        lines = locate(text)
+        deep = next((place for place in lines if len(place) > DEEPEST), None)
+        if deep:
+            raise _too_deep(path, lines[deep])
+        return Document(path, text, tomllib.loads(text), lines)
+    except ValueError as error:  # TOMLDecodeError is one, and a number of 5,000 digits raises it
+        raise _syntax(path, text, str(error)) from None
+    except RecursionError:
+        raise _too_deep(path, 0) from None
+
+
+def _line(error: ConfigError) -> int:
+    return error.where.line if error.where else 0
+
+
+def _read(path: Path, what: str) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(
+            f"{what} cannot be read: {error.strerror}.",
+            where=Where(str(path)),
+            hint="It must be a file that you may read.",
+        ) from error
+    if len(raw) > MAX_BYTES:
+        raise ConfigError(
+            f"{what} has more than {MAX_BYTES:,} bytes.",
+            where=Where(str(path)),
+            hint="Is it the right file?",
+        )
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            "this is no text in UTF-8.",
+            where=Where(str(path), raw.count(b"\n", 0, error.start) + 1),
+            hint="Is it the right file?",
+        ) from None
+
+
+def _syntax(path: Path, text: str, message: str) -> ConfigError:
+    """What tomllib says, at its line and column."""
+    found = _AT.search(message)
+    line, column = (int(found[1] or 0), int(found[2] or 0)) if found else (0, 0)
+    if found and not line:
+        line = text.count("\n") + 1  # "at end of document"
+    words = message[: found.start()] if found else message
+    hint = next((hint for start, hint in _SYNTAX_HINTS.items() if words.startswith(start)), "")
+    return ConfigError(
+        f"this is no TOML: {words[:1].lower()}{words[1:]}.",
+        where=Where(str(path), line, column),
+        hint=hint,
+    )
+
+
+def _too_deep(path: Path, line: int) -> ConfigError:
+    return ConfigError(
+        f"this nests more than {DEEPEST} levels deep.",
+        where=Where(str(path), line),
+        hint="Is it the right file?",
+    )

@@ -1,0 +1,161 @@
+"""Where the keys of a TOML text stand: what `tomllib` knows and does not tell.
+
+A path is the names that lead to a value, with a number for each place in an array:
+`("agent", "fallback", "model")`, `("bindings", 0, "channel")`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import TypeAlias
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+
+# Longer keys are reported by whoever reads the index, and not followed: tomllib's work grows
+# with the square of their length.
+DEEPEST = 64
+
+_BLANK = re.compile(r"[ \t]*+")
+_BLANK_LINES = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
+_KEY_PART = re.compile(r"""[A-Za-z0-9_-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+'""")
+_REST_OF_LINE = re.compile(r"[^\n]*+")
+_SCALAR = re.compile(
+    r'"""(?:\\.|(?!""")[^\\])*+"{3,5}'
+    r"|'''(?:(?!''')[\s\S])*+'{3,5}"
+    r'|"(?:\\.|[^"\\\n])*+"'
+    r"|'[^'\n]*+'"
+    r"""|[^,\[\]{}#\n"']++""",
+    re.DOTALL,
+)
+
+
+def locate(text: str) -> Mapping[KeyPath, int]:
+    """The line on which each key first appears; of text that is no TOML, as far as it is."""
+    index = _Index(text)
+    index.read()
+    return index.lines
+
+
+class _Unexpected(Exception):
+    """The text is not TOML from here on."""
+
+
+class _Index:
+    """One pass over the text. It accepts more than TOML: telling mistakes is tomllib's part."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[KeyPath, int] = {}
+        self._text = text
+        self._at = 0
+        self._line = 1
+        self._table: KeyPath = ()
+        self._sizes: dict[KeyPath, int] = {}  # of the arrays that [[headers]] grow
+
+    def read(self) -> None:
+        try:
+            while not self._is_at_end():
+                if self._take("["):
+                    self._header()
+                else:
+                    self._pair(self._table)
+                self._skip(_REST_OF_LINE)
+        except _Unexpected:
+            return
+
+    def _is_at_end(self) -> bool:
+        self._skip(_BLANK_LINES)
+        return self._at == len(self._text)
+
+    def _header(self) -> None:
+        is_array = self._take("[")
+        *above, last = self._key()
+        path: KeyPath = ()
+        for name in above:
+            path = self._newest(self._note((*path, name)))
+        path = self._note((*path, last))
+        if is_array:
+            self._sizes[path] = self._sizes.get(path, 0) + 1
+        self._table = self._note(self._newest(path))
+
+    def _newest(self, path: KeyPath) -> KeyPath:
+        """The last element, where the path leads to an array of tables."""
+        return (*path, self._sizes[path] - 1) if path in self._sizes else path
+
+    def _pair(self, path: KeyPath) -> None:
+        for name in self._key():
+            path = self._note((*path, name))
+        if not self._take("="):
+            raise _Unexpected
+        self._skip(_BLANK)
+        self._value(path)
+
+    def _value(self, path: KeyPath) -> None:
+        if self._take("["):
+            self._array(path)
+        elif self._take("{"):
+            self._inline_table(path)
+        else:
+            self._skip(_SCALAR)
+
+    def _array(self, path: KeyPath) -> None:
+        place = 0
+        while not self._closes("]"):
+            self._value(self._note((*path, place)))
+            self._skip(_BLANK_LINES)
+            self._take(",")
+            place += 1
+
+    def _inline_table(self, path: KeyPath) -> None:
+        while not self._closes("}"):
+            self._pair(path)
+            self._skip(_BLANK_LINES)
+            self._take(",")
+
+    def _closes(self, bracket: str) -> bool:
+        if self._is_at_end():
+            raise _Unexpected
+        return self._take(bracket)
+
+    def _key(self) -> list[str]:
+        parts: list[str] = []
+        while True:
+            self._skip(_BLANK)
+            found = _KEY_PART.match(self._text, self._at)
+            if not found:
+                raise _Unexpected
+            self._at = found.end()
+            if len(parts) <= DEEPEST:
+                parts.append(_unquoted(found[0]))
+            self._skip(_BLANK)
+            if not self._take("."):
+                return parts
+
+    def _note(self, path: KeyPath) -> KeyPath:
+        self.lines.setdefault(path, self._line)
+        return path
+
+    def _take(self, character: str) -> bool:
+        taken = self._text.startswith(character, self._at)
+        self._at += taken
+        return taken
+
+    def _skip(self, pattern: re.Pattern[str]) -> None:
+        found = pattern.match(self._text, self._at)
+        if not found:
+            raise _Unexpected
+        self._line += self._text.count("\n", self._at, found.end())
+        self._at = found.end()
+
+
+def _unquoted(part: str) -> str:
+    """The name that a key part spells."""
+    if part[0] == "'":
+        return part[1:-1]
+    if part[0] == '"' and "\\" in part:
+        try:
+            return str(tomllib.loads(f"name = {part}")["name"])
+        except tomllib.TOMLDecodeError:
+            raise _Unexpected from None
+    return part.strip('"')

@@ -1,0 +1,204 @@
+"""What a template may say: a small part of Jinja2's language, within bounds of size and time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from functools import wraps
+from time import thread_time
+from typing import Any, Final, TypeAlias, cast
+
+from jinja2 import StrictUndefined, meta, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from dodona.core.errors import ConfigError, Where
+from dodona.core.near import did_you_mean
+
+LONGEST: Final = 256 * 1024  # characters of what is rendered
+LONGEST_RANGE: Final = 1_000
+MOST_TOKENS: Final = 5_000  # of the template's own: text between them is one
+DEEPEST_LOOP: Final = 2
+LONGEST_RENDERING: Final = 0.25  # seconds of this thread's own, a thousand times what one takes
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+_ALLOWED = (
+    *(nodes.Template, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.CondExpr),
+    *(nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem),
+    *(nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Filter, nodes.Test),
+    nodes.Keyword,
+)
+_FILTERS = (
+    *("capitalize", "count", "default", "first", "join", "last", "length", "list", "lower"),
+    *("sort", "thousands", "title", "trim", "unique", "upper"),
+)
+_TAGS = {
+    nodes.Include: "include",
+    nodes.Import: "import",
+    nodes.FromImport: "from … import",
+    nodes.Extends: "extends",
+    nodes.Block: "block",
+    nodes.Macro: "macro",
+    nodes.Assign: "set",
+    nodes.AssignBlock: "set",
+    nodes.Call: "a call other than range()",
+    nodes.Neg: "arithmetic",
+    nodes.BinExpr: "arithmetic",
+}
+
+
+def check(parsed: nodes.Template, what: str) -> None:
+    """Refuse what could take long or grow large. No set, no macros: nothing can be doubled."""
+    for node, loops in _walk(parsed):
+        line = Where("", node.lineno or 0)
+        if loops > DEEPEST_LOOP or (isinstance(node, nodes.For) and node.recursive):
+            raise ConfigError(f"loops nest at most {DEEPEST_LOOP} deep in a {what}.", where=line)
+        if not isinstance(node, _ALLOWED) and not _is_range(node):
+            raise ConfigError(
+                f"a {what} cannot use {_named(node)}.",
+                where=line,
+                hint="It shows values, with if, for and simple filters.",
+            )
+        if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
+            raise ConfigError(
+                f"there is no filter '{node.name}' in a {what}.",
+                where=line,
+                hint=did_you_mean(node.name, _FILTERS) or f"There are: {', '.join(_FILTERS)}.",
+            )
+
+
+def check_names(parsed: nodes.Template, names: Iterable[str], what: str) -> None:
+    """Refuse what asks for values that there never are; the first such is told."""
+    known = sorted(names)
+    unknown = meta.find_undeclared_variables(parsed) - {*known, *ENVIRONMENT.globals}
+    asked = [node for node in parsed.find_all(nodes.Name) if node.ctx == "load"]
+    wrong = [(node.lineno, node.name) for node in asked if node.name in unknown]
+    if wrong:
+        line, name = min(wrong, key=lambda each: each[0])
+        raise ConfigError(
+            f"the {what} asks for what there is not: '{name}' is undefined.",
+            where=Where("", line),
+            hint=did_you_mean(name, known) or f"There are: {', '.join(known)}.",
+        )
+
+
+def keep_time(parsed: nodes.Template) -> None:
+    """Look at the clock in each round of a loop."""
+    loops = [node for node, _ in _walk(parsed) if isinstance(node, nodes.For)]
+    for loop in loops:
+        place = {"lineno": loop.lineno, "environment": ENVIRONMENT}
+        loop.iter = nodes.Filter(loop.iter, "timed", [], [], None, None, **place)
+
+
+def _walk(root: nodes.Node) -> Iterator[tuple[nodes.Node, int]]:
+    """Each node, with how many loops it is in; not by recursion, for it may nest deeply."""
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        depth += isinstance(node, nodes.For)
+        yield node, depth
+        waiting += [(child, depth) for child in node.iter_child_nodes()]
+
+
+def _is_range(node: nodes.Node) -> bool:
+    return (
+        isinstance(node, nodes.Call)
+        and isinstance(node.node, nodes.Name)
+        and node.node.name == "range"
+    )
+
+
+def _named(node: nodes.Node) -> str:
+    known = (told for kind, told in _TAGS.items() if isinstance(node, kind))
+    return next(known, type(node).__name__.lower())
+
+
+def begin() -> None:
+    """From now on the time of a rendering counts."""
+    _end_time.set(thread_time() + LONGEST_RENDERING)
+
+
+def _range(*given: int) -> range:
+    made = range(*given)
+    if len(made) > LONGEST_RANGE:
+        raise OverflowError(f"a range holds at most {LONGEST_RANGE:,} numbers")
+    return made
+
+
+def _check_time() -> None:
+    if thread_time() > _end_time.get():
+        raise OverflowError("it takes too long")
+
+
+def _timed(value: Iterable[object]) -> Iterator[object]:
+    for each in value:
+        _check_time()
+        yield each
+
+
+def _checked(work: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that looks at the clock: a long chain of them is as good as a loop."""
+
+    @wraps(work)
+    def checked(*given: Any, **named: Any) -> Any:
+        _check_time()
+        return work(*given, **named)
+
+    return checked
+
+
+def _join(value: Iterable[object], between: str = "") -> str:
+    """Jinja's own, within bounds: a loop could hand a long text to it many times over."""
+    parts: list[str] = []
+    room = LONGEST
+    for each in value:
+        parts.append(str(_shown(each)))
+        room -= len(parts[-1]) + len(between)
+        if room < -len(between):
+            raise OverflowError(f"a text has at most {LONGEST:,} characters")
+    return between.join(parts)
+
+
+def _thousands(value: int | float) -> str:
+    """1234567 as 1,234,567."""
+    return f"{value:,}"
+
+
+def _shown(value: object) -> object:
+    """Only what looks the same each time: a method would show where in memory it is."""
+    _check_time()
+    if isinstance(value, Scalar | list | tuple | dict | range | StrictUndefined):
+        return cast("object", value)
+    raise TypeError(f"a {type(value).__name__} cannot be shown")
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Of a map its entries come first: `payload.items` is what the payload holds."""
+        if isinstance(obj, Mapping) and attribute in obj:
+            return cast("Mapping[str, Any]", obj)[attribute]
+        return super().getattr(obj, attribute)
+
+
+def _made_environment() -> ImmutableSandboxedEnvironment:
+    made = _Environment(
+        undefined=StrictUndefined,
+        autoescape=False,  # it is Markdown for a model, not HTML
+        trim_blocks=True,
+        lstrip_blocks=True,
+        cache_size=0,
+        optimized=False,  # what is constant is worked out within the time of a rendering
+        finalize=_shown,
+    )
+    filters = cast("dict[str, Any]", made.filters)
+    filters["thousands"] = _thousands
+    kept = {name: _checked(filters[name]) for name in _FILTERS} | {"join": _join, "timed": _timed}
+    filters.clear()
+    filters.update(kept)
+    made.globals.clear()
+    cast("dict[str, Any]", made.globals)["range"] = _range
+    return made
+
+
+_end_time: ContextVar[float] = ContextVar("_end_time")
+ENVIRONMENT: Final = _made_environment()
