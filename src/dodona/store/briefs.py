@@ -10,6 +10,7 @@ from dodona.core.conversation import Brief, Conversation, RunNode, Window
 from dodona.core.projects import Project
 from dodona.store.database import Transaction
 from dodona.store.messages import read_question
+from dodona.store.notices import briefed
 from dodona.store.places import Place, find_place, no_context
 from dodona.store.schema import pins, runs
 from dodona.store.statements import statement
@@ -40,6 +41,7 @@ def brief_for(
         window,
         conversation.updated_at,
         None if row is None else bytes(row[0]),
+        notices=briefed(tx, user_id, project_id) if place.has_notices else (),
     )
     return brief, reach
 

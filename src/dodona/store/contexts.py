@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import time
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
-from sqlalchemy import bindparam, exists, select, update
+from sqlalchemy import bindparam, case, exists, select, update
 
 from dodona.core.contexts import (
     TOKEN_BUDGET,
@@ -24,7 +24,7 @@ from dodona.store.statements import statement, upsert
 from dodona.store.text import from_json, to_json
 
 MOST_DECISIONS: Final = 200  # the newest are kept
-
+MOST_MENTIONED: Final = 200  # of symbols, and of files
 
 # A closed one becomes active again by being opened, and so gets a new conversation.
 _MAY_BECOME = {
@@ -101,6 +101,34 @@ _TOUCH = statement(
 )
 _DECIDE = statement(
     update(oracle_contexts).where(_THIS).values(key_decisions_json=bindparam("new_decisions"))
+)
+_MENTIONED = statement(
+    select(_contexts.key_decisions_json, _contexts.mentioned_symbols, _contexts.mentioned_files)
+    .where(
+        _contexts.conversation_id == bindparam("its_conversation"),
+        _contexts.status != ContextStatus.CLOSED.value,
+    )
+    .with_for_update()
+)
+NEW_MENTIONS: Final[dict[str, Any]] = {
+    "key_decisions_json": bindparam("new_decisions"),
+    "mentioned_symbols": bindparam("new_symbols"),
+    "mentioned_files": bindparam("new_files"),
+}
+_tokens = bindparam("new_tokens", type_=_contexts.tokens_used.type)
+_COMPRESS = statement(
+    update(oracle_contexts)
+    .where(
+        _contexts.conversation_id == bindparam("its_conversation"),
+        _contexts.status != ContextStatus.CLOSED.value,
+    )
+    .values(
+        **NEW_MENTIONS,
+        compression_count=_contexts.compression_count + 1,
+        tokens_used=case(
+            (_tokens.between(0, _contexts.token_budget), _tokens), else_=_contexts.tokens_used
+        ),
+    )
 )
 _CLOSE_IDLE = statement(
     update(oracle_contexts)
@@ -203,10 +231,68 @@ def add_decisions(
     if row is None:
         return False
     context = read_context(row)
-    known = [each for each in context.key_decisions if each not in decisions]
-    kept = [*known, *dict.fromkeys(decisions)][-MOST_DECISIONS:]
+    kept = _newest(context.key_decisions, decisions, MOST_DECISIONS)
     tx.run(_DECIDE, context_id=context.id, new_decisions=to_json(kept))
     return True
+
+
+class Telling(Protocol):
+    """What leaves decisions and names behind: the end of a run, or a summary."""
+
+    @property
+    def decisions(self) -> Sequence[str]: ...
+
+    @property
+    def mentioned_symbols(self) -> Sequence[str]: ...
+
+    @property
+    def mentioned_files(self) -> Sequence[str]: ...
+
+
+def mentions(tx: Transaction, conversation_id: int, told: Telling) -> dict[str, Any] | None:
+    """The values of NEW_MENTIONS: what the context knew, then what is new to it.
+
+    None when no open context is about the conversation.
+    """
+    row = tx.row(_MENTIONED, its_conversation=conversation_id)
+    if row is None:
+        return None
+    decisions, symbols, files = row
+    return {
+        "new_decisions": to_json(_added(from_json(decisions), told.decisions, MOST_DECISIONS)),
+        "new_symbols": _joined(symbols, told.mentioned_symbols),
+        "new_files": _joined(files, told.mentioned_files),
+    }
+
+
+def compress_context(
+    tx: Transaction, conversation_id: int, told: Telling, *, tokens: int | None
+) -> None:
+    """Count one more compression; `tokens` is what the context holds now, if that is known."""
+    if (values := mentions(tx, conversation_id, told)) is not None:
+        tx.run(
+            _COMPRESS,
+            its_conversation=conversation_id,
+            new_tokens=-1 if tokens is None else tokens,
+            **values,
+        )
+
+
+def _newest(known: Sequence[str], fresh: Sequence[str], most: int) -> list[str]:
+    """Each once, in the order in which they were told last."""
+    again = set(fresh)
+    return [*(each for each in known if each not in again), *dict.fromkeys(fresh)][-most:]
+
+
+def _added(known: Sequence[str], fresh: Sequence[str], most: int) -> list[str]:
+    """Each once, in the order in which they were told first."""
+    return list(dict.fromkeys([*known, *fresh]))[-most:]
+
+
+def _joined(known: str | None, fresh: Sequence[str]) -> str | None:
+    """Names in one text; one that has a comma itself is in the messages only."""
+    names = [name for name in fresh if "," not in name]
+    return ", ".join(_added(known.split(", ") if known else (), names, MOST_MENTIONED)) or None
 
 
 def check_budget(tokens: int) -> None:

@@ -6,10 +6,19 @@ from collections.abc import Sequence
 from time import time
 from typing import Final, Literal
 
-from sqlalchemy import CTE, bindparam, delete, select, update
+from sqlalchemy import CTE, bindparam, case, delete, func, select, update
 
+from dodona.core.context_tree import MessagePlace, Pruned, TreeLinks, TreeNode, TreePage
 from dodona.core.conversation import Conversation, NewMessage, RunNode, Window
 from dodona.core.errors import BadRequest
+from dodona.store.context_tree import (
+    find_message,
+    find_named,
+    read_links,
+    read_nodes,
+    read_page,
+    read_path,
+)
 from dodona.store.database import Database, Transaction
 from dodona.store.messages import add_messages, check_messages
 from dodona.store.nodes import (
@@ -21,8 +30,8 @@ from dodona.store.nodes import (
     find_parent,
     read_node,
 )
-from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, runs, summaries
-from dodona.store.statements import addition, replacement, statement
+from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, oracle_contexts, runs
+from dodona.store.statements import addition, statement
 from dodona.store.window import read_window
 
 HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then
@@ -48,10 +57,19 @@ _MOVE_HEAD = statement(
     )
     .values(head_id=bindparam("to"), updated_at=bindparam("now"))
 )
-_TOUCH = statement(
-    update(conversations)
+_held = (
+    select(runs.c.window_tokens + runs.c.tokens)
+    .join(conversations, conversations.c.head_id == runs.c.id)
     .where(conversations.c.id == bindparam("conversation_id"))
-    .values(updated_at=bindparam("now"))
+    .scalar_subquery()
+)
+_most = oracle_contexts.c.token_budget * 11 // 10
+_MEASURE = statement(
+    update(oracle_contexts)
+    .where(oracle_contexts.c.conversation_id == bindparam("conversation_id"))
+    .values(
+        tokens_used=case((func.coalesce(_held, 0) > _most, _most), else_=func.coalesce(_held, 0))
+    )
 )
 _ADD_ENDED = addition(
     runs,
@@ -67,7 +85,6 @@ _NODES = statement(
 _LABEL = statement(
     update(runs).where(runs.c.id == bindparam("run_id")).values(label=bindparam("new_label"))
 )
-_SUMMARISE = replacement(summaries, "run_id", "content", "token_count", "model", "created_at")
 _LANE = statement(
     select(runs.c.id, runs.c.status).where(
         runs.c.conversation_id == bindparam("conversation_id"), HOLDS_LANE
@@ -89,6 +106,7 @@ _OPEN_BELOW = statement(
     select(runs.c.id, runs.c.status).where(runs.c.id.in_(_BELOW), IS_OPEN).limit(1)
 )
 _IS_BELOW = statement(select(runs.c.id).where(runs.c.id.in_(_BELOW), runs.c.id == bindparam("id")))
+_COUNT_BELOW = statement(select(func.count()).select_from(_BELOW.subquery()))
 _REMOVE = statement(delete(runs).where(runs.c.id.in_(_BELOW)))
 
 
@@ -215,60 +233,127 @@ class Conversations:
 
         return await self._database.read(nodes)
 
+    async def tree_page(
+        self, user_id: str, conversation_id: int, *, before: int | None, limit: int
+    ) -> TreePage:
+        """Nodes to show, the newest first; `before` is the id that the last page ended with."""
+
+        def page(tx: Transaction) -> TreePage:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return read_page(tx, conversation, before=before, limit=limit)
+
+        return await self._database.read(page)
+
+    async def tree_path(
+        self, user_id: str, conversation_id: int, *, before: int | None, limit: int
+    ) -> TreePage:
+        """The path from the head to the root, page by page, each with what branches off."""
+
+        def path(tx: Transaction) -> TreePage:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return read_path(tx, conversation, before=before, limit=limit)
+
+        return await self._database.read(path)
+
+    async def tree_links(
+        self, user_id: str, conversation_id: int, *, after: int, limit: int
+    ) -> TreeLinks:
+        """The shape of the tree, by ascending ids."""
+
+        def links(tx: Transaction) -> TreeLinks:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return read_links(tx, conversation, after=after, limit=limit)
+
+        return await self._database.read(links)
+
+    async def tree_nodes(
+        self, user_id: str, conversation_id: int, ids: Sequence[int]
+    ) -> Sequence[TreeNode]:
+        """Those of some nodes that there are, in the same order."""
+
+        def nodes(tx: Transaction) -> Sequence[TreeNode]:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return tuple(read_nodes(tx, conversation, ids))
+
+        return await self._database.read(nodes)
+
+    async def named(self, user_id: str, conversation_id: int, label: str) -> int | None:
+        """The node with a label."""
+
+        def named(tx: Transaction) -> int | None:
+            find_conversation(tx, user_id, conversation_id)
+            return find_named(tx, conversation_id, label)
+
+        return await self._database.read(named)
+
+    async def message(self, user_id: str, message_id: int) -> MessagePlace:
+        return await self._database.read(lambda tx: find_message(tx, user_id, message_id))
+
     async def move_head(
-        self, user_id: str, conversation_id: int, *, expected: int | None, to: int
+        self,
+        user_id: str,
+        conversation_id: int,
+        *,
+        expected: int | None,
+        to: int | None,
+        label: str | None = None,
     ) -> bool:
-        """Go on from another node; False when the head is not where the caller saw it."""
+        """Go on from another node, or (None) from the root; False when the head is elsewhere.
+
+        A label is given to the node in the same transaction.
+        """
 
         def move(tx: Transaction) -> bool:
             conversation = find_conversation(tx, user_id, conversation_id, lock=True)
-            find_parent(tx, conversation, to)
-            return move_head(tx, conversation_id, expected=expected, to=to)
+            if to is not None:
+                find_parent(tx, conversation, to)
+            if not move_head(tx, conversation_id, expected=expected, to=to):
+                return False
+            _measure_context(tx, conversation_id)
+            if to is not None and label is not None:
+                _set_label(tx, conversation_id, run_id=to, label=label)
+            return True
 
         return await self._database.write(move)
 
     async def label(self, user_id: str, run_id: int, label: str | None) -> None:
+        """Name a node, or (None) take its name away; a name is one node's in a conversation."""
+
         def name(tx: Transaction) -> None:
+            node = find_node(tx, user_id, run_id)
+            # Locked, so that no other node gets the name meanwhile.
+            find_conversation(tx, user_id, node.conversation_id, lock=True)
             find_node(tx, user_id, run_id)
-            tx.run(_LABEL, run_id=run_id, new_label=label)
+            _set_label(tx, node.conversation_id, run_id=run_id, label=label)
 
         await self._database.write(name)
 
-    async def summarise(
-        self, user_id: str, run_id: int, content: str, *, token_count: int, model: str | None
-    ) -> None:
-        """Let a text stand for this run and all before it: windows end there."""
+    async def prune(self, user_id: str, run_id: int) -> Pruned:
+        """Remove a node and all that follows from it; a head among them moves to its parent.
 
-        def summarise(tx: Transaction) -> None:
+        What it cost stays on record.
+        """
+
+        def prune(tx: Transaction) -> Pruned:
+            found = find_node(tx, user_id, run_id)
+            conversation = find_conversation(tx, user_id, found.conversation_id, lock=True)
+            # Again: while we waited for the lock it may have got a parent, or be gone.
             node = find_node(tx, user_id, run_id)
-            tx.run(
-                _SUMMARISE,
-                run_id=run_id,
-                content=content,
-                token_count=token_count,
-                model=model,
-                created_at=time(),
-            )
-            # Who knows the window as it was must read it again.
-            tx.run(_TOUCH, conversation_id=node.conversation_id, now=time())
-
-        await self._database.write(summarise)
-
-    async def prune(self, user_id: str, run_id: int) -> None:
-        """Remove a node and all that follows from it; a head among them moves to its parent."""
-
-        def prune(tx: Transaction) -> None:
-            node = find_node(tx, user_id, run_id)
-            conversation = find_conversation(tx, user_id, node.conversation_id, lock=True)
             below = {"run_id": run_id, "conversation_id": conversation.id}
             if (open_ := tx.row(_OPEN_BELOW, **below)) is not None:
                 raise _in_use(*open_)
             head = conversation.head_id
             if head is not None and tx.row(_IS_BELOW, id=head, **below) is not None:
                 move_head(tx, conversation.id, expected=head, to=node.parent_id)
+                _measure_context(tx, conversation.id)
+                head = node.parent_id
+            # Counted before: SQLite does not tell for a statement that begins with WITH.
+            counted = tx.row(_COUNT_BELOW, **below)
+            assert counted is not None
             tx.run(_REMOVE, **below)
+            return Pruned(counted[0], head)
 
-        await self._database.write(prune)
+        return await self._database.write(prune)
 
 
 def begin_conversation(
@@ -298,6 +383,21 @@ def move_head(
     at = time() if now is None else now
     values = {"conversation_id": conversation_id, "expected": expected, "to": to, "now": at}
     return tx.run(_MOVE_HEAD, **values) == 1
+
+
+def _set_label(tx: Transaction, conversation_id: int, *, run_id: int, label: str | None) -> None:
+    holder = None if label is None else find_named(tx, conversation_id, label)
+    if holder not in (None, run_id):
+        raise BadRequest(
+            f"the label {label!r:.80} is that of run {holder}.",
+            hint="Choose another, or take it away there first.",
+        )
+    tx.run(_LABEL, run_id=run_id, new_label=label)
+
+
+def _measure_context(tx: Transaction, conversation_id: int) -> None:
+    """Let the context hold what is before its new head, as far as runs have noted it."""
+    tx.run(_MEASURE, conversation_id=conversation_id)
 
 
 def _add_ended(

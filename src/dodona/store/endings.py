@@ -11,6 +11,7 @@ from dodona.core.contexts import TOKEN_BUDGET_BOUNDS, ContextStatus
 from dodona.core.conversation import Claim, Ended, Ending
 from dodona.core.errors import BadRequest
 from dodona.store.budgets import settle_cut
+from dodona.store.contexts import NEW_MENTIONS, mentions
 from dodona.store.conversations import move_head
 from dodona.store.database import Transaction
 from dodona.store.messages import add_messages, check_messages
@@ -37,7 +38,7 @@ _HOLD_LANE = statement(_lane.with_for_update())
 _MOST_TOKENS: Final = TOKEN_BUDGET_BOUNDS[1] * 11 // 10
 _budget = oracle_contexts.c.token_budget
 _tokens = bindparam("new_tokens", type_=Integer)
-_TOUCH = statement(
+_touch = (
     update(oracle_contexts)
     .where(
         oracle_contexts.c.conversation_id == bindparam("its_conversation"),
@@ -51,6 +52,8 @@ _TOUCH = statement(
         tokens_used=case((_tokens * 10 > _budget * 11, _budget * 11 // 10), else_=_tokens),
     )
 )
+_TOUCH = statement(_touch)
+_TOUCH_AND_TELL = statement(_touch.values(**NEW_MENTIONS))
 
 
 def check_ending(ending: Ending) -> None:
@@ -86,15 +89,23 @@ def end_run(
     add_messages(tx, ending.messages, **where, first=1, now=now)
     notes.write(tx)
     if ending.model:
-        tx.run(
-            _TOUCH,
-            its_conversation=conversation_id,
-            now=now,
-            new_model=ending.model,
-            new_tokens=min(max(0, ending.context_tokens), _MOST_TOKENS),
-        )
+        _touch_context(tx, conversation_id, ending, now=now)
     settle_cut(tx, claim.run_id)
     return Ended(moved, now if moved else _updated_at(tx, conversation_id))
+
+
+def _touch_context(tx: Transaction, conversation_id: int, ending: Ending, *, now: float) -> None:
+    """Most runs mention nothing new, and so need no look at what was mentioned before."""
+    tells = ending.decisions or ending.mentioned_symbols or ending.mentioned_files
+    told = mentions(tx, conversation_id, ending) if tells else None
+    tx.run(
+        _TOUCH if told is None else _TOUCH_AND_TELL,
+        its_conversation=conversation_id,
+        now=now,
+        new_model=ending.model,
+        new_tokens=min(max(0, ending.context_tokens), _MOST_TOKENS),
+        **(told or {}),
+    )
 
 
 def _updated_at(tx: Transaction, conversation_id: int) -> float:

@@ -13,13 +13,22 @@ from dodona.core.projects import Project
 from dodona.store.contexts import CONTEXT_COLUMNS, read_context
 from dodona.store.database import Row, Transaction
 from dodona.store.projects import PROJECT_COLUMNS, read_project
-from dodona.store.schema import IS_OPEN, conversations, oracle_contexts, projects, runs, settings
+from dodona.store.schema import (
+    IS_OPEN,
+    IS_PENDING,
+    conversations,
+    notices,
+    oracle_contexts,
+    projects,
+    runs,
+    settings,
+)
 from dodona.store.statements import Statement, statement
 from dodona.store.text import from_json
 from dodona.store.window import NOTHING, Reach
 
 _MOST_RUNS: Final = 30  # in a window, unless the user's max_context_nodes says otherwise
-_CONTEXT: Final = 13  # where a row's context begins
+_CONTEXT: Final = 14  # where a row's context begins
 
 
 class Lane(NamedTuple):
@@ -42,6 +51,7 @@ class Place(NamedTuple):
     settings: Mapping[str, Any]
     context: OracleContext | None
     lane: Lane | None
+    has_notices: bool = False  # that wait to be told
 
     @property
     def is_open(self) -> bool:
@@ -74,9 +84,14 @@ def _read() -> Statement:
         .outerjoin(settings, settings.c.user_id == projects.c.user_id)
     )
     is_busy = exists().where(runs.c.conversation_id == conversations.c.id, IS_OPEN)
+    has_notices = exists().where(
+        notices.c.user_id == projects.c.user_id,
+        notices.c.project_id == projects.c.id,
+        IS_PENDING,
+    )
     columns = (
         *(settings.c.model_settings_json, *PROJECT_COLUMNS),
-        *(conversations.c.head_id, conversations.c.updated_at, is_busy),
+        *(conversations.c.head_id, conversations.c.updated_at, is_busy, has_notices),
         *(head.c.parent_id, head.c.window_from, head.c.window_runs, head.c.window_tokens),
         *(head.c.tokens, *CONTEXT_COLUMNS),
     )
@@ -116,11 +131,12 @@ def find_place(tx: Transaction, user_id: str, project_id: str) -> Place | None:
         {} if row[0] is None else from_json(row[0]),
         read_context(row[_CONTEXT:]) if has_context else None,
         _lane(row) if has_context and row[6] is not None else None,
+        bool(row[8]),
     )
 
 
 def _lane(row: Row) -> Lane:
-    return Lane(row[_CONTEXT + 3], row[5], row[6], bool(row[7]), _reach(row[5], *row[8:_CONTEXT]))
+    return Lane(row[_CONTEXT + 3], row[5], row[6], bool(row[7]), _reach(row[5], *row[9:_CONTEXT]))
 
 
 def _reach(

@@ -16,6 +16,7 @@ from dodona.store.contexts import begin_anew, opened
 from dodona.store.database import Transaction
 from dodona.store.messages import add_messages, add_question
 from dodona.store.nodes import find_conversation, find_parent
+from dodona.store.notices import briefed
 from dodona.store.places import Lane, Place, find_place, hold_place
 from dodona.store.projects import find_project
 from dodona.store.schema import oracle_contexts, runs
@@ -110,8 +111,11 @@ def _drive(
     )
     question = add_question(tx, asking.message, conversation_id=lane.id, run_id=run_id, now=now)
     known = asking.known if window is None else None
+    told = briefed(tx, asking.user_id, asking.project_id) if place.has_notices else ()
     brief = Brief(
-        question, context, place.project, place.settings, window, lane.updated_at, None, known
+        *(question, context, place.project, place.settings, window, lane.updated_at),
+        known=known,
+        notices=told,
     )
     claim = Claim(run_id, lane.id, 1, owner, parent_id, started_at=now)
     return Driven(claim, brief)

@@ -9,6 +9,7 @@ Times are seconds since 1970. Columns ending in `_json`, and `metadata`, hold JS
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -24,8 +25,11 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     text,
 )
+
+from dodona.store import entry_words
 
 metadata = MetaData(
     naming_convention={
@@ -100,6 +104,8 @@ HOLDS_LANE = text(_among("runs.status", _HOLDERS))
 IS_OPEN = text(_among("runs.status", ("queued", *_HOLDERS)))
 IS_QUEUED = text("runs.status = 'queued'")
 IS_HELD = text("reservations.status = 'held'")
+IS_PENDING = text("notices.delivered_at IS NULL")
+IS_ASKED = text("approvals.decision = 'pending'")
 
 runs = Table(
     "runs",
@@ -370,9 +376,12 @@ threads = Table(
     Column("user_id", Text, nullable=False),
     Column("project_id", Text, nullable=False),
     Column("title", Text, nullable=False),
+    # The title as others are compared with it. Without one, an older thread has the title.
+    Column("title_key", Text),
     *_now_columns("created_at", "updated_at"),
     CheckConstraint("title <> ''", name="title"),
     Index("ix_threads_user_id", "user_id", "project_id", "updated_at"),
+    Index("uq_threads_title_key", "user_id", "project_id", "title_key", unique=True),
     sqlite_autoincrement=True,
 )
 
@@ -381,15 +390,24 @@ thread_entries = Table(
     metadata,
     Column("id", Id, primary_key=True),
     Column("thread_id", Id, ForeignKey("threads.id", ondelete="CASCADE"), nullable=False),
+    # Of the thread, and here too: an entry is found by it.
+    Column("title", Text, nullable=False, server_default=""),
     Column("author", Text, nullable=False),
     Column("entry_type", Text, nullable=False),
     Column("content", Text, nullable=False),
+    Column("key", Text),  # of what must be added once
     *_now_columns("created_at"),
     _one_of("author", "user", "claude", "oracle", "librarian"),
     _one_of("entry_type", "thought", "decision", "research", "insight"),
     CheckConstraint("content <> ''", name="content"),
     Index("ix_thread_entries_thread_id", "thread_id", "id"),
+    _partial("uq_thread_entries_key", "key", "thread_id", unique=True, where="key IS NOT NULL"),
 )
+# Each database has its own way to find words, and to refuse that an entry is changed.
+for _dialect, _lines in entry_words.KEPT_BY.items():
+    for _line in _lines:
+        _made = DDL(_line).execute_if(dialect=_dialect)
+        event.listen(thread_entries, "after_create", _made, propagate=True)
 
 notices = Table(
     "notices",
@@ -398,18 +416,61 @@ notices = Table(
     Column("user_id", Text, nullable=False),
     Column("project_id", Text, nullable=False),
     Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE")),
+    # Of the event, and here too: for whoever looks.
     Column("event_type", Text, nullable=False),
     Column("severity", Text, nullable=False),
-    Column("content", Text, nullable=False),
+    Column("event_json", Json, nullable=False),
+    Column("moment", Text, nullable=False),
+    Column("due_at", Double),
+    Column("tool", Text, nullable=False, server_default=""),
+    Column("condition", Text, nullable=False, server_default=""),
+    Column("key", Text),  # of what must be told once
     *_now_columns("created_at"),
     Column("delivered_at", Double),
     _one_of("severity", "debug", "info", "warning", "error", "critical"),
+    _one_of("moment", "time", "tool", "condition", "session"),
+    CheckConstraint("(moment = 'time') = (due_at IS NOT NULL)", name="due_at"),
+    CheckConstraint("(moment = 'tool') = (tool <> '')", name="tool"),
+    CheckConstraint("(moment = 'condition') = (condition <> '')", name="condition"),
     Index("ix_notices_run_id", "run_id"),
+    Index("ix_notices_user_id", "user_id", "id"),
     _partial(
         "ix_notices_pending",
-        "user_id",
-        "project_id",
+        *("user_id", "project_id", "id"),
         where="delivered_at IS NULL",
+    ),
+    _partial("uq_notices_key", "user_id", "key", unique=True, where="key IS NOT NULL"),
+    # Runs remember the ids of what they were to tell: none is given again.
+    sqlite_autoincrement=True,
+)
+
+# Calls of tools that a person must allow.
+approvals = Table(
+    "approvals",
+    metadata,
+    Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("call_id", Text, nullable=False),
+    # Of the run, and here too: what waits for a user is found by it.
+    Column("user_id", Text, nullable=False),
+    Column("tool", Text, nullable=False),
+    Column("arguments_json", Json, nullable=False),
+    Column("reason", Text, nullable=False),
+    *_now_columns("asked_at", "expires_at"),
+    Column("decision", Text, nullable=False, server_default="pending"),
+    Column("decided_at", Double),
+    Column("decided_by", Text),
+    Column("note", Text, nullable=False, server_default=""),
+    PrimaryKeyConstraint("run_id", "call_id"),
+    _one_of("decision", "pending", "approved", "denied", "expired"),
+    CheckConstraint(
+        "(decision = 'pending') = (decided_at IS NULL) "
+        "AND (decided_at IS NULL) = (decided_by IS NULL)",
+        name="decided",
+    ),
+    _partial(
+        "ix_approvals_pending",
+        *("user_id", "asked_at"),
+        where="decision = 'pending'",
     ),
 )
 

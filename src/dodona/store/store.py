@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from dodona.core.storage import Storage
+from dodona.store.approvals import Approvals
 from dodona.store.budgets import Budgets
 from dodona.store.contexts import Contexts
 from dodona.store.conversations import Conversations
-from dodona.store.database import Database
+from dodona.store.database import Database, Operation
 from dodona.store.journal import Journals
 from dodona.store.keyvalue import StoreKeyValue
 from dodona.store.location import locate
+from dodona.store.notices import NoticeLog
 from dodona.store.opening import Durability, open_database
+from dodona.store.pack_state import PackState
 from dodona.store.projects import Projects
 from dodona.store.records import Records
 from dodona.store.runs import Runs
 from dodona.store.sessions import Sessions
 from dodona.store.settings import UserSettings
+from dodona.store.summaries import Summaries
 from dodona.store.text import Hide
+from dodona.store.threads import Threads
+
+T = TypeVar("T")
 
 
 class Store:
@@ -28,6 +35,7 @@ class Store:
     def __init__(self, database: Database, *, hide: Hide) -> None:
         self.database = database
         self.conversations = Conversations(database)
+        self.summaries = Summaries(database)
         self.runs = Runs(database)
         self.journals = Journals(database, hide=hide, release=self.runs.abandon)
         self.budgets = Budgets(database)
@@ -36,12 +44,16 @@ class Store:
         self.projects = Projects(database)
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
+        self.threads = Threads(database)
+        self.notices = NoticeLog(database, hide=hide)
+        self.pack_state = PackState(database, hide=hide)
+        self.approvals = Approvals(database, hide=hide)
 
     @classmethod
     async def open(cls, url: str, *, hide: Hide, durability: Durability = "full") -> Self:
         """Open the store at a path or url, made or migrated if need be.
 
-        `hide` takes known secrets out of what the journal keeps.
+        `hide` takes known secrets out of what runs leave: journals, notices, approvals.
         """
         store = cls(await open_database(locate(url), durability=durability), hide=hide)
         await store.budgets.settle_dead()
@@ -49,6 +61,14 @@ class Store:
 
     def key_values(self, scope: str) -> StoreKeyValue:
         return StoreKeyValue(self.database, scope)
+
+    @property
+    def owner(self) -> str:
+        """This process, as the store knows it while it lives."""
+        return self.database.owners.me
+
+    async def commit(self, operation: Operation[T]) -> T:
+        return await self.database.write(operation, soft=True)
 
     async def close(self) -> None:
         await self.journals.close()

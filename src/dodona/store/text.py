@@ -8,6 +8,8 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from dodona.core.errors import BadRequest
+
 Hide: TypeAlias = Callable[[str], str]  # takes known secrets out of a text
 
 
@@ -82,3 +84,28 @@ def _key(key: object, change: Callable[[str], str]) -> str:
 
 def from_json(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
+
+
+def bounded_json(name: str, value: Any, hide: Hide, *, most: int) -> str:
+    """The value as JSON text without secrets; BadRequest when it is none, or has too many bytes."""
+    try:
+        written = to_hidden_json(value, hide)
+    except RecursionError as error:
+        raise BadRequest(f"{name} is nested too deeply.") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadRequest(f"{name} cannot be written as JSON: {error}.") from error
+    if (size := len(written.encode())) > most:
+        raise BadRequest(f"{name} must have at most {most:,} bytes as JSON (got {size:,}).")
+    return written
+
+
+def check_name(name: str, text: str, *, most: int) -> None:
+    """Raise when something that others are to be found by is empty or too long."""
+    if not text:
+        raise BadRequest(f"{name} must not be empty.")
+    check_length(name, text, most=most)
+
+
+def check_length(name: str, text: str, *, most: int) -> None:
+    if len(text) > most:
+        raise BadRequest(f"{name} must have at most {most:,} characters (got {len(text):,}).")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from sqlalchemy import bindparam, func, literal, select
+from sqlalchemy import and_, bindparam, func, literal, or_, select
 
 from dodona.core.conversation import Summary, Window
 from dodona.store.database import Row, Transaction
@@ -80,9 +80,15 @@ def _walk() -> Statement:
         .select_from(runs_with_summaries.join(newest, runs.c.id == newest.c.parent_id))
         .where(
             newest.c.summary.is_(None),
-            newest.c.id != bindparam("oldest"),
             newest.c.total + weight <= bindparam("budget"),
-            newest.c.depth + 1 < bindparam("max_runs"),
+            # A summary is no run: it comes with any number of them, and before the oldest.
+            or_(
+                summaries.c.run_id.is_not(None),
+                and_(
+                    newest.c.id != bindparam("oldest"),
+                    newest.c.depth + 1 < bindparam("max_runs"),
+                ),
+            ),
         )
     )
     path = newest.union_all(older)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from time import time
 from typing import Any
 
 import psycopg
 from sqlalchemy import Table, select
 
+from dodona.core.approvals import NewApproval
 from dodona.core.conversation import (
     Busy,
     Claim,
@@ -24,6 +26,17 @@ from dodona.store.statements import statement
 
 def said(text: str, *, role: str = "user", tokens: int = 10) -> NewMessage:
     return NewMessage(role, text, tokens)
+
+
+def approval(run_id: int, call_id: str = "call", **more: Any) -> NewApproval:
+    """A question about a call."""
+    given: dict[str, Any] = {
+        "tool": "notes_write",
+        "arguments": {"path": "a.md", "content": "oak"},
+        "reason": "It writes.",
+        "expires_at": time() + 600,
+    }
+    return NewApproval(run_id=run_id, call_id=call_id, **(given | more))
 
 
 def exchange(text: str, tokens: int = 10) -> list[NewMessage]:

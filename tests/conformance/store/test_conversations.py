@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dodona.core.conversation import Conversation, NewMessage
+from dodona.core.conversation import Conversation, NewMessage, NewSummary
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.messages import Raw
 from dodona.store import Store
@@ -99,7 +99,7 @@ async def test_a_window_ends_at_a_summary(store: Store, talk: Conversation) -> N
         await store.conversations.append("ada", talk.id, exchange(str(number)))
         for number in range(4)
     ]
-    await store.conversations.summarise("ada", nodes[1], "0 and 1", token_count=5, model=None)
+    await store.summaries.keep("ada", NewSummary(run_id=nodes[1], content="0 and 1", token_count=5))
     window = await store.conversations.window("ada", talk.id, budget=45)
     assert [m.content for m in window.messages] == ["2", "on 2", "3", "on 3"]
     assert window.summary is not None
@@ -187,7 +187,7 @@ async def test_another_users_conversation_is_not_there(store: Store, talk: Conve
         store.conversations.move_head("bob", talk.id, expected=node, to=node),
         store.conversations.move_head("bob", other.id, expected=None, to=node),
         store.conversations.label("bob", node, "mine"),
-        store.conversations.summarise("bob", node, "mine", token_count=1, model=None),
+        store.summaries.keep("bob", NewSummary(run_id=node, content="mine", token_count=1)),
         store.conversations.prune("bob", node),
         store.runs.get("bob", node),
         store.runs.messages("bob", node),

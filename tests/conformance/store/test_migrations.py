@@ -6,15 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
-from alembic import command
+from alembic import command, op
 from sqlalchemy import text
 
+from dodona.core.approvals import Decision
 from dodona.core.conversation import Asking, Driven
+from dodona.core.events import Event, Severity
+from dodona.core.notices import Deferral, Moment, NewNotice, StoredNotice
 from dodona.store import Store, locate, look, migrate
 from dodona.store.check import check
-from dodona.store.migrate import NEWEST
+from dodona.store.migrate import NEWEST, REVISIONS
 from dodona.store.schema import runs
-from tests.conformance.store.saying import ended, rows_of, said
+from tests.conformance.store.saying import approval, ended, rows_of, said
 from tests.conformance.store.test_schema import connect
 
 # What 0001 held: two users, three runs in a chain, one of them cut, one that waits.
@@ -42,23 +45,39 @@ INSERT INTO oracle_contexts (id, user_id, project_id, conversation_id, session_s
 VALUES ('c', 'ada', 'default', 1, 1, 6);
 INSERT INTO settings (user_id, model_settings_json, updated_at)
 VALUES ('ada', '{"max_context_nodes": 10}', 1);
+INSERT INTO projects (user_id, id, created_at) VALUES ('ada', 'default', 1);
+INSERT INTO notices (id, user_id, project_id, run_id, event_type, severity, content, created_at,
+  delivered_at) VALUES
+  (3, 'ada', 'default', 1, 'self.notify', 'info', 'say "hello" to 🌳', 2, NULL),
+  (4, 'ada', 'default', NULL, 'source.stale', 'warning', 'old', 3, 4),
+  (5, 'bob', 'default', 5, 'self.notify', 'error', 'his', 4, NULL);
+INSERT INTO plugin_state (user_id, plugin, key, value_json) VALUES ('ada', 'p', 'k', '[1]');
+INSERT INTO threads (id, user_id, project_id, title, created_at, updated_at)
+VALUES (1, 'ada', 'default', 'Trees', 1, 1);
+INSERT INTO thread_entries (id, thread_id, author, entry_type, content, created_at)
+VALUES (1, 1, 'user', 'thought', 'oaks', 1);
 """
 # Ids were given by hand: PostgreSQL does not count those.
 COUNT_ON = "SELECT setval(pg_get_serial_sequence('{0}', 'id'), (SELECT max(id) FROM {0}))"
 
 
-def make_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store as the first Dodona made it, with something in it."""
+def migrate_to(url: str, revision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the Dodona did that knew nothing newer."""
     upgrade: Any = command.upgrade
     with monkeypatch.context() as patch:
-        patch.setattr(command, "upgrade", lambda config, _: upgrade(config, "0001"))
+        patch.setattr(command, "upgrade", lambda config, _: upgrade(config, revision))
         migrate(locate(url))
-    assert look(locate(url)).revision == "0001"
+    assert look(locate(url)).revision == revision
+
+
+def make_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store as the first Dodona made it, with something in it."""
+    migrate_to(url, "0001", monkeypatch)
     with connect(url).begin() as connection:
         for line in filter(None, map(str.strip, FIRST.split(";\n"))):
             connection.execute(text(line.replace(":", "\\:")))
         if url.startswith("postgresql:"):
-            for table in ("conversations", "runs", "messages"):
+            for table in ("conversations", "runs", "messages", "notices", "threads"):
                 connection.execute(text(COUNT_ON.format(table)))
 
 
@@ -66,6 +85,14 @@ def make_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def first(url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     make_first(url, monkeypatch)
     return url
+
+
+@pytest.fixture(params=REVISIONS[:-1])
+def older(first: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store of each schema before this one, with the same in it."""
+    if request.param != REVISIONS[0]:
+        migrate_to(first, request.param, monkeypatch)
+    return first
 
 
 async def test_a_store_of_the_first_schema_is_migrated(first: str) -> None:
@@ -115,6 +142,77 @@ async def test_runs_of_the_first_schema_go_on(first: str) -> None:
         assert asked.driven is not None
         assert asked.run_id > 5
         assert _words(asked.driven) == ["one", "on one", "two", "on two", "three", "four"]
+
+
+async def test_what_any_older_schema_held_is_kept(older: str) -> None:
+    """Notices become events that say what they said; threads and states are as they were."""
+    async with await Store.open(older, hide=str) as store:
+        listed = await store.notices.list("ada", limit=10)
+        (his,) = await store.notices.pending("bob", "default")
+        waiting = await store.notices.pending("ada", "default")
+        assert await store.pack_state.all("ada") == {"p": {"k": [1]}}
+        (entry,) = (await store.threads.read("ada", "default", 1)).entries
+        new = await store.notices.put(
+            NewNotice(
+                user_id="ada",
+                project_id="default",
+                event=Event("self.notify", "test"),
+                due=Deferral(Moment.SESSION),
+            )
+        )
+        asked = await store.approvals.ask("ada", approval(run_id=3))
+    assert entry.content == "oaks"
+    assert new.id == 6
+    assert asked.decision is Decision.PENDING
+    assert listed == [
+        StoredNotice(
+            id=4,
+            project_id="default",
+            event=Event(
+                "source.stale",
+                "store",
+                Severity.WARNING,
+                {"message": "old"},
+                timestamp=3.0,
+                id="notice-4",
+            ),
+            due=Deferral(Moment.SESSION),
+            run_id=None,
+            created_at=3.0,
+            delivered_at=4.0,
+        ),
+        *waiting,
+    ]
+    (first,) = waiting
+    assert (first.id, first.run_id, first.delivered_at) == (3, 1, None)
+    assert first.event.payload == {"message": 'say "hello" to 🌳'}
+    assert (his.id, his.event.severity) == (5, Severity.ERROR)
+    problems = await asyncio.to_thread(lambda: [each.problems for each in check(locate(older))])
+    assert not any(problems)
+
+
+async def test_a_migration_that_is_cut_changes_nothing(
+    older: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The notices that were taken out are there again, and the next one migrates."""
+    before = await asyncio.to_thread(lambda: look(locate(older)).revision)
+
+    def cut(*_: Any, **__: Any) -> None:
+        raise RuntimeError("cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(op, "bulk_insert", cut)
+        with pytest.raises(RuntimeError, match="cut"):
+            await asyncio.to_thread(migrate, locate(older))
+
+    def contents() -> list[str]:
+        assert look(locate(older)).revision == before
+        with connect(older).connect() as connection:
+            return [row[0] for row in connection.execute(text("SELECT content FROM notices"))]
+
+    assert len(await asyncio.to_thread(contents)) == 3
+    async with await Store.open(older, hide=str) as store:
+        assert len(await store.notices.list("ada", limit=10)) == 2
 
 
 def _words(run: Driven) -> list[str]:

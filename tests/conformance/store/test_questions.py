@@ -19,6 +19,7 @@ from dodona.core.conversation import (
     Ending,
     Known,
     NewMessage,
+    NewSummary,
     RunStatus,
 )
 from dodona.core.errors import BadRequest, NotFound
@@ -362,7 +363,7 @@ async def test_who_knows_something_old_is_told(store: Store) -> None:
         )
         talk = await store.conversations.get("ada", context.conversation_id)
         ended = replace(ended, updated_at=talk.updated_at)
-    await store.conversations.summarise("ada", first, "briefly", token_count=3, model=None)
+    await store.summaries.keep("ada", NewSummary(run_id=first, content="briefly", token_count=3))
     run = await driven(store, "three", known=Known(first, ended.updated_at))
     assert run.brief.window is not None
     assert run.brief.window.summary is not None

@@ -22,7 +22,17 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from dodona.store import endings, locate, migrate, overviews, places, schema
+from dodona.store import (
+    approvals,
+    endings,
+    locate,
+    migrate,
+    notices,
+    overviews,
+    pack_state,
+    places,
+    schema,
+)
 from dodona.store.budgets import _OPEN_OF_RUN
 from dodona.store.conversations import _LANE, _LIST, _NODES, _OPEN_BELOW
 from dodona.store.messages import _QUESTION
@@ -192,8 +202,19 @@ VALID: dict[str, dict[str, Any]] = {
         "project_id": "p",
         "event_type": "e",
         "severity": "info",
-        "content": "x",
+        "event_json": "{}",
+        "moment": "session",
         "created_at": 0,
+    },
+    "approvals": {
+        "run_id": 1,
+        "call_id": "c",
+        "user_id": "ada",
+        "tool": "t",
+        "arguments_json": "{}",
+        "reason": "",
+        "asked_at": 0,
+        "expires_at": 1,
     },
 }
 
@@ -234,6 +255,17 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("thread_entries", "entry_type", {"entry_type": "rumour"}),
     ("thread_entries", "content", {"content": ""}),
     ("notices", "severity", {"severity": "fatal"}),
+    ("notices", "moment", {"moment": "never"}),
+    ("notices", "due_at", {"moment": "time"}),
+    ("notices", "due_at", {"due_at": 1}),
+    ("notices", "tool", {"moment": "tool"}),
+    ("notices", "tool", {"tool": "t"}),
+    ("notices", "condition", {"moment": "condition"}),
+    ("notices", "condition", {"condition": "true"}),
+    ("approvals", "decision", {"decision": "maybe", "decided_at": 1, "decided_by": "ada"}),
+    ("approvals", "decided", {"decision": "approved", "decided_by": "ada"}),
+    ("approvals", "decided", {"decision": "approved", "decided_at": 1}),
+    ("approvals", "decided", {"decided_at": 1, "decided_by": "ada"}),
 ]
 
 ALLOWED: list[tuple[str, dict[str, Any]]] = [
@@ -251,10 +283,20 @@ ALLOWED: list[tuple[str, dict[str, Any]]] = [
     ],
     *[("runs", {"status": status}) for status in ("queued", "waiting", "succeeded", "cancelled")],
     ("runs", {"status": "running", "owner": "me"}),
+    ("notices", {"moment": "time", "due_at": 1}),
+    ("notices", {"moment": "tool", "tool": "t"}),
+    ("notices", {"moment": "condition", "condition": "true"}),
+    *[
+        ("approvals", {"decision": decision, "decided_at": 1, "decided_by": "ada"})
+        for decision in ("approved", "denied", "expired")
+    ],
+    ("approvals", {"decision": "pending"}),
 ]
 
 NEEDS = {"runs": ["conversations"], "thread_entries": ["threads"]}
-NEEDS |= {table: ["conversations", "runs"] for table in ("messages", "steps", "summaries")}
+NEEDS |= {
+    table: ["conversations", "runs"] for table in ("messages", "steps", "summaries", "approvals")
+}
 
 
 def add(connection: Connection, table: str, **values: Any) -> None:
@@ -319,6 +361,7 @@ UNIQUE: list[tuple[str, dict[str, Any]]] = [
     ("messages", {"id": 2}),  # one message at each place of a run
     ("steps", {}),
     ("budgets", {}),
+    ("approvals", {}),  # one for each call
 ]
 
 
@@ -355,6 +398,8 @@ def test_a_lane_has_one_holder(empty: Connection, first: str, then: str) -> None
         ("steps", {"run_id": 9}),
         ("summaries", {"run_id": 9}),
         ("thread_entries", {"thread_id": 9}),
+        ("notices", {"run_id": 9}),
+        ("approvals", {"run_id": 9}),
     ],
     ids=str,
 )
@@ -367,6 +412,18 @@ def test_nothing_points_into_another_conversation(
         add(empty, "runs", id=number, conversation_id=number)
     with pytest.raises(IntegrityError):
         add(empty, table, **values)
+
+
+@pytest.mark.parametrize("key", ["k", None])
+def test_a_key_of_a_notice_is_one_of_its_users(empty: Connection, key: str | None) -> None:
+    """Another user may have it too; without a key there may be many alike."""
+    add(empty, "notices", id=1, key=key)
+    add(empty, "notices", id=2, key=key, user_id="bob")
+    if key is None:
+        add(empty, "notices", id=3, key=key)
+        return
+    with pytest.raises(IntegrityError):
+        add(empty, "notices", id=3, key=key, project_id="q", delivered_at=1)
 
 
 def test_a_head_is_a_run(empty: Connection) -> None:
@@ -397,6 +454,16 @@ QUERIES: dict[str, tuple[Statement, str]] = {
     "a user's runs": (overviews._LIST, "ix_runs_user_id"),
     "what is open in a context": (overviews._OPEN_IN, "ix_runs_open"),
     "the first message of a run": (_QUESTION, "sqlite_autoindex_messages"),
+    "does a notice wait": (places._READ, "ix_notices_pending"),
+    "what waits to be told": (notices._PENDING, "ix_notices_pending"),
+    "how much waits to be told": (notices._COUNT, "ix_notices_pending"),
+    "what a run is to tell": (notices._BRIEFED, "ix_notices_pending"),
+    "a notice by its key": (notices._KEPT, "uq_notices_key"),
+    "a user's notices": (notices._LIST, "ix_notices_user_id"),
+    "the state of packs": (pack_state._ALL, "sqlite_autoindex_plugin_state"),
+    "the keys of a pack": (pack_state._KEYS, "sqlite_autoindex_plugin_state"),
+    "an approval": (approvals._READ, "sqlite_autoindex_approvals"),
+    "what waits for a decision": (approvals._PENDING, "ix_approvals_pending"),
 }
 
 

@@ -12,6 +12,7 @@ from dodona.core.conversation import (
     Driven,
     Ending,
     NewMessage,
+    NewSummary,
     RunStatus,
     Window,
 )
@@ -157,7 +158,7 @@ async def test_runs_that_were_appended_are_seen_up_to_the_budget(store: Store) -
 async def test_a_summary_ends_the_window(store: Store) -> None:
     """Of runs before and after it was made; it counts with its own tokens."""
     ids = [await ended(store, await asked(store, str(n))) for n in range(4)]
-    await store.conversations.summarise("ada", ids[1], "briefly", token_count=7, model=None)
+    await store.summaries.keep("ada", NewSummary(run_id=ids[1], content="briefly", token_count=7))
     run = await asked(store, "next")
     assert questions(run) == ["2", "3"]
     summary = seen(run).summary
@@ -176,10 +177,10 @@ async def test_a_summary_ends_the_window(store: Store) -> None:
 async def test_a_resumed_run_sees_what_it_saw(store: Store) -> None:
     """Though settings have changed since, and a summary was made."""
     ids = [await ended(store, await asked(store, str(n))) for n in range(5)]
-    await store.conversations.summarise("ada", ids[0], "first", token_count=3, model=None)
+    await store.summaries.keep("ada", NewSummary(run_id=ids[0], content="first", token_count=3))
     run = await asked(store, "next")
     await store.settings.change("ada", lambda _: {"max_context_nodes": 2})
-    await store.conversations.summarise("ada", ids[3], "later", token_count=3, model=None)
+    await store.summaries.keep("ada", NewSummary(run_id=ids[3], content="later", token_count=3))
     again = await resumed(store, run)
     assert again.brief.window == run.brief.window
     assert again.claim.parent_id == run.claim.parent_id

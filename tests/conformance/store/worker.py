@@ -1,4 +1,4 @@
-"""Other processes that use a store: `python worker.py hold|write|open|reopen URL …`.
+"""Other processes that use a store: `python worker.py MODE URL …`, a mode is a function below.
 
 They print one JSON value per line, each after what it tells is acknowledged.
 """
@@ -6,13 +6,18 @@ They print one JSON value per line, each after what it tells is acknowledged.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from time import monotonic
 from typing import Any
 
+from dodona.core.approvals import Decision, NewApproval
 from dodona.core.conversation import Driven, NewMessage
+from dodona.core.errors import Conflict
+from dodona.core.events import Event
+from dodona.core.notices import Deferral, Moment, NewNotice
 from dodona.store import Line, Store, Unit, reserve
 
 CALL = Line("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
@@ -117,7 +122,48 @@ async def reopen(url: str, times: str) -> None:
             _tell((await store.conversations.create("ada")).id)
 
 
+async def put(url: str) -> None:
+    """Put notices and a state that counts them, and tell the id of each, until killed."""
+    async with await Store.open(url, hide=str) as store:
+        for number in itertools.count(1):
+            event = Event("self.notify", "worker", payload={"number": number})
+            due = Deferral(Moment.SESSION)
+            notice = NewNotice(user_id="ada", project_id="default", event=event, due=due)
+            kept = await store.notices.put(notice)
+            await store.pack_state.put("ada", "counting", {"last": number})
+            _tell(kept.id)
+
+
+async def ask(url: str, lane: str) -> None:
+    """Claim a run and ask whether it may make a call; then stay until told to go."""
+    async with await Store.open(url, hide=str) as store:
+        driven = await store.runs.drive(int(lane))
+        assert isinstance(driven, Driven), driven
+        run_id = driven.claim.run_id
+        asking = NewApproval(
+            run_id=run_id, call_id="call", tool="t", arguments={}, reason="", expires_at=1e12
+        )
+        await store.approvals.ask("ada", asking)
+        _tell(run_id)
+        await _read_line()
+
+
+async def decide(url: str, run_id: str, decision: str) -> None:
+    """Decide about a call when told to, and tell what is decided, or why that was not possible."""
+    async with await Store.open(url, hide=str) as store:
+        _tell("ready")
+        await _read_line()
+        try:
+            decided = await store.approvals.decide(
+                "ada", int(run_id), "call", decision=Decision(decision), by=f"who {decision}"
+            )
+            _tell(decided.decision.value)
+        except Conflict as error:
+            _tell(str(error))
+
+
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
     modes = {"hold": hold, "write": write, "open": open_, "reopen": reopen}
+    modes |= {"put": put, "ask": ask, "decide": decide}
     asyncio.run(modes[what](*words))

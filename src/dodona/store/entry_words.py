@@ -1,0 +1,115 @@
+"""How the entries of threads are found by words: the index in each database, and its queries.
+
+SQLite has a table of FTS5, kept by triggers; PostgreSQL a column that it fills itself. Both stem
+English words and leave others alone. PostgreSQL drops the commonest English words, which would
+count like any other there: its ranking does not know how rare a word is.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final
+
+LONGEST_QUERY: Final = 1_000  # characters; what comes after is not looked for
+MOST_TERMS: Final = 24
+LONGEST_TERM: Final = 64  # a server refuses words of 2 KB
+SHORTEST_BEGINNING: Final = 4  # letters of a word that is looked for as the beginning of others
+
+# All but spaces, what ASCII has of signs, and what no database takes.
+_TERM = re.compile(r"[^\s\0-/:-@\[-`{-\x7f\ud800-\udfff]+")
+
+
+def _folding() -> tuple[str, str]:
+    """What PostgreSQL reads as what: its parser would take `a.py` for a host, and Ü is not U.
+
+    What has nothing on the other side is left out. FTS5 does the like by itself.
+    """
+    signs = "./-_@:~+&<>#=?"
+    letters = {chr(code): unicodedata.normalize("NFD", chr(code))[0] for code in range(192, 384)}
+    plain = {letter: base for letter, base in letters.items() if base.isascii()}
+    marks = "".join(map(chr, (*range(0x300, 0x30D), 0x323, 0x327, 0x328)))
+    return signs + "".join(plain) + marks, " " * len(signs) + "".join(plain.values())
+
+
+_FROM, _TO = _folding()
+_FOLDED = str.maketrans(_FROM[: len(_TO)], _TO, _FROM[len(_TO) :])
+
+_IN_SQLITE: Final = (
+    "CREATE VIRTUAL TABLE thread_words USING fts5(title, content, content='thread_entries', "
+    "content_rowid='id', tokenize='porter unicode61 remove_diacritics 2')",
+    "CREATE TRIGGER thread_entries_added AFTER INSERT ON thread_entries BEGIN "
+    "INSERT INTO thread_words (rowid, title, content) VALUES (new.id, new.title, new.content); END",
+    "CREATE TRIGGER thread_entries_gone AFTER DELETE ON thread_entries BEGIN "
+    "INSERT INTO thread_words (thread_words, rowid, title, content) "
+    "VALUES ('delete', old.id, old.title, old.content); END",
+    # A thread that is deleted takes its entries along: by then it is not there any more.
+    "CREATE TRIGGER thread_entries_stay BEFORE DELETE ON thread_entries "
+    "WHEN EXISTS (SELECT 1 FROM threads WHERE id = old.thread_id) "
+    "BEGIN SELECT RAISE(ABORT, 'entries of threads are only added'); END",
+    "CREATE TRIGGER thread_entries_same BEFORE UPDATE ON thread_entries "
+    "BEGIN SELECT RAISE(ABORT, 'entries of threads are only added'); END",
+)
+_IN_POSTGRES: Final = (
+    "ALTER TABLE thread_entries ADD COLUMN words tsvector GENERATED ALWAYS AS ("
+    f"setweight(to_tsvector('pg_catalog.english', translate(title, '{_FROM}', '{_TO}')), 'A') || "
+    f"to_tsvector('pg_catalog.english', translate(content, '{_FROM}', '{_TO}'))) STORED",
+    # Not to be put off until later: what is put off is read as a list by each search.
+    "CREATE INDEX ix_thread_entries_words ON thread_entries USING gin (words) "
+    "WITH (fastupdate = off)",
+    "CREATE FUNCTION dodona_keep_thread_entries() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+    "IF TG_OP = 'UPDATE' OR EXISTS (SELECT 1 FROM threads WHERE id = OLD.thread_id) THEN "
+    "RAISE EXCEPTION 'entries of threads are only added' "
+    "USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN OLD; END $$",
+    "CREATE TRIGGER thread_entries_stay BEFORE UPDATE OR DELETE ON thread_entries "
+    "FOR EACH ROW EXECUTE FUNCTION dodona_keep_thread_entries()",
+)
+KEPT_BY: Final = {"sqlite": _IN_SQLITE, "postgresql": _IN_POSTGRES}
+
+# Few words stand for many entries, so a title counts for half. Ids and scores first: what is
+# written in an entry is read for the best ones only.
+SEEK_IN_SQLITE: Final = """
+SELECT entry.id, entry.thread_id, entry.author, entry.entry_type, entry.content, entry.created_at,
+  entry.title, -found.score
+FROM (
+  SELECT thread_entries.id AS id, bm25(thread_words, 0.5, 1.0) AS score
+  FROM thread_words
+    CROSS JOIN thread_entries ON thread_entries.id = thread_words.rowid
+    CROSS JOIN threads ON threads.id = thread_entries.thread_id
+  WHERE thread_words MATCH :in_sqlite
+    AND threads.user_id = :user_id AND threads.project_id = :project_id
+  ORDER BY score LIMIT :most
+) AS found JOIN thread_entries AS entry ON entry.id = found.id
+"""
+SEEK_IN_POSTGRES: Final = """
+SELECT entry.id, entry.thread_id, entry.author, entry.entry_type, entry.content, entry.created_at,
+  entry.title, found.score
+FROM (
+  SELECT thread_entries.id AS id, ts_rank('{1, 1, 1, 0.5}', words, query) AS score
+  FROM to_tsquery('pg_catalog.english', :in_postgres) AS query, thread_entries
+    JOIN threads ON threads.id = thread_entries.thread_id
+  WHERE words @@ query AND threads.user_id = :user_id AND threads.project_id = :project_id
+  ORDER BY score DESC LIMIT :most
+) AS found JOIN thread_entries AS entry ON entry.id = found.id
+"""
+
+
+def terms_of(query: str) -> list[str]:
+    """The words of a query, each once. Nothing in it is syntax: signs part words, no more."""
+    text = unicodedata.normalize("NFC", query[:LONGEST_QUERY])
+    words = (word[:LONGEST_TERM] for word in _TERM.findall(text))
+    known = {word.casefold(): word for word in words if any(map(str.isalnum, word))}
+    return list(known.values())[:MOST_TERMS]
+
+
+def for_sqlite(terms: list[str]) -> str:
+    """Any of the terms; a word that begins so too, for less."""
+    whole = [f'"{term}"' for term in terms]
+    begun = [f'"{term}" *' for term in terms if len(term) >= SHORTEST_BEGINNING]
+    return " OR ".join(whole + begun)
+
+
+def for_postgres(terms: list[str]) -> str:
+    """Any of the terms, or a word that begins so."""
+    folded = [term.translate(_FOLDED) for term in terms]
+    return " | ".join(f"'{t}':*" if len(t) >= SHORTEST_BEGINNING else f"'{t}'" for t in folded)
