@@ -39,7 +39,7 @@ def questions() -> list[Question]:
 def tools(tmp_path: Path) -> ToolRegistry:
     vault = Vault(SAMPLE, tmp_path / "index.db")
 
-    async def vault_of(context: ToolContext) -> Vault:
+    async def vault_of(_user_id: str, _project_id: str) -> Vault:
         return vault
 
     registry = ToolRegistry()

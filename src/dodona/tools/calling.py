@@ -35,11 +35,16 @@ from dodona.tools.registry import ToolRegistry
 
 MOST_CHARACTERS: Final = 100_000
 MOST_SOURCES: Final = 50
+MOST_EVENTS: Final = 20
 
 _log = logging.getLogger(__name__)
 
 # Errors whose words are meant for whoever asked. Others may speak of files and servers.
 _SAYABLE: Final = (ToolFailed, ToolRetry, AccessDenied, NotFound, BadRequest, BudgetExceeded)
+
+
+class _TooSlow(ToolFailed):
+    """A tool that was stopped at its limit of time."""
 
 
 async def call_tool(
@@ -48,22 +53,33 @@ async def call_tool(
     """Call a tool as an agent's model asked. Raises nothing but cancellation."""
     started = perf_counter()
     arguments: dict[str, Any] = {}
+    outcome = ToolOutcome("")
+    timed_out = False
     try:
         entry = tools.entry(call.name, agent)
         if entry is None:
             raise _unknown(tools, agent, call.name)  # noqa: TRY301 - answered like any other
         arguments = entry.arguments.read(call.arguments, project_id=context.project_id)
-        outcome = await _in_time(entry.tool, arguments, context)
-        result = ToolResult(call.id, call.name, bounded(outcome.text))
-        sources = outcome.sources[:MOST_SOURCES]
+        returned = await _in_time(entry.tool, arguments, context)
+        result = ToolResult(call.id, call.name, bounded(returned.text))
+        outcome = returned
     except _SAYABLE as error:
-        result, sources = _failed(call, str(error)), ()
+        result = _failed(call, str(error))
+        timed_out = isinstance(error, _TooSlow)
     except Exception:  # noqa: BLE001 - a tool is anybody's code, and the run goes on without it
         _log.exception("tool %s failed", call.name[:80], extra={"call": call.id, "agent": agent})
         said = f"{call.name} failed: an error inside the tool. Repeating the call may not help."
-        result, sources = _failed(call, said), ()
-    duration_ms = round((perf_counter() - started) * 1000)
-    return CallOutcome(result, duration_ms, arguments, sources)
+        result = _failed(call, said)
+    return CallOutcome(
+        result,
+        round((perf_counter() - started) * 1000),
+        arguments,
+        outcome.sources[:MOST_SOURCES],
+        outcome.entries,
+        outcome.scores,
+        outcome.events[:MOST_EVENTS],
+        timed_out=timed_out,
+    )
 
 
 async def _in_time(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
@@ -75,7 +91,7 @@ async def _in_time(tool: Tool, arguments: Mapping[str, Any], context: ToolContex
         if not deadline.expired():
             raise  # the tool's own
         seconds = f"{tool.timeout_seconds:g} seconds"
-        raise ToolFailed(
+        raise _TooSlow(
             f"{tool.spec.name} took longer than {seconds} and was stopped.", hint=_caution(tool)
         ) from None
     except asyncio.CancelledError:

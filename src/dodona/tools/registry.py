@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from dodona.core.errors import ConfigError
 from dodona.core.messages import ToolSpec
+from dodona.core.origins import Origin
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, Tool, ToolContext, ToolOutcome
 from dodona.tools.arguments import ArgumentReader
@@ -31,6 +32,7 @@ class FunctionTool:
     category: Category
     agent_scope: tuple[str, ...] = DEFAULT_SCOPE
     effect: Effect = Effect.ONCE  # what a tool does is unknown unless it says so
+    origin: Origin = Origin.PROJECT
     timeout_seconds: float = TIMEOUT_SECONDS
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
@@ -73,6 +75,7 @@ class ToolRegistry:
         category: Category,
         agent_scope: tuple[str, ...] = DEFAULT_SCOPE,
         effect: Effect = Effect.ONCE,
+        origin: Origin = Origin.PROJECT,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> Callable[[ToolFunction], ToolFunction]:
         """Register the decorated function as a tool."""
@@ -85,6 +88,7 @@ class ToolRegistry:
                     category=category,
                     agent_scope=agent_scope,
                     effect=effect,
+                    origin=origin,
                     timeout_seconds=timeout_seconds,
                 )
             )

@@ -4,10 +4,12 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
+from time import time
 
 import pytest
 
 from dodona.core.errors import ToolFailed
+from dodona.tools.vault import index
 from dodona.tools.vault.index import Index
 
 
@@ -111,11 +113,64 @@ def test_the_index_follows_the_files(notes: Notes) -> None:
 def test_an_unchanged_vault_is_not_read_again(notes: Notes) -> None:
     """Only stamps are compared; a text that changed behind them is not noticed."""
     file = notes.write("a.md", "an oak")
+    os.utime(file, ns=(1, 1))
     assert notes.found("oak") == ["a.md"]
-    stamp = file.stat()
     file.write_text("an elm")
-    os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    os.utime(file, ns=(1, 1))
     assert notes.found("oak") == ["a.md"]
+
+
+def test_a_note_that_was_just_written_is_read_again(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be written once more before the clock of its file system moves on."""
+    monkeypatch.setattr(index, "UNSETTLED_NS", 10**12)  # a test may be slow
+    for oak, elm in (("oak1", "elm1"), ("oak2", "elm2")):
+        file = notes.write("a.md", oak)
+        stamp = file.stat().st_mtime_ns
+        assert notes.found(oak) == ["a.md"]
+        file.write_text(elm)
+        os.utime(file, ns=(stamp, stamp))
+        assert notes.found(elm) == ["a.md"]
+
+
+def test_what_is_remembered_of_a_term_is_of_the_index_as_it_is(notes: Notes) -> None:
+    """A word that was only a part of others, or nowhere, is found once a note says it."""
+    notes.write("a.md", "a concordance")
+    assert (notes.found("cord"), notes.found("elm")) == (["a.md"], [])
+    notes.write("b.md", "a cord")
+    assert (notes.found("cord"), notes.found("elm")) == (["b.md"], [])
+    notes.write("b.md", "an elm")
+    assert (notes.found("cord"), notes.found("elm")) == (["a.md"], ["b.md"])
+    (notes.root / "a.md").unlink()
+    assert (notes.found("cord"), notes.found("elm")) == ([], ["b.md"])
+
+
+def test_relevant_notes_are_those_that_fit_and_then_the_newest(notes: Notes) -> None:
+    """Each once, and no more than asked for."""
+    for number, name in enumerate(("old", "older", "oldest")):
+        file = notes.write(f"{name}.md", "# Elms\n\nelm\n\n## More\n\nelm")
+        os.utime(file, (1_000 - number, 1_000 - number))
+    file = notes.write("oak.md", "# Oaks\n\nAn oak.\n\n## Acorns\n\nOf the oak.")
+    os.utime(file, (1, 1))
+    found = [[note.path for note in notes.index.relevant("an oak?", most)] for most in (3, 9, 1)]
+    assert found == [
+        ["oak.md", "old.md", "older.md"],
+        ["oak.md", "old.md", "older.md", "oldest.md"],
+        ["oak.md"],
+    ]
+    assert notes.index.relevant("oak", 1)[0].title == "Oaks"
+
+
+def test_recent_notes_come_first_among_those_that_fit_alike(notes: Notes) -> None:
+    """But not before one that fits better."""
+    day = 86_400
+    for name, age in (("a", 400), ("b", 1), ("c", 60)):
+        file = notes.write(f"{name}.md", "Some oak somewhere.")
+        os.utime(file, (time() - age * day, time() - age * day))
+    file = notes.write("z.md", "# Oak")
+    os.utime(file, (1, 1))
+    assert notes.found("oak") == ["z.md", "b.md", "c.md", "a.md"]
 
 
 def test_hits_say_their_lines_and_spread_over_notes(notes: Notes) -> None:
@@ -149,6 +204,7 @@ def test_an_index_of_another_version_is_made_anew(notes: Notes) -> None:
     """Whatever it looks like."""
     notes.write("a.md", "an oak")
     assert notes.found("oak") == ["a.md"]
+    notes.index.close()
     with sqlite3.connect(notes.file) as db:
         db.execute("PRAGMA user_version = 99")
         db.execute("DROP TABLE notes")

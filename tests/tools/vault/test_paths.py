@@ -16,6 +16,7 @@ from dodona.tools.vault.paths import folder_parts, is_usable, note_parts
         ("a b/c: d.md", ("a b", "c: d.md")),
         ("notes/a..b.md", ("notes", "a..b.md")),
         ("日本語/メモ.md", ("日本語", "メモ.md")),
+        ("می\u200cخواهم/👩\u200d🌾.md", ("می\u200cخواهم", "👩\u200d🌾.md")),
     ],
 )
 def test_a_path_of_a_note(path: str, parts: tuple[str, ...]) -> None:
@@ -40,6 +41,29 @@ def test_a_path_of_a_note(path: str, parts: tuple[str, ...]) -> None:
         ("notes/.obsidian/x.md", AccessDenied),
         ("..\\secret.md", ToolRetry),
         ("notes\\plan.md", ToolRetry),
+        ("\\\\server\\share.md", ToolRetry),
+        ("\\\\?\\C:\\secret.md", ToolRetry),
+        ("//?/C:/secret.md", AccessDenied),
+        ("//./pipe/x.md", AccessDenied),
+        ("C:secret.md", AccessDenied),
+        ("\uff0e\uff0e/secret.md", AccessDenied),
+        ("\uff0e\uff0e\uff0fsecret.md", AccessDenied),
+        ("notes/\u2025/secret.md", AccessDenied),
+        ("notes/\u2024\u2024/secret.md", AccessDenied),
+        ("\uff0fetc\uff0fpasswd.md", None),
+        ("notes\u2215plan.md", None),
+        ("plan\u202edm.md", ToolRetry),
+        ("plan\u2066.md", ToolRetry),
+        ("plan\u200f.md", ToolRetry),
+        ("plan\u200b.md", ToolRetry),
+        ("\ufeffplan.md", ToolRetry),
+        ("pl\u00adan.md", ToolRetry),
+        ("pl\u200dan.md", ToolRetry),
+        ("\u200c.md", ToolRetry),
+        ("plan\x7f.md", ToolRetry),
+        ("plan\x9f.md", ToolRetry),
+        ("plan\r.md", ToolRetry),
+        ("plan.md\0", ToolRetry),
         ("plan.md\0.txt", ToolRetry),
         ("plan\n.md", ToolRetry),
         ("plan\u2028.md", ToolRetry),
@@ -63,7 +87,7 @@ def test_a_path_of_a_note(path: str, parts: tuple[str, ...]) -> None:
 def test_hostile_and_wrong_paths(path: str, kind: type[DodonaError] | None) -> None:
     """What leaves the vault is denied; what is only wrong is told so; all of it in few words."""
     if kind is None:
-        assert note_parts(path) == ("plan.md",)
+        assert len(note_parts(path)) == 1  # a name, and no more than that
         return
     with pytest.raises(kind) as caught:
         note_parts(path)
@@ -77,7 +101,9 @@ def test_a_folder_may_be_the_vault_itself() -> None:
     assert folder_parts("notes/old/") == ("notes", "old")
 
 
-@pytest.mark.parametrize("name", [".git", " a", "a ", "a\\b", "a\nb", "a\udcff", "x" * 201])
+@pytest.mark.parametrize(
+    "name", [".git", " a", "a ", "a\\b", "a\nb", "a\udcff", "a\u202eb", "x" * 201]
+)
 def test_what_no_path_can_name_is_passed_over(name: str) -> None:
     """A file that a model could not ask for is no part of the vault."""
     assert not is_usable(name)

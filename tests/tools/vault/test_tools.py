@@ -14,6 +14,7 @@ from dodona.core.tools import CallOutcome, Source, ToolContext
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import Vault, add_vault_tools
+from dodona.tools.vault.files import read_file, version_of
 
 
 class Oracle:
@@ -21,14 +22,17 @@ class Oracle:
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "one"
-        vaults = {name: Vault(folder / name, folder / f"{name}.db") for name in ("one", "other")}
+        vaults = {
+            name: Vault(folder / name, folder / "indexes" / f"{name}.db")
+            for name in ("one", "other")
+        }
         for name in vaults:
             (folder / name).mkdir()
 
-        async def vault_of(context: ToolContext) -> Vault:
-            if context.project_id not in vaults:
-                raise NotFound(f"there is no project '{context.project_id}'.")
-            return vaults[context.project_id]
+        async def vault_of(_user_id: str, project_id: str) -> Vault:
+            if project_id not in vaults:
+                raise NotFound(f"there is no project '{project_id}'.")
+            return vaults[project_id]
 
         self.tools = ToolRegistry()
         add_vault_tools(self.tools, vault_of)
@@ -59,33 +63,83 @@ OAKS = "---\ntitle: Oaks\ntags: [trees]\n---\n# Oaks\n\nThey speak.\n\n## Leaves
 
 async def test_a_note_is_written_found_and_read(oracle: Oracle) -> None:
     """Search names the lines, read gives them, and both name their sources."""
+    version = version_of(OAKS.encode())
     assert await oracle.text("vault_write", path="trees/oaks.md", content=OAKS) == (
-        "trees/oaks.md: created, 11 lines."
+        f"trees/oaks.md: created, 11 lines (version {version})."
     )
     found = await oracle.call("vault_search", query="rustling leaves")
     assert found.result.text == (
         "trees/oaks.md:9-11  Oaks > Leaves\n    ## Leaves\n\n    They rustle."
     )
-    assert found.sources == (Source("trees/oaks.md", "Oaks", "9–11", "## Leaves\n\nThey rustle."),)
+    excerpt = "## Leaves\n\nThey rustle."
+    assert found.sources == (Source("trees/oaks.md", "Oaks", "9–11", excerpt, version=version),)
     read = await oracle.call("vault_read", path="trees/oaks.md")
-    assert read.result.text == f"trees/oaks.md:1-11  Oaks\n{OAKS}"
-    assert read.sources == (Source("trees/oaks.md", "Oaks", "1–11"),)
+    assert read.result.text == f"trees/oaks.md:1-11  Oaks (version {version})\n{OAKS}"
+    assert read.sources == (Source("trees/oaks.md", "Oaks", "1–11", version=version),)
 
 
 async def test_writing_twice_is_harmless(oracle: Oracle) -> None:
     """So a call that a crash cut may be made again."""
-    said = [await oracle.text("vault_write", path="a.md", content=text) for text in ("x", "x", "y")]
-    assert said == [
-        "a.md: created, 1 lines.",
-        "a.md: unchanged, 1 lines.",
-        "a.md: replaced, 1 lines.",
+    x, y = version_of(b"x"), version_of(b"y")
+    said = [
+        await oracle.text("vault_write", path="a.md", content=text, version=version)
+        for text, version in (("x", ""), ("x", ""), ("y", x), ("y", x))
     ]
-    effects = {name: oracle.tools.find(f"vault_{name}") for name in ("read", "write", "search")}
-    assert {name: tool.effect for name, tool in effects.items() if tool} == {
-        "read": Effect.NONE,
-        "write": Effect.KEYED,
-        "search": Effect.NONE,
-    }
+    assert said == [
+        f"a.md: created, 1 line (version {x}).",
+        f"a.md: unchanged, 1 line (version {x}).",
+        f"a.md: replaced, 1 line (version {y}).",
+        f"a.md: unchanged, 1 line (version {y}).",
+    ]
+
+
+async def test_nobody_s_edit_is_overwritten(oracle: Oracle) -> None:
+    """Who did not read the note, or read an older one, is told to read it."""
+    await oracle.text("vault_write", path="a.md", content="one")
+    await oracle.text("vault_write", path="a.md", content="two", version=version_of(b"one"))
+    now = version_of(b"two")
+    again = "Read it again, and give that version with what you make of it."
+    assert await oracle.failure("vault_write", path="a.md", content="mine") == (
+        f"the note 'a.md' is there already: its version is {now}. {again}"
+    )
+    assert await oracle.failure(
+        "vault_write", path="a.md", content="mine", version=version_of(b"one")
+    ) == (f"the note 'a.md' was changed meanwhile: its version is {now}. {again}")
+    assert (oracle.root / "a.md").read_text() == "two"
+
+
+def test_what_a_call_may_do_again(oracle: Oracle) -> None:
+    """Who looks has no effect; who changes may be asked twice. The Librarian does some of it."""
+    tools = filter(None, (oracle.tools.find(spec.name) for spec in oracle.tools.offered("oracle")))
+    effects = {tool.spec.name: tool.effect for tool in tools}
+    changing = {"vault_write", "vault_move", "vault_create_index"}
+    assert {name for name, effect in effects.items() if effect is Effect.KEYED} == changing
+    assert {effect for name, effect in effects.items() if name not in changing} == {Effect.NONE}
+    assert {spec.name for spec in oracle.tools.offered("librarian")} == (
+        changing | {"vault_read", "vault_list"}
+    )
+
+
+async def test_links_tags_moves_and_an_index(oracle: Oracle) -> None:
+    """What puts notes in order, as a model reads it."""
+    assert await oracle.text("vault_tags") == "There are no tags yet."
+    for path, text in (
+        ("oak.md", "# Oak\n\nIt speaks, they say. #tree"),
+        ("a.md", "See [[oak|the oak]]. #tree #old"),
+    ):
+        await oracle.text("vault_write", path=path, content=text)
+    assert await oracle.text("vault_tags") == "#tree  (2 notes)\n#old  (1 note)"
+    linked = await oracle.call("vault_backlinks", path="oak.md")
+    assert linked.result.text == "a.md:1: See [[oak|the oak]]. #tree #old"
+    assert [(source.path, source.lines) for source in linked.sources] == [("a.md", "1")]
+    assert await oracle.text("vault_backlinks", path="a.md") == "No note links to it."
+    await oracle.text("vault_move", path="oak.md", to="trees/Great Oak.md")
+    assert (oracle.root / "a.md").read_text() == "See [[Great Oak|the oak]]. #tree #old"
+    await oracle.text("vault_create_index", folder="", title="All notes")
+    assert (oracle.root / "index.md").read_text() == (
+        "# All notes\n\n<!-- index: begin -->\n- [[a]]: See the oak.\n\n## trees\n\n"
+        "- [[Great Oak|Oak]]: It speaks, they say.\n<!-- index: end -->\n"
+    )
 
 
 async def test_a_folder_is_listed(oracle: Oracle) -> None:
@@ -137,9 +191,10 @@ async def test_a_wrong_path_is_told_what_may_be_right(oracle: Oracle, path: str,
 @pytest.mark.parametrize("path", ["../x.md", "/x.md", ".git/x.md", "a\0.md", "x.txt", "~/x.md"])
 async def test_nothing_is_written_elsewhere(oracle: Oracle, path: str) -> None:
     """Whatever a model was talked into."""
-    before = sorted(oracle.root.parent.rglob("*"))
     await oracle.failure("vault_write", path=path, content="x")
-    assert sorted(oracle.root.parent.rglob("*")) == before
+    await oracle.failure("vault_move", path="a.md", to=path)
+    files = [file for file in oracle.root.parent.rglob("*") if file.is_file()]
+    assert [file for file in files if file.parent.name != "indexes"] == []
 
 
 async def test_each_project_has_its_own_vault(oracle: Oracle) -> None:
@@ -169,8 +224,9 @@ async def test_a_long_line_is_cut_in_a_hit_and_a_huge_note_in_reading(oracle: Or
     (oracle.root / "long.md").write_text("oak " * 100_000)
     assert len(await oracle.text("vault_search", query="oak")) < 2_100
     (oracle.root / "huge.md").write_text("elm\n" * 400_000)
+    version = (await asyncio.to_thread(read_file, oracle.root, ("huge.md",))).version
     read = await oracle.text("vault_read", path="huge.md")
-    assert read.startswith("huge.md:1-250000  huge\nelm\n")
+    assert read.startswith(f"huge.md:1-250000  huge (version {version})\nelm\n")
     assert len(read) == 100_000
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dodona.core.notes import NotesOf
 from dodona.tools.registry import ToolRegistry
+from dodona.tools.vault import backlinks, create_index, move, read, search, tags, write
 from dodona.tools.vault import list as list_tool
-from dodona.tools.vault import read, search, write
-from dodona.tools.vault.vault import Vault, VaultOf
+from dodona.tools.vault.vault import Vault
 
-__all__ = ["Vault", "VaultOf", "add_vault_tools"]
+__all__ = ["Vault", "add_vault_tools"]
 
 
-def add_vault_tools(registry: ToolRegistry, vault_of: VaultOf) -> None:
-    """Register vault_list, vault_read, vault_search and vault_write."""
-    for tool in (list_tool, read, search, write):
-        tool.add(registry, vault_of)
+def add_vault_tools(registry: ToolRegistry, notes_of: NotesOf) -> None:
+    """Register the tools for notes: to look at them, to write them, to put them in order."""
+    for tool in (backlinks, create_index, list_tool, move, read, search, tags, write):
+        tool.add(registry, notes_of)

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dodona.core.messages import ToolSpec
+from dodona.core.notes import NoteListed, NotesOf
 from dodona.core.ports import Effect
-from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault.index import Listed
 from dodona.tools.vault.paths import folder_parts
-from dodona.tools.vault.vault import VaultOf
 
 MOST_ENTRIES: Final = 300
 
@@ -34,21 +33,25 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, vault_of: VaultOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
     @registry.tool(
         SPEC, category=Category.VAULT, agent_scope=("oracle", "librarian"), effect=Effect.NONE
     )
     async def vault_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        vault = await vault_of(context)
+        vault = await notes_of(context.user_id, context.project_id)
         notes = await vault.list(arguments["folder"])
-        lines = _lines(notes, depth=len(folder_parts(arguments["folder"])))
+        depth = len(folder_parts(arguments["folder"]))
+        lines = _lines(notes, depth=depth)
         if len(lines) > MOST_ENTRIES:
             more = f"… and {len(lines) - MOST_ENTRIES} more: search for them, or name a folder."
             lines = [*lines[:MOST_ENTRIES], more]
-        return ToolOutcome("\n".join(lines) or "There are no notes yet.")
+        # Without versions: a note that is only listed was not read, and cannot be stale.
+        here = [note for note in notes if note.path.count("/") == depth]
+        sources = tuple(Source(note.path, note.title) for note in here[:MOST_ENTRIES])
+        return ToolOutcome("\n".join(lines) or "There are no notes yet.", sources, len(notes))
 
 
-def _lines(notes: Sequence[Listed], *, depth: int) -> list[str]:
+def _lines(notes: Sequence[NoteListed], *, depth: int) -> list[str]:
     """Folders with how many notes they hold, then the notes."""
     folders: Counter[str] = Counter()
     here: list[str] = []
@@ -57,7 +60,7 @@ def _lines(notes: Sequence[Listed], *, depth: int) -> list[str]:
         if len(parts) > depth + 1:
             folders["/".join(parts[: depth + 1])] += 1
         else:
-            tags = "".join(f" #{tag}" for tag in note.tags.split())
+            tags = "".join(f" #{tag}" for tag in note.tags)
             here.append(f"{note.path}  {note.title} {tags}".rstrip())
     counted = [
         f"{folder}/  ({number} note{'s' * (number != 1)})" for folder, number in folders.items()

@@ -1,7 +1,7 @@
-"""A note: its title and tags, and its sections with the lines they are in.
+"""A note: its title, tags and aliases, and its sections with the lines they are in.
 
-Front matter is a block between two lines of `---` at the beginning. Of it, `title: text` and
-`tags:` are understood; tags as `[a, b]`, as `a, b`, or as a list of `- a` below.
+Tags are those of the front matter, then those in the text: `#word`, `#outer/inner`, not in code,
+and not of digits alone.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
+
+from dodona.tools.vault.front_matter import LONGEST_NAME, MOST_TAGS, one_line, read_front_matter
 
 LONGEST_SECTION: Final = 1_200  # in characters; what is longer is cut between paragraphs
-LONGEST_TITLE: Final = 120
-MOST_TAGS: Final = 30
+LONGEST_TITLE: Final = LONGEST_NAME
 MOST_SECTIONS: Final = 3_000
-MOST_FRONT_LINES: Final = 100
 
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_CODE: Final = re.compile(r"(`++)(?!`).*?(?<!`)\1(?!`)")
+_TAG: Final = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
+_FENCE_MARKS: Final = frozenset(" `~")  # what a fence begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,120 +40,112 @@ class Note:
     path: str
     title: str
     tags: tuple[str, ...]
+    aliases: tuple[str, ...]
     sections: tuple[Section, ...]
     lines: int
 
 
+class _Heading(NamedTuple):
+    at: int  # the index of its line
+    level: int
+    text: str
+
+
 def parse_note(path: str, text: str) -> Note:
     """Never fails: whatever is in the file, it is a note."""
-    lines = text.removesuffix("\n").split("\n")
-    body, front = _front_matter(lines)
-    found = (part for section in _sections(lines, body) for part in _parts(section) if part.text)
-    parts = list(islice(found, MOST_SECTIONS))
-    sections = list(filter(_says_something, parts)) or parts
-    first = next((s.headings[0] for s in sections if s.headings), "")
-    title = _one_line(front.get("title", "")) or first or PurePosixPath(path).stem
+    lines = [line.rstrip() for line in text.removesuffix("\n").split("\n")]
+    front = read_front_matter(lines)
+    headings, tags = _outline(lines, front.end)
+    first = next((heading.text for heading in headings if heading.text), "")
     return Note(
         path=path,
-        title=title[:LONGEST_TITLE],
-        tags=_tags(front.get("tags", "")),
-        sections=tuple(sections),
+        title=front.title or first or PurePosixPath(path).stem[:LONGEST_TITLE],
+        tags=tuple(dict.fromkeys([*front.tags, *tags]))[:MOST_TAGS],
+        aliases=front.aliases,
+        sections=tuple(_sections(lines, front.end, headings)),
         lines=len(lines),
     )
 
 
-def _front_matter(lines: Sequence[str]) -> tuple[int, dict[str, str]]:
-    """The index of the first line behind the front matter, and what it says."""
-    if lines[0].rstrip() != "---":
-        return 0, {}
-    said: dict[str, str] = {}
-    key = ""
-    for at, line in enumerate(lines[1:MOST_FRONT_LINES], start=1):
-        if line.rstrip() in {"---", "..."}:
-            return at + 1, said
-        if match := re.match(r"(\w[\w-]*):[ \t]*(.*)", line):
-            key = match[1].lower()
-            said[key] = match[2].strip()
-        elif key and (item := re.match(r"[ \t]*-[ \t]+(.*)", line)):
-            said[key] += f",{item[1]}"
-    return 0, {}  # it never ends, so it is a rule and no front matter
+def _outline(lines: Sequence[str], start: int) -> tuple[list[_Heading], list[str]]:
+    """The headings and the tags of the text."""
+    headings: list[_Heading] = []
+    tags: list[str] = []
+    fence = ""
+    for at, line in enumerate(lines[start:], start=start):
+        has_mark = "#" in line
+        if line[:1] in _FENCE_MARKS or has_mark:
+            if mark := _FENCE.match(line):
+                if not fence:
+                    fence = mark[1]
+                elif mark[1].startswith(fence) and mark.end() == len(line):
+                    fence = ""
+            elif not fence and (found := _HEADING.fullmatch(line)):
+                headings.append(_Heading(at, len(found[1]), _heading(found[2])))
+        if has_mark and not fence and len(tags) < MOST_TAGS:
+            tags += _tags(line)
+    return headings, tags
 
 
-def _tags(text: str) -> tuple[str, ...]:
-    bare = text.strip().removeprefix("[").removesuffix("]")
-    tags = (_one_line(tag).lstrip("#") for tag in bare.split(","))
-    return tuple(dict.fromkeys(tag for tag in tags if tag))[:MOST_TAGS]
-
-
-def _one_line(text: str) -> str:
-    """Plain words: no quotes around them, no line ends within."""
-    plain = " ".join(text.split())
-    if len(plain) > 1 and plain[0] == plain[-1] and plain[0] in "'\"":
-        plain = plain[1:-1]
-    return plain.strip()[:LONGEST_TITLE]
-
-
-def _sections(lines: Sequence[str], start: int) -> Iterator[Section]:
-    """From each heading to the line before the next one."""
-    above: list[tuple[int, str]] = []
-    fence, begin = "", start
-    for at in range(start, len(lines)):
-        line = lines[at].rstrip("\r")
-        if mark := _FENCE.match(line):
-            if not fence:
-                fence = mark[1]
-            elif mark[1].startswith(fence) and not line[mark.end() :].strip():
-                fence = ""
-        found = None if fence else _HEADING.fullmatch(line)
-        if found:
-            yield _section(lines, begin, at, above)
-            above = [known for known in above if known[0] < len(found[1])]
-            above.append((len(found[1]), _heading(found[2])))
-            begin = at
-    yield _section(lines, begin, len(lines), above)
+def _tags(line: str) -> list[str]:
+    plain = _CODE.sub("`", line) if "`" in line else line
+    return [tag for found in _TAG.findall(plain) if (tag := found.strip("/")[:LONGEST_NAME])]
 
 
 def _heading(text: str) -> str:
     """Without the marks that may close it."""
-    bare = text.rstrip()
-    closed = bare.rstrip("#")
-    return _one_line(closed if closed != closed.rstrip() else bare)
+    closed = text.rstrip("#")
+    return one_line(closed if closed != closed.rstrip() else text)
 
 
-def _section(
-    lines: Sequence[str], begin: int, end: int, above: Sequence[tuple[int, str]]
-) -> Section:
-    """Lines from `begin` up to `end`, without the blank ones around them."""
-    while begin < end and not lines[begin].strip():
-        begin += 1
-    while begin < end and not lines[end - 1].strip():
-        end -= 1
-    text = "\n".join(line.rstrip() for line in lines[begin:end])
-    return Section(begin + 1, end, tuple(heading for _, heading in above if heading), text)
+def _sections(lines: Sequence[str], start: int, headings: Sequence[_Heading]) -> list[Section]:
+    """From each heading to the line before the next one.
+
+    A heading alone says nothing that those below it do not say, so it is no section unless the
+    note has nothing else.
+    """
+    ends = [*(heading.at for heading in headings), len(lines)]
+    found = [Section(b + 1, e, (), "\n".join(lines[b:e])) for b, e in _spans(lines, start, ends[0])]
+    bare: list[Section] = []
+    above: list[_Heading] = []
+    for heading, end in zip(headings, ends[1:], strict=True):
+        while above and above[-1].level >= heading.level:
+            above.pop()
+        above.append(heading)
+        titles = tuple(known.text for known in above if known.text)
+        for first, last in _spans(lines, heading.at, end):
+            is_bare = first == heading.at and last == first + 1
+            section = Section(first + 1, last, titles, "\n".join(lines[first:last]))
+            (bare if is_bare else found).append(section)
+        if max(len(found), len(bare)) >= MOST_SECTIONS:
+            break
+    return (found or bare)[:MOST_SECTIONS]
 
 
-def _parts(section: Section) -> Iterator[Section]:
-    """The section, or the parts of a long one, cut at a blank line or else at any."""
-    lines = section.text.split("\n")
-    begin, size, blank = 0, 0, 0
-    for at, line in enumerate(lines):
+def _spans(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The lines as a whole, or the parts of a long section, cut at a blank one or else at any."""
+    if sum(map(len, lines[begin:end])) + end - begin <= LONGEST_SECTION:
+        yield from _span(lines, begin, end)
+        return
+    size, blank = 0, 0
+    for at in range(begin, end):
+        line = lines[at]
         if size + len(line) > LONGEST_SECTION and at > begin:
-            end = blank if blank > begin else at
-            yield _within(section, lines, begin, end)
-            begin = end
+            cut = blank if blank > begin else at
+            yield from _span(lines, begin, cut)
+            begin = cut
             size = sum(len(known) + 1 for known in lines[begin:at])
         if not line:
             blank = at
         size += len(line) + 1
-    yield _within(section, lines, begin, len(lines))
+    yield from _span(lines, begin, end)
 
 
-def _within(section: Section, lines: Sequence[str], begin: int, end: int) -> Section:
-    part = _section(lines, begin, end, ())
-    before = section.first - 1
-    return Section(before + part.first, before + part.last, section.headings, part.text)
-
-
-def _says_something(section: Section) -> bool:
-    """A heading alone says nothing that the titles of what is below it do not say."""
-    return any(line and not _HEADING.fullmatch(line) for line in section.text.split("\n"))
+def _span(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Lines from `begin` up to `end`, without the blank ones around them; none if all are."""
+    while begin < end and not lines[begin]:
+        begin += 1
+    while begin < end and not lines[end - 1]:
+        end -= 1
+    if begin < end:
+        yield begin, end

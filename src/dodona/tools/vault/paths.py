@@ -7,6 +7,7 @@ file is touched here: links are refused where files are opened.
 from __future__ import annotations
 
 import re
+import unicodedata
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -16,8 +17,14 @@ LONGEST_PATH: Final = 512
 LONGEST_PART: Final = 200  # in bytes; file systems end at 255
 DEEPEST: Final = 16
 
-# Control characters, line separators, halves of surrogate pairs, and the other kind of slash.
-_UNUSABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\\]")
+# Control characters, line separators, halves of surrogate pairs, and the other kind of slash; what
+# turns the direction of writing, and what takes no room: by them two paths look like one. Joiners
+# are a part of some scripts and pictures, but not of anything in ASCII.
+_UNUSABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\\"
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0001]"
+    "|(?<![^\x00-\x7f])[\u200c\u200d]"
+)
 _EXAMPLE: Final = "Give a path relative to the vault, such as 'notes/plan.md'."
 
 
@@ -40,7 +47,8 @@ def folder_parts(path: str) -> tuple[str, ...]:
     if path.startswith(("/", "~")) or re.match(r"[A-Za-z]:", path):
         raise AccessDenied(f"'{path}' is an absolute path.", hint=_EXAMPLE)
     parts = PurePosixPath(path).parts
-    if ".." in parts:
+    # Nothing here opens a look-alike of `../`, but a program that gets the path from us might.
+    if ".." in parts or ".." in unicodedata.normalize("NFKC", path).split("/"):
         raise AccessDenied(f"'{path}' leads out of the vault.", hint=_EXAMPLE)
     if any(part.startswith(".") for part in parts):
         raise AccessDenied(f"'{path}' is hidden, and so no part of the vault.")
@@ -66,6 +74,16 @@ def is_usable(name: str) -> bool:
         or _UNUSABLE.search(name)
         or len(name.encode()) > LONGEST_PART
     )
+
+
+def folded(name: str) -> str:
+    """By which names are one on a system that cares for neither case nor encoding."""
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def same(name: str, other: str) -> bool:
+    """Are these the same characters, however they are encoded?"""
+    return unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
 
 
 def _shown(path: str) -> str:

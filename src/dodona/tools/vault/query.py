@@ -32,8 +32,8 @@ def whole(term: str) -> str:
 
 
 def beginning(term: str) -> str:
-    """An expression for words that begin so."""
-    return f"{whole(term)} *"
+    """An expression for words that begin so; empty if too many would."""
+    return f"{whole(term)} *" if len(term) >= SHORTEST_PART or not term.isascii() else ""
 
 
 def stems(term: str) -> Iterator[str]:
@@ -56,3 +56,12 @@ def part(term: str) -> str:
 
 def either(expressions: Sequence[str]) -> str:
     return " OR ".join(expressions)
+
+
+def all_of(expressions: Sequence[str]) -> str:
+    return " AND ".join(f"({expression})" for expression in expressions)
+
+
+def named(expression: str) -> str:
+    """An expression for what is in names and labels."""
+    return f"{{names labels}} : ({expression})"

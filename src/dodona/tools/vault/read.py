@@ -1,4 +1,4 @@
-"""vault_read: a whole note, headed by `path:1-last  title` so that lines can be cited."""
+"""vault_read: a whole note, headed by `path:1-last  title (version …)`: its lines can be cited."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dodona.core.messages import ToolSpec
+from dodona.core.notes import NotesOf
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault.files import MOST_BYTES
-from dodona.tools.vault.vault import VaultOf
 
 SPEC: Final = ToolSpec(
     "vault_read",
-    "Read a note. Returns a line 'path:1-last  title', then the note from its first line on.",
+    "Read a note. Returns a line 'path:1-last  title (version …)', then the note from its first "
+    "line on. Give the version to vault_write when you change the note.",
     {
         "type": "object",
         "properties": {
@@ -30,7 +31,7 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, vault_of: VaultOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
     @registry.tool(
         SPEC,
         category=Category.VAULT,
@@ -39,9 +40,11 @@ def add(registry: ToolRegistry, vault_of: VaultOf) -> None:
         timeout_seconds=10,
     )
     async def vault_read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        reading = await (await vault_of(context)).read(arguments["path"])
-        note = reading.note
-        text = f"{note.path}:1-{note.lines}  {note.title}\n{reading.text}"
-        if reading.is_cut:
+        notes = await notes_of(context.user_id, context.project_id)
+        note = await notes.read(arguments["path"])
+        head = f"{note.path}:1-{note.lines}  {note.title} (version {note.version})"
+        text = f"{head}\n{note.text}"
+        if note.is_cut:
             text += f"\n[The note goes on: these are its first {MOST_BYTES:,} bytes.]"
-        return ToolOutcome(text, (Source(note.path, note.title, f"1–{note.lines}"),))
+        source = Source(note.path, note.title, f"1–{note.lines}", version=note.version)
+        return ToolOutcome(text, (source,))

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dodona.core.messages import ToolSpec
+from dodona.core.notes import NoteHit, NotesOf
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault.finding import Hit
 from dodona.tools.vault.query import LONGEST_QUERY
-from dodona.tools.vault.vault import VaultOf
 
 LONGEST_EXCERPT: Final = 2_000
 LONGEST_SOURCE: Final = 300
@@ -48,17 +47,23 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, vault_of: VaultOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
     @registry.tool(SPEC, category=Category.VAULT, effect=Effect.NONE)
     async def vault_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        vault = await vault_of(context)
-        hits = await vault.search(arguments["query"], arguments["limit"])
+        notes = await notes_of(context.user_id, context.project_id)
+        hits = await notes.search(arguments["query"], arguments["limit"])
         if not hits:
             return ToolOutcome("Nothing found.")
-        return ToolOutcome("\n\n".join(map(_block, hits)), tuple(map(_source, hits)))
+        versions = await notes.versions(tuple({hit.path for hit in hits}))
+        return ToolOutcome(
+            "\n\n".join(map(_block, hits)),
+            tuple(_source(hit, versions.get(hit.path, "")) for hit in hits),
+            entries=len(hits),
+            scores=tuple(hit.score for hit in hits),
+        )
 
 
-def _block(hit: Hit) -> str:
+def _block(hit: NoteHit) -> str:
     title = " > ".join(filter(None, (hit.title, hit.headings)))
     head = f"{hit.path}:{hit.first}-{hit.last}  {title}"
     lines = [" ".join(line.splitlines()) for line in _excerpt(hit.text).split("\n")]
@@ -69,5 +74,6 @@ def _excerpt(text: str) -> str:
     return text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1] + "…"
 
 
-def _source(hit: Hit) -> Source:
-    return Source(hit.path, hit.title, f"{hit.first}–{hit.last}", hit.text[:LONGEST_SOURCE])
+def _source(hit: NoteHit, version: str) -> Source:
+    excerpt = hit.text[:LONGEST_SOURCE]
+    return Source(hit.path, hit.title, f"{hit.first}–{hit.last}", excerpt, version=version)

@@ -1,7 +1,8 @@
 """vault_write: a note replaced as a whole.
 
-Its effect is keyed: the same path and content leave the same note, however often they are written,
-so a call that a crash cut is simply made again. Nothing is written when it is there already.
+A note that is there is replaced only by who gives the version that was read, so nobody's edit is
+lost. The effect is keyed: a call that a crash cut is made again, and when the note already says
+what it should, nothing is written and nothing is wrong.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dodona.core.messages import ToolSpec
+from dodona.core.notes import NotesOf
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault.files import MOST_BYTES
-from dodona.tools.vault.vault import VaultOf
 
 SPEC: Final = ToolSpec(
     "vault_write",
-    "Write a note: 'content' becomes the whole of it. A new note is created, with its folders; one "
-    "that is there is replaced, so read it first to keep what is in it.",
+    "Write a note: 'content' becomes the whole of it. A new note is created, with its folders. One "
+    "that is there is replaced only if you give the 'version' that vault_read showed: read it "
+    "first, and keep what is in it.",
     {
         "type": "object",
         "properties": {
@@ -33,6 +35,13 @@ SPEC: Final = ToolSpec(
                 "description": "Markdown, with front matter (title, tags) if you like.",
                 "maxLength": MOST_BYTES,
             },
+            "version": {
+                "type": "string",
+                "description": "Of the note that is replaced, as vault_read shows it; empty for a "
+                "new note.",
+                "maxLength": 64,
+                "default": "",
+            },
         },
         "required": ["path", "content"],
         "additionalProperties": False,
@@ -40,18 +49,19 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, vault_of: VaultOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
     @registry.tool(
         SPEC,
         category=Category.VAULT,
         agent_scope=("oracle", "librarian"),
         effect=Effect.KEYED,
-        timeout_seconds=15,
     )
     async def vault_write(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        vault = await vault_of(context)
-        written, note = await vault.write(arguments["path"], arguments["content"])
+        notes = await notes_of(context.user_id, context.project_id)
+        path, content, version = (arguments[name] for name in ("path", "content", "version"))
+        note = await notes.write(path, content, version=version)
+        lines = f"{note.lines} line{'s' * (note.lines != 1)}"
         return ToolOutcome(
-            f"{note.path}: {written.value}, {note.lines} lines.",
-            (Source(note.path, note.title, f"1–{note.lines}"),),
+            f"{note.path}: {note.outcome}, {lines} (version {note.version}).",
+            (Source(note.path, note.title, f"1–{note.lines}", version=note.version),),
         )

@@ -1,0 +1,16 @@
+"""A project's code and its tools, one file each."""
+
+from __future__ import annotations
+
+from dodona.core.code import CodeOf
+from dodona.tools.code import definition, map, read, reference, search  # noqa: A004
+from dodona.tools.code.code import IndexedCode, NoCode
+from dodona.tools.registry import ToolRegistry
+
+__all__ = ["IndexedCode", "NoCode", "add_code_tools"]
+
+
+def add_code_tools(registry: ToolRegistry, code_of: CodeOf) -> None:
+    """Register search_code, find_definition, find_references, get_repo_map and read_code."""
+    for tool in (search, definition, reference, map, read):
+        tool.add(registry, code_of)

@@ -1,0 +1,110 @@
+"""Which language a file is in, by its extension, its name or its first line."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+TEXT: Final = "text"  # of a file in no language that is known here
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language that is parsed, and where its grammar is."""
+
+    name: str
+    module: str
+    function: str = "language"  # of the module, that gives the grammar
+    query: str = ""  # the file of its query, if that has another name
+    extends: str = ""  # the file of another's query that holds for it too
+    word: str = "function"  # that titles call a function by
+    nests_angles: bool = False  # its grammar tries each `<` as the beginning of something nested
+
+
+LANGUAGES: Final = {
+    language.name: language
+    for language in (
+        Language("bash", "tree_sitter_bash", nests_angles=True),
+        Language("c", "tree_sitter_c"),
+        Language("cpp", "tree_sitter_cpp", extends="c", nests_angles=True),
+        Language("csharp", "tree_sitter_c_sharp", query="c_sharp", nests_angles=True),
+        Language("go", "tree_sitter_go", word="func"),
+        Language("java", "tree_sitter_java", nests_angles=True),
+        Language("javascript", "tree_sitter_javascript"),
+        Language("php", "tree_sitter_php", "language_php"),
+        Language("python", "tree_sitter_python", word="def"),
+        Language("ruby", "tree_sitter_ruby", word="def"),
+        Language("rust", "tree_sitter_rust", word="fn"),
+        Language(
+            "tsx", "tree_sitter_typescript", "language_tsx", query="typescript", nests_angles=True
+        ),
+        Language("typescript", "tree_sitter_typescript", "language_typescript", nests_angles=True),
+    )
+}
+
+_ENDINGS: Final = {
+    "bash": "sh bash zsh ksh bats ebuild",
+    "c": "c h",
+    "cpp": "cc cpp cxx c++ hh hpp hxx h++ ipp inl tpp cu cuh",
+    "csharp": "cs csx",
+    "go": "go",
+    "java": "java",
+    "javascript": "js jsx mjs cjs",
+    "php": "php php5 phtml",
+    "python": "py pyi pyw",
+    "ruby": "rb rake gemspec ru",
+    "rust": "rs",
+    "tsx": "tsx",
+    "typescript": "ts mts cts",
+}
+_BY_ENDING: Final = {ending: name for name, all_ in _ENDINGS.items() for ending in all_.split()}
+_BY_NAME: Final = {
+    "rakefile": "ruby",
+    "gemfile": "ruby",
+    "podfile": "ruby",
+    "vagrantfile": "ruby",
+    "sconstruct": "python",
+    "sconscript": "python",
+    ".bashrc": "bash",
+    ".bash_profile": "bash",
+    ".profile": "bash",
+    ".zshrc": "bash",
+    "pkgbuild": "bash",
+}
+_SHEBANG = re.compile(rb"#![ \t]*\S*?(?:/env(?:[ \t]+-\S+)*[ \t]+)?([\w.+-]+)(?:[ \t\r\n]|$)")
+_INTERPRETERS: Final = {
+    "python": "python",
+    "pypy": "python",
+    "sh": "bash",
+    "bash": "bash",
+    "dash": "bash",
+    "ksh": "bash",
+    "zsh": "bash",
+    "node": "javascript",
+    "nodejs": "javascript",
+    "bun": "typescript",
+    "deno": "typescript",
+    "ts-node": "typescript",
+    "ruby": "ruby",
+    "php": "php",
+}
+# What a C compiler would not take: a header with one of these is C++.
+_CPP_HEADER = re.compile(rb"^[ \t]*(?:class|namespace|template|using|public:|private:)\b", re.M)
+
+
+def language_of(path: str, head: bytes) -> str:
+    """The language of a file by its extension, its name or its first line; else "text"."""
+    name = path.rsplit("/", 1)[-1].lower()
+    stem, dot, ending = name.rpartition(".")
+    found = _BY_NAME.get(name) or (_BY_ENDING.get(ending) if dot and stem else None)
+    if found == "c" and ending == "h" and _CPP_HEADER.search(head):
+        return "cpp"
+    return found or _by_shebang(head.removeprefix(b"\xef\xbb\xbf")) or TEXT
+
+
+def _by_shebang(head: bytes) -> str | None:
+    match = _SHEBANG.match(head)
+    if match is None:
+        return None
+    return _INTERPRETERS.get(match[1].decode("ascii", "replace").rstrip("0123456789."))

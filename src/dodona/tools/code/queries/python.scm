@@ -1,0 +1,20 @@
+; The first paragraph finds names, and is for uses of them alone.
+(identifier) @id
+
+(comment) @above @text
+(decorator) @above
+(string_content) @text
+
+(class_definition name: (identifier) @class) @definition
+(function_definition name: (identifier) @function) @definition
+(type_alias_statement left: (type (identifier) @type)) @definition
+
+; Those of a function are sorted out later: a pattern for each place they may be in is slower.
+(assignment left: (_) @targets) @definition
+
+(import_statement name: (dotted_name) @module) @import
+(import_statement name: (aliased_import name: (dotted_name) @module)) @import
+(import_from_statement module_name: (_) @module) @import
+(import_from_statement name: (dotted_name) @imported)
+(import_from_statement name: (aliased_import name: (dotted_name) @imported))
+(future_import_statement name: (dotted_name) @imported) @import

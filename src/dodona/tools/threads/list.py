@@ -1,0 +1,52 @@
+"""thread_list: the threads of a project, a line each, the latest first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dodona.core.messages import ToolSpec
+from dodona.core.ports import Effect
+from dodona.core.thread_logs import ThreadListed, ThreadLogs
+from dodona.core.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
+from dodona.tools.registry import ToolRegistry
+from dodona.tools.threads.entries import day
+
+SPEC: Final = ToolSpec(
+    "thread_list",
+    "List the threads of the project, the logs of its thoughts and decisions, the latest first: "
+    "'thread:12  title  (5 entries, last on 2026-11-16)', a line each.",
+    {
+        "type": "object",
+        "properties": {
+            "limit": {
+                "type": "integer",
+                "description": "The most threads to return.",
+                "minimum": 1,
+                "maximum": 200,
+                "default": 50,
+            }
+        },
+        "additionalProperties": False,
+    },
+)
+
+
+def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+    @registry.tool(SPEC, category=Category.THREAD, effect=Effect.NONE)
+    async def thread_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        limit = arguments["limit"]
+        found = await logs.list(context.user_id, context.project_id, limit=limit)
+        return ToolOutcome(
+            "\n".join(map(_line, found)) or "There are no threads yet.",
+            tuple(
+                Source(f"thread:{thread.id}", thread.title, kind=SourceKind.THREAD)
+                for thread in found
+            ),
+            entries=len(found),
+        )
+
+
+def _line(thread: ThreadListed) -> str:
+    number = f"{thread.entries} {'entry' if thread.entries == 1 else 'entries'}"
+    return f"thread:{thread.id}  {thread.title}  ({number}, last on {day(thread.updated_at)})"

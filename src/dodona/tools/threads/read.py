@@ -1,0 +1,94 @@
+"""thread_read: the entries of a thread in their order, as many as fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dodona.core.messages import ToolSpec
+from dodona.core.ports import Effect
+from dodona.core.thread_logs import ThreadEntry, ThreadLogs, ThreadPage
+from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.tools.registry import ToolRegistry
+from dodona.tools.threads.entries import MOST_ID, block, source
+
+MOST_CHARACTERS: Final = 60_000  # of all entries together; one is shown however long it is
+
+SPEC: Final = ToolSpec(
+    "thread_read",
+    "Read the entries of a thread, the oldest first. Each is a block: a line 'thread:12#34  "
+    "decision by oracle, 2026-11-16  title', then its text, indented. Cite an entry by its "
+    "'thread:12#34'.",
+    {
+        "type": "object",
+        "properties": {
+            "thread_id": {
+                "type": "integer",
+                "description": "Which thread; thread_list and thread_seek name them.",
+                "minimum": 1,
+                "maximum": MOST_ID,
+            },
+            "after": {
+                "type": "integer",
+                "description": "Read on after this entry, 34 in 'thread:12#34'; 0 begins with the "
+                "oldest, -1 reads the newest ones.",
+                "minimum": -1,
+                "maximum": MOST_ID,
+                "default": 0,
+            },
+            "limit": {
+                "type": "integer",
+                "description": "The most entries to return.",
+                "minimum": 1,
+                "maximum": 50,
+                "default": 50,
+            },
+        },
+        "required": ["thread_id"],
+        "additionalProperties": False,
+    },
+)
+
+
+def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
+    @registry.tool(SPEC, category=Category.THREAD, effect=Effect.NONE, timeout_seconds=10)
+    async def thread_read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        after, limit = arguments["after"], arguments["limit"]
+        page = await logs.read(
+            context.user_id, context.project_id, arguments["thread_id"], after=after, limit=limit
+        )
+        if not page.entries:
+            return ToolOutcome(f"There are no entries after {after}.", entries=page.total)
+        shown = _fitting(page, newest=after < 0)
+        title = page.thread.title
+        extent = _extent(page, shown, after=after, limit=limit)
+        blocks = [block(entry, title, entry.content) for entry in shown]
+        return ToolOutcome(
+            "\n\n".join(filter(None, (extent, *blocks))),
+            tuple(source(entry, title, entry.content) for entry in shown),
+            entries=page.total,
+        )
+
+
+def _fitting(page: ThreadPage, *, newest: bool) -> list[ThreadEntry]:
+    """As many entries as a model can read at once, from the end that was asked for."""
+    shown: list[ThreadEntry] = []
+    size = 0
+    for entry in reversed(page.entries) if newest else page.entries:
+        size += len(entry.content)
+        if shown and size > MOST_CHARACTERS:
+            break
+        shown.append(entry)
+    return shown[::-1] if newest else shown
+
+
+def _extent(page: ThreadPage, shown: list[ThreadEntry], *, after: int, limit: int) -> str:
+    """Which part this is; empty for the whole. A line of its own: no entry begins a line so."""
+    if len(shown) == page.total:
+        return ""
+    part = f"{len(shown)} of {page.total} entries"
+    if after < 0:
+        return f"[The newest {part}.]"
+    is_end = len(shown) == len(page.entries) < limit
+    rest = "There are no later ones" if is_end else f"Read on with after={shown[-1].id}"
+    return f"[{part}. {rest}.]"

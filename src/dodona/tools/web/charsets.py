@@ -1,0 +1,71 @@
+"""Bytes to text: by their mark, the header, what the page says of itself, else by trying.
+
+Only the encodings of the web are known. Python has others by the same way of naming, and some of
+them compress or escape, which a stranger may not ask for.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_ALIASES: Final = {
+    # What pages call Latin-1 and ASCII is Windows' own to every browser.
+    **dict.fromkeys(
+        ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1", "latin-1"), "cp1252"
+    ),
+    **dict.fromkeys(("gb2312", "gb-2312", "gbk", "x-gbk"), "gb18030"),
+    **dict.fromkeys(("shift-jis", "shift_jis", "sjis", "x-sjis", "windows-31j"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "windows-949"), "cp949"),
+    "iso-8859-9": "cp1254",
+    "macintosh": "mac-roman",
+    "utf8": "utf-8",
+    "utf-16": "utf-16-le",
+    "windows-874": "cp874",
+    "x-mac-cyrillic": "mac-cyrillic",
+}
+_KNOWN = re.compile(
+    r"utf-8|utf-16-?(le|be)|iso-8859-([2-8]|1[013-6])|windows-125[0-8]|cp125[0-8]|koi8-[ru]"
+    r"|gb18030|big5(-hkscs)?|euc-jp|iso-2022-jp|cp932|cp949|cp874|mac-(roman|cyrillic)"
+)
+_IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE | re.ASCII)
+_IN_PAGE = re.compile(rb"<meta[^>]{0,200}?charset\s{0,4}=\s{0,4}[\"']?([\w.:-]{1,40})", re.I)
+_LOOK_AT: Final = 2_048
+
+
+def decoded(body: bytes, content_type: str) -> str:
+    """The text. Bytes that the encoding does not have are replaced."""
+    for mark, name in _MARKS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(name, "replace")
+    told = _IN_HEADER.search(content_type)
+    name = _codec(told[1]) if told else None
+    if name is None:
+        said = _IN_PAGE.search(body[:_LOOK_AT])
+        name = _codec(said[1].decode("ascii", "replace")) if said else None
+        if name is not None and name.startswith("utf-16"):
+            name = "utf-8"  # a page that could be read so far is not
+    if name is not None:
+        return body.decode(name, "replace")
+    return body.decode("utf-8" if _is_utf8(body) else "cp1252", "replace")
+
+
+def _codec(label: str) -> str | None:
+    name = label.strip().lower()
+    name = _ALIASES.get(name, name)
+    return name if _KNOWN.fullmatch(name) else None
+
+
+def _is_utf8(body: bytes) -> bool:
+    """Is it UTF-8, perhaps cut in the middle of a character?"""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(body)
+    except UnicodeDecodeError:
+        return False
+    return True

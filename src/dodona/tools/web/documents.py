@@ -1,0 +1,64 @@
+"""What was fetched as text, by its kind: pages, plain text, or nothing that can be read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from dodona.core.errors import ToolFailed
+from dodona.net.guard import Fetched
+from dodona.tools.web.charsets import decoded
+from dodona.tools.web.readable import Readable, readable
+
+_HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
+_TEXT = re.compile(
+    r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml)|application/(x-)?(javascript|ndjson"
+    r"|toml|x-yaml|sql|jsonl|json-lines|x-sh|x-tex)"
+)
+_SIGNATURES: Final = (
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive or an office document"),
+    (b"\x89PNG", "an image"),
+    (b"\xff\xd8\xff", "an image"),
+    (b"GIF8", "an image"),
+    (b"\x1f\x8b", "a compressed file"),
+)
+_FAMILIES: Final = {
+    "application/pdf": "a PDF document",
+    "application/zip": "a ZIP archive",
+    "image": "an image",
+    "audio": "a sound recording",
+    "video": "a film",
+    "font": "a typeface",
+}
+_LOOKS_HTML = re.compile(r"\s*(<!doctype html|<html|<head|<body|<!--)", re.IGNORECASE)
+_LOOK_AT: Final = 1_024
+
+
+def document(fetched: Fetched) -> Readable:
+    """The text of it. ToolFailed says what it is when it has none."""
+    told = fetched.content_type.partition(";")[0].strip().lower()
+    kind = _unreadable(told, fetched)
+    if kind:
+        raise ToolFailed(
+            f"{fetched.address.url} is {kind}, which is not read.",
+            hint="Only pages and plain text are.",
+        )
+    text = decoded(fetched.body, fetched.content_type)
+    if told in _HTML or (not told and _LOOKS_HTML.match(text)):
+        # Half a tag is no text; of one that was cut behind its first sign, only we can know.
+        return readable(text.removesuffix("<") if fetched.is_cut else text, fetched.address)
+    return Readable("", "\n".join(line.rstrip() for line in text.splitlines()).strip())
+
+
+def _unreadable(told: str, fetched: Fetched) -> str:
+    """What it is, when that is nothing to read. The bytes count for more than what is told."""
+    body = fetched.body
+    for signature, kind in _SIGNATURES:
+        if body.startswith(signature):
+            return kind
+    if told and not _TEXT.fullmatch(told) and told not in _HTML:
+        family = told.partition("/")[0]
+        return _FAMILIES.get(told) or _FAMILIES.get(family) or f"of the kind {told[:80]!a}"
+    is_wide = body[:2] in {b"\xff\xfe", b"\xfe\xff"} or "utf-16" in fetched.content_type.lower()
+    return "no text" if b"\0" in body[:_LOOK_AT] and not is_wide else ""
