@@ -1,7 +1,10 @@
-"""What happens, told to whoever listens."""
+"""What happens, told to whoever listens: events to handlers, notices to agents and users."""
 
 from __future__ import annotations
 
-from dodona.notify.bus import EVENTS_LOST, EVERYTHING, Bus, Subscription
+from dodona.notify.buffer import EVENTS_LOST
+from dodona.notify.bus import EVERYTHING, Bus, Subscription
+from dodona.notify.inbox import Inbox
+from dodona.notify.loading import SHIPPED, Subscribers
 
-__all__ = ["EVENTS_LOST", "EVERYTHING", "Bus", "Subscription"]
+__all__ = ["EVENTS_LOST", "EVERYTHING", "SHIPPED", "Bus", "Inbox", "Subscribers", "Subscription"]

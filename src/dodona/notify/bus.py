@@ -1,17 +1,18 @@
 """The event bus: what happens is told to whoever listens, and nobody who tells it ever waits.
 
-A handler is called at once, within `emit`. A subscriber reads in its own time: up to a number of
+What is emitted is told when the callback of the event loop that emitted it is over: so a tick is
+over before anybody acts on it. Until then it waits in a buffer, which has an end. Handlers are
+called one after the other, by priority. A subscriber reads in its own time: up to a number of
 events are kept for it, then it loses the oldest, and is told how many in their place.
 
-Patterns are a type (`tool.call.success`), all below a prefix (`tool.*`), or everything (`*`).
-Everything here happens in the thread of the event loop.
+Everything here happens in the thread of the event loop; where none runs, events are told at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
+from bisect import insort
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -20,8 +21,9 @@ from typing import Final, Self, TypeAlias
 
 from dodona.core.errors import BadRequest
 from dodona.core.events import Event, Severity
+from dodona.core.patterns import HINT, is_pattern, matches
+from dodona.notify.buffer import EVENTS_LOST, Buffer, Cause, Waiting
 
-EVENTS_LOST: Final = "events.lost"
 EVERYTHING: Final = ("*",)
 
 Handler: TypeAlias = Callable[[Event], None]
@@ -29,11 +31,11 @@ Handler: TypeAlias = Callable[[Event], None]
 _log = logging.getLogger(__name__)
 
 _KEPT = 1000
-# Handlers may emit, and so set off others; past this they only set off each other, for ever.
+_ROOM = 10_000
+_AT_ONCE = 500  # events told before others get their turn on the event loop
+# Handlers may emit, and so set off others; past this, they set off each other for ever.
 _MOST_SET_OFF = 1000
 _MOST_TYPES = 1024  # rules make up types of their own: what is known of them is forgotten then
-
-_PATTERN = re.compile(r"\*|[^.*\s]+(\.[^.*\s]+)*(\.\*)?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,12 +45,11 @@ class _Listener:
     call: Handler
     types: tuple[str, ...]
     user_id: str | None
+    priority: int
+    since: int  # the number of the first event that it may hear
 
     def wants(self, type_: str) -> bool:
-        return any(_matches(pattern, type_) for pattern in self.types)
-
-    def may_hear(self, event: Event) -> bool:
-        return self.user_id is None or event.payload.get("user_id") == self.user_id
+        return matches(self.types, type_)
 
 
 class Subscription:
@@ -91,48 +92,55 @@ class Subscription:
 
 
 class Bus:
-    """One for a process. `kept` is how many events a slow subscriber may fall behind."""
+    """One for a process.
 
-    def __init__(self, *, kept: int = _KEPT) -> None:
-        if kept < 1:
-            raise ValueError("a subscriber must be able to hold an event")
+    `room` is how many events may wait to be told, `kept` how far a subscriber may fall behind.
+    """
+
+    def __init__(self, *, room: int = _ROOM, kept: int = _KEPT) -> None:
+        if kept < 1 or room < 1:
+            raise ValueError("a bus, and a subscriber, must be able to hold an event")
         self._kept = kept
-        self._listeners: list[_Listener] = []
+        self._listeners: list[_Listener] = []  # by priority
         self._by_type: dict[str, tuple[_Listener, ...]] = {}
         self._subscriptions: set[Subscription] = set()
-        self._waiting: deque[Event] = deque()  # emitted by handlers: told after what set them off
-        self._set_off = 0
-        self._is_telling = False
+        self._buffer = Buffer(room)
+        self._number = 0
+        self._taken: deque[Waiting] = deque()  # out of the buffer: told next
+        self._cause: Cause | None = None  # of what handlers are just told
+        self._scheduled: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     def emit(self, event: Event) -> None:
-        """Tell whoever listens. Never raises and never waits; events keep their order."""
+        """Have it told to whoever listens now. Never raises, never waits; events keep their order.
+
+        When too many wait, the oldest of the least severe are dropped, and `events.lost` says how
+        many.
+        """
         if self._is_closed:
             return
-        if self._is_telling:
-            self._tell_later(event)
+        if self._cause is not None and not _may_set_off(self._cause):
             return
-        self._is_telling, self._set_off = True, 0
-        self._waiting.append(event)
-        try:
-            while self._waiting:
-                self._tell(self._waiting.popleft())
-        finally:
-            self._is_telling = False
-            self._waiting.clear()
-        if self._set_off > _MOST_SET_OFF:
-            dropped = self._set_off - _MOST_SET_OFF
-            _log.error("handlers of %s set off too much: %d events dropped", event.type, dropped)
+        self._number += 1
+        self._buffer.put(Waiting(self._number, event, self._cause))
+        if self._cause is None:
+            self._tell_soon()
 
     def handle(
-        self, handler: Handler, *, types: tuple[str, ...] = EVERYTHING, user_id: str | None
+        self,
+        handler: Handler,
+        *,
+        types: tuple[str, ...] = EVERYTHING,
+        user_id: str | None,
+        priority: int = 0,
     ) -> Callable[[], None]:
-        """Call a function for each event; call what is returned to stop that.
+        """Call a function for each event from now on; call what is returned to stop that.
 
-        Its errors are logged, and harm nobody else.
+        Of several, the one with the highest priority is called first, then who came first. Its
+        errors are logged, and harm nobody else.
         """
-        listener = _Listener(handler, _checked(types), user_id)
-        self._listeners.append(listener)
+        listener = _Listener(handler, _checked(types), user_id, priority, self._number + 1)
+        insort(self._listeners, listener, key=lambda each: -each.priority)
         self._by_type.clear()
         return lambda: self._remove(listener)
 
@@ -156,14 +164,52 @@ class Bus:
             stop()
 
     def close(self) -> None:
-        """Tell nothing more. Subscriptions end when what they hold was read."""
+        """Tell what waits, and nothing more. Subscriptions end when what they hold was read."""
+        if self._cause is None:
+            self._tell_all()
         self._is_closed = True
         for subscription in self._subscriptions:
             subscription.close()
 
-    def _tell(self, event: Event) -> None:
+    def _tell_soon(self) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._tell_all()
+            return
+        if self._scheduled is not loop:
+            self._scheduled = loop
+            loop.call_soon(self._tell_some)
+
+    def _tell_some(self) -> None:
+        self._scheduled = None
+        if self._tell_up_to(_AT_ONCE):
+            self._tell_soon()
+
+    def _tell_all(self) -> None:
+        while self._tell_up_to(_AT_ONCE):
+            pass
+
+    def _tell_up_to(self, most: int) -> bool:
+        """Tell the next ones; are there more?"""
+        try:
+            for _ in range(most):
+                if not self._taken:
+                    self._taken = self._buffer.take()
+                    if not self._taken:
+                        return False
+                number, event, cause = self._taken.popleft()
+                self._cause = cause or Cause(event.type)
+                self._tell(number, event)
+        finally:
+            self._cause = None
+        return bool(self._taken or self._buffer)
+
+    def _tell(self, number: int, event: Event) -> None:
+        owner = event.payload.get("user_id")
         for listener in self._listening(event.type):
-            if listener.may_hear(event):
+            is_ours = listener.user_id is None or listener.user_id == owner
+            if is_ours and number >= listener.since:
                 try:
                     listener.call(event)
                 except Exception:  # noqa: BLE001 - a boundary: its bug is nobody else's
@@ -178,29 +224,23 @@ class Bus:
             self._by_type[type_] = known
         return known
 
-    def _tell_later(self, event: Event) -> None:
-        self._set_off += 1
-        if self._set_off <= _MOST_SET_OFF:
-            self._waiting.append(event)
-
     def _remove(self, listener: _Listener) -> None:
         if listener in self._listeners:
             self._listeners.remove(listener)
             self._by_type.clear()
 
 
-def _matches(pattern: str, type_: str) -> bool:
-    if pattern.endswith("*"):
-        return type_.startswith(pattern[:-1])
-    return type_ == pattern
+def _may_set_off(cause: Cause) -> bool:
+    """Count another event that handlers emit; past the most, one line says what is the matter."""
+    cause.set_off += 1
+    if cause.set_off == _MOST_SET_OFF + 1:
+        _log.error("handlers of %s set off too much: the rest is dropped", cause.type)
+    return cause.set_off <= _MOST_SET_OFF
 
 
 def _checked(types: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns, if they are some: a typo must not listen to nothing, or to everything."""
     for pattern in types:
-        if not _PATTERN.fullmatch(pattern):
-            raise BadRequest(
-                f"{pattern!r:.80} is no pattern of events.",
-                hint="Write a type like tool.call.success, a prefix like tool.*, or *.",
-            )
+        if not is_pattern(pattern):
+            raise BadRequest(f"{pattern!r:.80} is no pattern of events.", hint=HINT)
     return types

@@ -1,0 +1,68 @@
+"""Events that wait to be told: in order, and never more than a number of them."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from sys import maxsize
+from typing import Final, NamedTuple
+
+from dodona.core.events import Event, Severity
+
+EVENTS_LOST: Final = "events.lost"
+
+
+@dataclass(slots=True)
+class Cause:
+    """The type of an event that nobody here set off, and how many it has set off since."""
+
+    type: str
+    set_off: int = 0
+
+
+class Waiting(NamedTuple):
+    """`number` is the place in the order of all; `cause` is None for what came from outside."""
+
+    number: int
+    event: Event
+    cause: Cause | None
+
+
+class Buffer:
+    """Full, it drops the oldest of the least severe, and tells how many those were."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._held = 0
+        self._by_severity: tuple[deque[Waiting], ...] = tuple(deque[Waiting]() for _ in Severity)
+        self._lost: Counter[str | None] = Counter()
+
+    def __bool__(self) -> bool:
+        return self._held > 0
+
+    def put(self, waiting: Waiting) -> None:
+        self._by_severity[waiting.event.severity.rank].append(waiting)
+        if self._held < self._room:
+            self._held += 1
+            return
+        dropped = next(queue for queue in self._by_severity if queue).popleft()
+        self._lost[dropped.event.payload.get("user_id")] += 1
+
+    def take(self) -> deque[Waiting]:
+        """All that waits, in order; before it, how many were lost, to each user their own."""
+        taken = deque(self._summaries())
+        # Each is sorted already, and no number is there twice: this only merges them.
+        taken.extend(sorted(chain.from_iterable(self._by_severity)))
+        for queue in self._by_severity:
+            queue.clear()
+        self._held = 0
+        return taken
+
+    def _summaries(self) -> Iterable[Waiting]:
+        lost, self._lost = self._lost, Counter()
+        for user_id, count in lost.items():
+            owner = {} if user_id is None else {"user_id": user_id}
+            told = Event(EVENTS_LOST, "notify.bus", Severity.WARNING, {"count": count, **owner})
+            yield Waiting(maxsize, told, None)  # for all who listen by now

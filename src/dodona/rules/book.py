@@ -1,0 +1,237 @@
+"""The rules there are: shipped ones, those of folders, and those that packs bring."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from dodona.core.errors import ConfigError, DodonaError, NotFound, Where
+from dodona.core.events import Event
+from dodona.core.near import did_you_mean
+from dodona.core.rules import Deny, Fired, RequireApproval, RuleChoices
+from dodona.documents import files, following
+from dodona.rules.packs import Pack, is_broken, packs
+from dodona.rules.parameters import Parameter, check
+from dodona.rules.reading import Home, read_rule
+from dodona.rules.rule import Rule
+from dodona.rules.scene import Stage
+from dodona.rules.sections import DenySection, RequireApprovalSection
+from dodona.trees.nodes import KINDS
+from dodona.trees.registry import Registry
+
+SHIPPED: Final = Path(__file__).parent / "shipped"
+
+_log = logging.getLogger(__name__)
+_MOST_TYPES: Final = (
+    1024  # rules make up types of their own: what is known of them is forgotten then
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Edition:
+    """What was read at one time. It is replaced as a whole, so that no event sees two."""
+
+    rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
+    packs: Mapping[str, Pack] = field(default_factory=dict[str, Pack])
+    problems: tuple[DodonaError, ...] = ()
+    by_type: dict[str, tuple[Rule, ...]] = field(default_factory=dict[str, tuple[Rule, ...]])
+    failed: set[str] = field(default_factory=set[str])  # what has been logged
+
+    def wanting(self, event_type: str) -> tuple[Rule, ...]:
+        """The rules that want such an event, the most urgent first."""
+        known = self.by_type.get(event_type)
+        if known is None:
+            if len(self.by_type) >= _MOST_TYPES:
+                self.by_type.clear()
+            wanting = (rule for rule in self.rules.values() if rule.wants(event_type))
+            known = tuple(sorted(wanting, key=lambda rule: (-rule.section.priority, rule.id)))
+            self.by_type[event_type] = known
+        return known
+
+
+class RuleBook:
+    """`folders` hold rules, `packs` hold packs; trees are in a folder `trees` beside each.
+
+    To make one reads all files, and so blocks.
+
+    A file that is wrong is reported, and the others are taken. One that was right before stays
+    as it was then: a slip of the pen must not turn a rule off that denies something.
+    """
+
+    def __init__(
+        self,
+        folders: Iterable[Path] = (),
+        *,
+        packs: Iterable[Path] = (),
+        shipped: Path = SHIPPED,
+        registry: Registry | None = None,
+    ) -> None:
+        self._shipped = shipped
+        self._folders = tuple(Path(folder).absolute() for folder in folders)
+        self._pack_folders = tuple(Path(folder).absolute() for folder in packs)
+        self._registry = registry or Registry(KINDS)
+        self._edition = _Edition()
+        self._turn = Lock()
+        self.reload()
+
+    def wants(self, event_type: str) -> bool:
+        return bool(self._edition.wanting(event_type))
+
+    def fire(
+        self,
+        event: Event,
+        context: Mapping[str, Any],
+        *,
+        choices: RuleChoices,
+        state: Mapping[str, Mapping[str, Any]],
+        fired: frozenset[str] = frozenset(),
+    ) -> Sequence[Fired]:
+        edition = self._edition
+        stage = Stage(event, context)
+        found: list[Fired] = []
+        for rule in edition.wanting(event.type):
+            if not rule.is_on(choices) or (rule.section.once and rule.id in fired):
+                continue
+            try:
+                scene = stage.scene(state.get(rule.pack, {}), rule.params(choices))
+                wanted = rule.fires(scene)
+            except Exception as wrong:  # noqa: BLE001 - a boundary: a rule harms nobody
+                _report(edition, rule, wrong)
+                found += _closed(rule)
+            else:
+                found += [wanted] if wanted else []
+        return found
+
+    def list(self) -> Sequence[Mapping[str, Any]]:
+        return [rule.as_json() for rule in self._edition.rules.values()]
+
+    def packs(self) -> Sequence[Pack]:
+        """Those that are used."""
+        return list(self._edition.packs.values())
+
+    def problems(self) -> Sequence[str]:
+        return [str(each) for each in self.mistakes()]
+
+    def mistakes(self) -> Sequence[DodonaError]:
+        """The same, with their places."""
+        return [each for error in self._edition.problems for each in error.problems()]
+
+    def check(self, rule_id: str, parameters: Mapping[str, Any]) -> None:
+        """A pack's id takes the settings that all its rules share."""
+        check(rule_id, self._parameters(rule_id), parameters)
+
+    def _parameters(self, rule_id: str) -> Mapping[str, Parameter]:
+        edition = self._edition
+        if rule_id in edition.rules:
+            return edition.rules[rule_id].parameters
+        if rule_id in edition.packs:
+            return edition.packs[rule_id].settings
+        hint = did_you_mean(rule_id, [*edition.rules, *edition.packs])
+        raise NotFound(f"there is no rule '{rule_id:.80}'.", hint=hint)
+
+    def reload(self) -> None:
+        """Read all files again. It blocks; whoever fires meanwhile sees the old rules."""
+        # One after the other: of two at once, the one that read first could be the last to end.
+        with self._turn:
+            old, new = self._edition, self._read()
+            self._edition = new
+        told = [str(problem) for problem in new.problems]
+        if told and told != [str(problem) for problem in old.problems]:
+            _log.warning("rules that cannot be used:\n%s", "\n".join(told))
+
+    @asynccontextmanager
+    async def following(self) -> AsyncGenerator[RuleBook]:
+        """Follow the files until the block ends."""
+        watched = [*self._folders, *(folder.parent / "trees" for folder in self._folders)]
+        for folder in self._pack_folders:
+            watched += [folder / "*", folder / "*" / "rules", folder / "*" / "trees"]
+        async with following(watched, self.reload, suffixes=(".toml", ".lisp")):
+            yield self
+
+    def _read(self) -> _Edition:
+        homes, found, problems = self._homes()
+        rules: dict[str, Rule] = {}
+        for home in homes:
+            for file in files([home.rules]):
+                try:
+                    _add(rules, self._rule(file, home))
+                except DodonaError as error:
+                    problems.append(error)
+                    self._keep(rules, file)
+        return _Edition(rules, found, tuple(problems))
+
+    def _rule(self, file: Path, home: Home) -> Rule:
+        try:
+            return read_rule(file, home, self._registry)
+        except RecursionError:
+            raise ConfigError("the rule is nested too deeply.", where=Where(str(file))) from None
+
+    def _keep(self, rules: dict[str, Rule], file: Path) -> None:
+        """What the file said when it was last right."""
+        for rule in self._edition.rules.values():
+            if rule.file == file:
+                rules.setdefault(rule.id, rule)
+
+    def _homes(self) -> tuple[list[Home], dict[str, Pack], list[DodonaError]]:
+        homes = [Home(rules=self._shipped, trees=self._shipped / "trees", pack="dodona")]
+        homes += [
+            Home(rules=folder, trees=folder.parent / "trees", pack="user")
+            for folder in self._folders
+        ]
+        found: dict[str, Pack] = {}
+        problems: list[DodonaError] = []
+        for folder in self._pack_folders:
+            there, wrong = packs(folder)
+            problems += wrong
+            for pack in there:
+                first = found.setdefault(pack.id, pack)
+                if first is not pack:
+                    problems.append(_taken("pack", pack.id, pack.folder, first.folder))
+        for pack in self._edition.packs.values():
+            if pack.id not in found and is_broken(pack):
+                found[pack.id] = pack  # as a rule that is wrong now stays as it was
+        homes += [
+            Home(rules=p.rules, trees=p.trees, pack=p.id, is_pack=True, settings=p.settings)
+            for p in found.values()
+        ]
+        return homes, found, problems
+
+
+def _add(rules: dict[str, Rule], rule: Rule) -> None:
+    first = rules.setdefault(rule.id, rule)
+    if first is not rule:
+        raise _taken("rule", rule.id, rule.file, first.file)
+
+
+def _taken(noun: str, name: str, file: Path, first: Path) -> ConfigError:
+    return ConfigError(
+        f"{noun} '{name}' exists already.",
+        where=Where(str(file)),
+        hint=f"Choose another id: the first is {first}.",
+    )
+
+
+def _closed(rule: Rule) -> list[Fired]:
+    """What a rule that guards calls wants when it cannot say: a mistake must not open the door."""
+    said = f"the rule {rule.id} cannot be decided; its operator finds why in the log."
+    match rule.action:
+        case DenySection():
+            return [Fired(rule.id, rule.pack, Deny(said))]
+        case RequireApprovalSection():
+            return [Fired(rule.id, rule.pack, RequireApproval(said))]
+        case _:
+            return []
+
+
+def _report(edition: _Edition, rule: Rule, wrong: Exception) -> None:
+    """Once for each rule: it may be asked many times a second."""
+    if rule.id in edition.failed:
+        return
+    edition.failed.add(rule.id)
+    known = wrong if isinstance(wrong, DodonaError) else None
+    _log.warning("rule %s does not fire: %s", rule.id, wrong, exc_info=None if known else wrong)

@@ -1,0 +1,107 @@
+"""What a rule sees when it is asked, and expressions and templates over it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+from dodona.conditions import Given, bounded, compile_value
+from dodona.core.events import Event
+from dodona.templates import Template
+
+PARTS: Final = ("turn", "history", "user", "project", "state", "event", "result")
+# As names of their own, a condition converts only the parts that it mentions.
+NAMES: Final = (*(f"context.{part}" for part in PARTS), "params")
+LONGEST_MESSAGE: Final = 4_000  # characters
+_PATH: Final = re.compile(r"(context\.[a-z]+|params)((?:\.[A-Za-z_]\w*)*)", re.ASCII)
+_MARKS: Final = re.compile(r"\{[{%#]|\n\Z")  # Jinja takes the last newline away
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """`given` is for expressions, `shown` for templates: the same values."""
+
+    given: Given
+    shown: Mapping[str, Any]
+
+
+class Stage:
+    """What all rules see of one event; each adds the state of its pack and its parameters."""
+
+    __slots__ = ("_context", "_shared")
+
+    def __init__(self, event: Event, context: Mapping[str, Any]) -> None:
+        told = {
+            "type": event.type,
+            "source": event.source,
+            "severity": event.severity.value,
+            "payload": event.payload,
+        }
+        known = {part: context.get(part, {}) for part in PARTS}
+        self._context = {**known, "event": context.get("event") or told}
+        self._shared = Given({f"context.{part}": self._context[part] for part in PARTS})
+
+    def scene(self, state: Mapping[str, Any], params: Mapping[str, Any]) -> Scene:
+        own = {"context.state": state, "params": params}
+        return Scene(
+            Given(own, beneath=self._shared),
+            {"context": {**self._context, "state": state}, "params": params},
+        )
+
+
+Maker: TypeAlias = Callable[[Scene], Any]
+
+
+def text_maker(text: str) -> Callable[[Scene], str]:
+    """Renders a template. Raises ConfigError for what is none."""
+    template = Template(text, names=("context", "params"))
+    if not _MARKS.search(text):
+        return lambda _: text[:LONGEST_MESSAGE]  # most are plain words
+    return lambda scene: template.render(scene.shown)[:LONGEST_MESSAGE]
+
+
+def value_maker(value: Any) -> Maker:
+    """A text is a template, `{cel = "…"}` an expression; anything else is itself.
+
+    So a number that an expression comes to stays one.
+    """
+    if isinstance(value, str):
+        return text_maker(value)
+    if isinstance(value, dict):
+        return _table_maker(cast("dict[str, Any]", value))
+    if isinstance(value, list):
+        makers = [value_maker(each) for each in cast("list[Any]", value)]
+        return lambda scene: [make(scene) for make in makers]
+    return lambda _: value
+
+
+def _table_maker(table: dict[str, Any]) -> Maker:
+    source = table.get("cel")
+    if table.keys() == {"cel"} and isinstance(source, str):
+        return _expression_maker(source)
+    makers = {key: value_maker(each) for key, each in table.items()}
+    return lambda scene: {key: make(scene) for key, make in makers.items()}
+
+
+def _expression_maker(source: str) -> Maker:
+    expression = compile_value(source, names=NAMES)
+
+    def evaluated(scene: Scene) -> Any:
+        return bounded(expression.evaluate(scene.given))
+
+    path = _PATH.fullmatch(source.strip())
+    if path is None:
+        return evaluated
+
+    # Most only name a value: to walk there is thirty times cheaper than to ask the library.
+    def walked(scene: Scene) -> Any:
+        value = scene.given[path[1]]
+        for key in path[2].split(".")[1:]:
+            if not isinstance(value, dict) or key not in value:
+                return evaluated(scene)  # it knows best what is wrong
+            value = cast("dict[str, Any]", value)[key]
+        return value
+
+    return walked
