@@ -18,24 +18,29 @@ from typing import Any, Final, TypeVar
 
 from dodona import store as ledger
 from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
+from dodona.agent.approving import Desk
+from dodona.agent.choices import ChoicesOf
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.means import Means
 from dodona.agent.oracle import Oracle
 from dodona.agent.question import Answer, Question
 from dodona.core.chunks import Chunk
+from dodona.core.code import Code, CodeOf
 from dodona.core.contexts import TOKEN_BUDGET
 from dodona.core.conversation import RunNode
 from dodona.core.errors import NotFound, ToolFailed
 from dodona.core.events import Event
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec
 from dodona.core.model import ChosenModel, Model
+from dodona.core.notes import Notes, NotesOf
 from dodona.core.ports import Effect
 from dodona.core.spending import TokenRecord
 from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.metering import Ceilings, Meter
 from dodona.models.counter import TokenCounter
 from dodona.models.prices import Prices
-from dodona.notify.bus import Bus
+from dodona.notify import Bus, Subscribers
+from dodona.rules import RuleBook
 from dodona.store import Store
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
@@ -242,6 +247,14 @@ class Opened:
         return [event for event in self.events if event.type == kind]
 
 
+async def no_notes(user_id: str, project_id: str) -> Notes:
+    raise ToolFailed(f"{user_id} has no notes in {project_id}.")
+
+
+async def no_code(user_id: str, project_id: str) -> Code:
+    raise ToolFailed(f"{user_id} has no code in {project_id}.")
+
+
 @asynccontextmanager
 async def opened(
     file: Path,
@@ -253,6 +266,11 @@ async def opened(
     ceilings: Ceilings | None = None,
     serves: bool = True,
     token_budget: int = TOKEN_BUDGET,
+    notes: NotesOf | None = None,
+    code: CodeOf | None = None,
+    rules: Path | None = None,
+    subscribers: Path | None = None,
+    **means: Any,
 ) -> AsyncGenerator[Opened]:
     """A process on the store in this file. At the end it leaves its runs to others."""
     async with await Store.open(str(file), hide=str, durability="normal") as store:
@@ -262,6 +280,11 @@ async def opened(
         shelf = shelf or Shelf(models)
         tools = tools or Tools()
         now = tree or await asyncio.to_thread(load, ORACLE_TREE, registry=REGISTRY)
+        heard = Subscribers([subscribers] if subscribers else [])
+        await asyncio.to_thread(heard.load)
+        book = await asyncio.to_thread(
+            partial(RuleBook, [rules] if rules else [], registry=REGISTRY)
+        )
         # In a thread, for it reads a file.
         agency = await asyncio.to_thread(
             make_agency,
@@ -273,6 +296,13 @@ async def opened(
                 call_tool=partial(call_tool, tools.registry),
                 counter=TokenCounter(),
                 emit=bus.emit,
+                notes=notes or no_notes,
+                code=code or no_code,
+                subscribers=heard,
+                rules=book,
+                desk=Desk(store.approvals),
+                choices=ChoicesOf(store.pack_state),
+                **means,
             ),
             events=bus,
             tree=lambda: now,

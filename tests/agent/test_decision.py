@@ -15,9 +15,7 @@ from dodona.agent.decision import (
     decision_tree,
     make_decision_tree,
     notices_of,
-    without_notices,
 )
-from dodona.agent.notice import Notice
 from dodona.agent.state import AgentState
 from dodona.core.errors import BadRequest
 
@@ -65,20 +63,11 @@ def test_the_order_of_reasons() -> None:
     assert TREE.should_continue(state(**values)) == (True, "")
 
 
-def test_warnings_come_once() -> None:
-    """At 70 % of the turns and 80 % of the tokens, with value, limit and advice."""
-    now, told = state(turn=5), list[Notice]()
-    for tokens in (0, 700, 800, 900):
-        now = TREE.on_turn_start(replace(now, tokens_used=tokens))
-        told += notices_of(now)
-        now = without_notices(now)
-    assert [notice.text for notice in told] == [
-        "7 of 10 turns are used. Wrap up soon.",
-        "800 of 1,000 tokens are used. Be brief.",
-    ]
-    assert {notice.system_type for notice in told} == {"limit_warning"}
-    assert told[1].metadata["current_value"] == 800
-    assert told[1].metadata["limit_value"] == 1000
+def test_limits_that_are_near_are_not_its_business() -> None:
+    """Rules tell of them, from what the state says."""
+    now = TREE.on_turn_start(state(turn=9, tokens_used=990))
+    assert now.turn == 10
+    assert notices_of(now) == ()
 
 
 def test_what_a_tree_keeps_is_json() -> None:
@@ -89,7 +78,7 @@ def test_what_a_tree_keeps_is_json() -> None:
     kept = json.loads(json.dumps(dict(now.extensions)))
     again = replace(now, extensions=kept)
     assert notices_of(again) == notices_of(now)
-    assert len(notices_of(now)) == 3
+    assert [notice.system_type for notice in notices_of(now)] == ["no_progress"]
     assert TREE.should_continue(again) == TREE.should_continue(now)
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from dodona.agent.delegating import DELEGATE
-from dodona.core.messages import AssistantText, ToolCall, ToolResult
+from dodona.agent.subagents import LIBRARIAN
+from dodona.core.messages import AssistantText, ToolCall, ToolResult, ToolSpec
+from dodona.core.ports import Effect
+from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.models.scripted import ScriptedModel
-from tests.agent.opening import USER, Tools, bodies, calls, opened, text_of, until
+from tests.agent.opening import USER, Made, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired
+
+DELEGATE = LIBRARIAN.delegation.name
 
 
 def delegates(task: str = "Sum it up.", *, id_: str = "call-1") -> AssistantText:
@@ -81,7 +87,8 @@ async def test_the_librarians_tokens_count_towards_the_budget(file: Path) -> Non
         await here.set(token_budget=2000)
         chunks = await here.chunks(await here.ask())
 
-        assert bodies(chunks, "system")[-1]["metadata"]["limit"] == "tokens"
+        limits = [b["metadata"].get("limit") for b in bodies(chunks, "system")]
+        assert "tokens" in limits
         assert len(model.requests) == 2
 
 
@@ -124,7 +131,7 @@ async def test_the_librarian_has_its_own_time(file: Path) -> None:
         (result,) = bodies(chunks, "tool_result")
         assert result["status"] == "error"
         assert "11 seconds" in result["result"]
-        assert not bodies(chunks, "system")
+        assert [b["system_message"] for b in bodies(chunks, "system")] == ["The librarian failed."]
         async with asyncio.timeout(20):
             await server.left.wait()
 
@@ -165,3 +172,158 @@ async def test_librarians_work_beside_tools(file: Path) -> None:
         results = oracle.requests[1].messages[-3:]
         assert [each.text for each in results] == ["An oak.", "echo says 2", "An oak."]
         assert len(server.asked) == 2
+
+
+SHELVES = ("vault_list", "vault_read")
+
+
+def shelves() -> Tools:
+    """Tools that the Librarian may use, and one that is only the Oracle's."""
+    made = Tools()
+    for name in SHELVES:
+
+        async def tool(
+            arguments: Mapping[str, Any], context: ToolContext, name: str = name
+        ) -> ToolOutcome:
+            made.made.append(Made(name, arguments, context))
+            if arguments.get("query", "").startswith("wait"):
+                await made.gate.wait()
+            return ToolOutcome(f"{name}: oak.md", (Source("oak.md", "Oaks", "1–2"),))
+
+        schema = {"type": "object", "properties": {"query": {"type": "string"}}}
+        made.registry.tool(
+            ToolSpec(name, f"The tool {name}.", schema),
+            category=Category.VAULT,
+            agent_scope=("oracle", "librarian"),
+            effect=Effect.KEYED,
+        )(tool)
+    return made
+
+
+async def test_the_librarian_works_with_its_own_tools(file: Path) -> None:
+    """Those that it is allowed and that allow it; its calls are shown as its own, not as text."""
+    tools = shelves()
+    oracle = ScriptedModel([delegates("File it."), "Filed."], name="oracle")
+    librarian = ScriptedModel(
+        [
+            calls(("vault_list", "x"), text="Let me see."),
+            calls(("vault_read", "x")),
+            "Done: oak.md",
+        ],
+        name="librarian",
+    )
+    async with opened(file, oracle, librarian, tools=tools) as here:
+        await here.set(subagent_model="librarian")
+        run_id = await here.ask()
+        chunks = await here.chunks(run_id)
+
+        assert [tool.name for tool in librarian.requests[0].tools] == list(SHELVES)
+        assert [made.context.agent for made in tools.made] == ["librarian"] * 2
+        assert text_of(chunks) == "Filed."
+        by = [(body["name"], body.get("agent")) for body in bodies(chunks, "tool_call")]
+        mine = [(name, "librarian") for name in SHELVES]
+        assert by == [(DELEGATE, None), *mine]
+        assert [source["path"] for source in bodies(chunks, "source")] == ["oak.md"]
+        steps = await here.store.journals.steps(USER, run_id)
+        inner = [step for step in steps if "/delegate/" in step.key]
+        assert [step.leaf for step in inner].count("tools.execute") == 2
+        assert [step.leaf for step in inner].count("llm-call") == 3
+
+
+async def test_the_librarian_can_do_no_more_than_the_question_allows(file: Path) -> None:
+    """A question about the web alone gives nobody a hand on the notes."""
+    tools = shelves()
+    oracle = ScriptedModel([delegates("File it."), "Nothing was filed."], name="oracle")
+    librarian = ScriptedModel([calls(("vault_list", "x")), "I cannot."], name="librarian")
+    async with opened(file, oracle, librarian, tools=tools) as here:
+        await here.set(subagent_model="librarian")
+        await here.answered(sources=["web"])
+
+        assert librarian.requests[0].tools == ()
+        assert not tools.made
+
+
+async def test_the_librarian_may_not_use_what_is_not_its_own(file: Path) -> None:
+    """A tool of the Oracle's, and handing the task on, are both refused."""
+    tools = shelves()
+    model = ScriptedModel(
+        [delegates(), calls(("echo", "x")), delegates(id_="call-9"), "I cannot.", "It cannot."]
+    )
+    async with opened(file, model, tools=tools) as here:
+        answer = await here.answered()
+
+        assert answer.answer == "It cannot."
+        assert not tools.made
+        assert "no tool 'echo'" in model.requests[2].messages[-1].text
+        assert "no tool" in model.requests[3].messages[-1].text
+
+
+async def test_the_librarian_has_ten_turns(file: Path) -> None:
+    """Then what it did is reported as unfinished, and the run goes on."""
+    turns = [calls(("vault_list", f"{n}")) for n in range(10)]
+    model = ScriptedModel([delegates(), *turns, "It ran out."])
+    async with opened(file, model, tools=shelves()) as here:
+        answer = await here.answered()
+
+        assert answer.answer == "It ran out."
+        (call,) = answer.tool_calls
+        assert call["status"] == "error"
+        assert "limit of 10 turns" in call["result"]
+
+
+async def test_the_librarian_goes_on_after_a_crash(file: Path) -> None:
+    """What it had finished is applied, not repeated; what it was doing is done again."""
+    tools = shelves()
+    first = ScriptedModel([delegates(), calls(("vault_list", "x")), calls(("vault_read", "wait"))])
+    async with opened(file, first, tools=tools) as here:
+        run_id = await here.ask()
+        await until(lambda: len(tools.made) == 2, "the Librarian's second call")
+        await here.agency.engine.leave(0)
+    tools.gate.set()
+    then = ScriptedModel(["All read.", "It is all read."])
+    async with opened(file, then, tools=tools) as here:
+        answer = await here.answer(run_id)
+        chunks = await here.chunks(run_id)
+
+        assert answer.answer == "It is all read."
+        assert [made.name for made in tools.made] == ["vault_list", "vault_read", "vault_read"]
+        assert [type(m).__name__ for m in then.requests[0].messages].count("ToolResult") == 2
+        shown = [body["name"] for body in bodies(chunks, "tool_call")]
+        assert shown[0] == DELEGATE
+        assert len(await here.records()) == 5
+
+
+async def test_a_large_result_is_summed_up(file: Path) -> None:
+    """The model reads the summary; the user was shown the result; what it cost is counted."""
+    tools = Tools()
+    oracle = ScriptedModel([calls(("echo", "oak " * 5000)), "Oaks."], name="oracle")
+    librarian = ScriptedModel(["Only oaks."], name="librarian")
+    async with opened(file, oracle, librarian, tools=tools) as here:
+        await here.set(subagent_model="librarian")
+        run_id = await here.ask("What grows there?")
+        chunks = await here.chunks(run_id)
+        answer = await here.answer(run_id)
+
+        task = librarian.requests[0].messages[-1].text
+        assert "What grows there?" in task
+        assert "oak oak" in task
+        assert not librarian.requests[0].tools
+        read = oracle.requests[1].messages[-1].text
+        assert read.endswith("Only oaks.")
+        assert "oak oak" not in read
+        assert "oak oak" in bodies(chunks, "tool_result")[0]["result"]
+        records = await here.records()
+        assert answer.tokens_used == sum(r.input_tokens + r.output_tokens for r in records)
+
+
+async def test_without_a_summary_the_result_is_read_as_it_is(file: Path) -> None:
+    """The Librarian's model fails, or a setting says no: nothing is lost."""
+    for more in ({"summarises": False}, {}):
+        oracle = ScriptedModel([calls(("echo", "oak " * 5000)), "Oaks."], name="oracle")
+        broken = ScriptedModel([], name="broken")
+        async with opened(file, oracle, broken, **more) as here:
+            await here.set(subagent_model="broken")
+            await here.answered(new=True)
+            result = oracle.requests[1].messages[-2]
+            assert isinstance(result, ToolResult)
+            assert "oak oak" in result.text

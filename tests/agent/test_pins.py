@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.delegating import DELEGATE
 from dodona.agent.pins import FRESH_SECONDS
+from dodona.agent.subagents import LIBRARIAN
 from dodona.core.errors import ConfigError
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.models.scripted import ScriptedModel
@@ -77,7 +77,9 @@ async def test_a_bad_prompt_of_the_librarian_is_told_to_the_model(
     """It is only looked at when the Librarian is asked: then it is that call's error."""
     prompts = plain_prompts(tmp_path / "prompts")
     (prompts / "librarian.md").write_text("Of {{ nobody }}.")
-    asked = AssistantText(calls=(ToolCall("call-1", DELEGATE, '{"task": "Sum it up."}'),))
+    asked = AssistantText(
+        calls=(ToolCall("call-1", LIBRARIAN.delegation.name, '{"task": "Sum it up."}'),)
+    )
     model = ScriptedModel([asked, "Without it, then."])
     async with opened(file, model, prompts=prompts) as here:
         answer = await here.answered()

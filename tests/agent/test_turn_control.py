@@ -162,7 +162,7 @@ async def test_three_failures_in_a_row_end_a_run(file: Path) -> None:
         chunks = await here.chunks(await here.ask())
 
         assert len(model.requests) == 6
-        assert told(chunks) == [("error_limit", "")]
+        assert told(chunks) == [("self_notify", ""), ("error_limit", "")]
         assert chunks[-1].body["type"] == "done"
 
 

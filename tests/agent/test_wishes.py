@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.delegating import DELEGATE
+from dodona.agent.subagents import LIBRARIAN
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.messages import AssistantText
 from dodona.models.scripted import ScriptedModel
@@ -90,7 +90,7 @@ async def test_sources_choose_the_tools(
         await here.answered(sources=sources)
 
         (request,) = model.requests
-        assert {tool.name for tool in request.tools} - {DELEGATE} == offered
+        assert {tool.name for tool in request.tools} - {LIBRARIAN.delegation.name} == offered
 
 
 async def test_a_tool_that_was_not_offered_is_not_called(file: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from dodona.agent.compressor import Compressor
 from dodona.agent.driver import Driver
 from dodona.agent.engine import LocalEngine
 from dodona.agent.histories import Histories
@@ -16,10 +17,22 @@ from dodona.agent.means import Means
 from dodona.agent.oracle import Oracle
 from dodona.agent.pins import Pinning, TreeNow
 from dodona.agent.prompting import Prompts
-from dodona.agent.views import ContextViews, Preferences, ProjectViews, RunViews
+from dodona.agent.views import (
+    ApprovalViews,
+    ContextViews,
+    NoticeViews,
+    Preferences,
+    ProjectViews,
+    RuleViews,
+    RunViews,
+    TreeViews,
+)
+from dodona.core.code import CodeOf
 from dodona.core.contexts import TOKEN_BUDGET
 from dodona.core.conversation import Brief
 from dodona.core.events import Event
+from dodona.core.notes import NotesOf
+from dodona.core.thread_logs import ThreadLogs
 from dodona.trees import Watchdog, load
 
 _HERE = Path(__file__).parent
@@ -43,9 +56,16 @@ class Events(Protocol):
 class Agency:
     oracle: Oracle
     contexts: ContextViews
+    tree: TreeViews
     runs: RunViews
     preferences: Preferences
     projects: ProjectViews
+    notes: NotesOf
+    code: CodeOf
+    threads: ThreadLogs
+    notices: NoticeViews
+    rules: RuleViews
+    approvals: ApprovalViews
     events: Events
     engine: LocalEngine
 
@@ -63,16 +83,18 @@ def make_agency(
     storage = means.storage
     histories = Histories()
     recovery = load(RECOVERY_TREE, registry=REGISTRY)
+    prompts = Prompts(PROMPTS)
     driver = Driver(
         means,
         pinning=Pinning(
             means,
             tree=tree,
             registry=REGISTRY,
-            prompts=Prompts(PROMPTS),
+            prompts=prompts,
             prompt_folder=prompt_folder,
         ),
         histories=histories,
+        compressor=Compressor(means, prompts=prompts, prompt_folder=prompt_folder),
         watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
     )
     engine = LocalEngine(storage, driver.drive, serves=serves)
@@ -85,9 +107,16 @@ def make_agency(
             token_budget=token_budget,
         ),
         contexts=ContextViews(storage),
+        tree=TreeViews(storage),
         runs=RunViews(storage),
         preferences=Preferences(storage),
         projects=ProjectViews(storage),
+        notes=means.notes,
+        code=means.code,
+        threads=storage.threads,
+        notices=NoticeViews(storage.notices, means.subscribers, means.choices),
+        rules=RuleViews(means.rules, means.choices),
+        approvals=ApprovalViews(storage.approvals, means.desk),
         events=events,
         engine=engine,
     )

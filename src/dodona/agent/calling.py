@@ -55,7 +55,7 @@ async def call_model(
                 heard.add(event)
                 show(event)
     except BaseException as error:
-        _settle(host, hold, plan, _used_by_cut(host, plan, heard, stream, error))
+        _settle(host, hold, plan, used_by_cut(plan, heard, stream, error, count=host.count))
         raise
     raise ProviderError(
         "the answer ended without a finish.", fault=Fault.CUT, provider=plan.provider
@@ -84,12 +84,13 @@ def _settle(host: Host, hold: Hold, plan: CallPlan, used: tuple[Used, ...]) -> N
     host.journal.ride(host.means.meter.settle(hold, plan, used))
 
 
-def _used_by_cut(
-    host: Host,
+def used_by_cut(
     plan: CallPlan,
     heard: Heard,
     stream: ModelStream | None,
     error: BaseException,
+    *,
+    count: Callable[[str], int],
 ) -> tuple[Used, ...]:
     """As the provider told so far; else what was sent and heard, counted here."""
     told = Usage() if stream is None else stream.usage
@@ -98,5 +99,5 @@ def _used_by_cut(
     said = heard.text + heard.thinking
     if not said and isinstance(error, ProviderError) and error.fault in _UNBILLED:
         return ()
-    counted = Usage(plan.input_tokens, host.count(said) if said else 0)
+    counted = Usage(plan.input_tokens, count(said) if said else 0)
     return (Used(plan.provider, plan.model, counted, estimated=True),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from dodona.core.errors import BadRequest
 from dodona.core.near import did_you_mean
@@ -24,6 +24,8 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 class AgentConfig:
     """Limits of a run and when to warn of them. Out of bounds is refused, with the bounds."""
 
+    bounds: ClassVar[Mapping[str, tuple[int, int]]] = BOUNDS
+
     max_iterations: int = 15
     soft_warning_percent: int = 70
     token_budget: int = 50_000
@@ -35,7 +37,7 @@ class AgentConfig:
     def __post_init__(self) -> None:
         wrong = [
             mistake
-            for name, bounds in BOUNDS.items()
+            for name, bounds in self.bounds.items()
             if (mistake := out_of_bounds(name, getattr(self, name), bounds)) is not None
         ]
         if wrong:

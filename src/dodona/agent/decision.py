@@ -1,7 +1,8 @@
-"""DecisionTree: whether a run goes on, and what it is warned of.
+"""DecisionTree: whether a run goes on, and what it is told on its own account.
 
-The node `(decorator turn-control …)` of a tree asks it before each turn. Others than the default
-one register under a name, which whoever embeds Dodona gives to `running(decisions=…)`:
+That a limit is near is told by rules, from what the state says. The node
+`(decorator turn-control …)` of a tree asks it before each turn. Others than the default one
+register under a name, which whoever embeds Dodona gives to `running(decisions=…)`:
 
     @decision_tree("deep-researcher")
     class DeepResearcherTree(DefaultDecisionTree): ...
@@ -16,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 from dodona.agent.config import AgentConfig
-from dodona.agent.notice import Notice, limit_warning
+from dodona.agent.notice import Notice
 from dodona.agent.state import REMEMBERED_ACTIONS, AgentState
 from dodona.core.errors import BadRequest
 from dodona.core.near import did_you_mean
@@ -39,7 +40,7 @@ class DecisionTree(Protocol):
         ...
 
     def on_turn_start(self, state: AgentState) -> AgentState:
-        """The state of the turn that begins; warnings are among its `notices`."""
+        """The state of the turn that begins; what it should be told is among its `notices`."""
         ...
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
@@ -65,19 +66,7 @@ class DefaultDecisionTree:
         return True, ""
 
     def on_turn_start(self, state: AgentState) -> AgentState:
-        state = replace(state, turn=state.turn + 1)
-        config = state.config
-        if state.turn >= config.iteration_warning:
-            state = told(
-                state,
-                limit_warning("turns", state.turn, config.max_iterations, "Wrap up soon."),
-            )
-        if state.tokens_used >= config.token_warning:
-            state = told(
-                state,
-                limit_warning("tokens", state.tokens_used, config.token_budget, "Be brief."),
-            )
-        return state
+        return replace(state, turn=state.turn + 1)
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
         errors = state.extensions.get("errors_in_a_row", 0) + 1 if result.get("failed") else 0

@@ -9,16 +9,17 @@ from functools import partial
 from time import time
 from typing import Any
 
+from dodona.agent.compressor import After, Compressor
 from dodona.agent.ending import end_run, kept
 from dodona.agent.ending_journal import EndingJournal
 from dodona.agent.feed import Feed
 from dodona.agent.histories import Histories
-from dodona.agent.host import Host, wishes
-from dodona.agent.leaves.model import NEARLY_FULL
+from dodona.agent.host import Host, Knowing, wishes
 from dodona.agent.means import Means
 from dodona.agent.pins import Pinning
 from dodona.agent.result import CANCELLED, Result, broken, result_of
 from dodona.agent.retelling import retold
+from dodona.agent.telling import told_by_tree
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.contexts import ContextStatus
@@ -48,19 +49,29 @@ class Driver:
     """Knows how to drive runs; which and when is the engine's business."""
 
     def __init__(
-        self, means: Means, *, pinning: Pinning, histories: Histories, watchdog: Watchdog
+        self,
+        means: Means,
+        *,
+        pinning: Pinning,
+        histories: Histories,
+        compressor: Compressor,
+        watchdog: Watchdog,
     ) -> None:
         self._means = means
         self._pinning = pinning
         self._histories = histories
+        self._compressor = compressor
         self._watchdog = watchdog
 
-    async def drive(self, driven: Driven, feed: Feed, hold: Hold) -> None:
-        """Run the tree and end the run. Whatever happens, the feed is closed."""
+    async def drive(self, driven: Driven, feed: Feed, hold: Hold) -> After | None:
+        """Run the tree and end the run. Whatever happens, the feed is closed.
+
+        What is left to do then, for the conversation, is returned: nobody waits for it.
+        """
         claim = driven.claim
         try:
             journal = await self._means.storage.journals.open(claim)
-            await self._drive(driven, journal, feed, hold)
+            return await self._drive(driven, journal, feed, hold)
         except Fenced:
             _log.info("run %s goes on elsewhere", claim.run_id)
             self._means.storage.runs.abandon(claim)
@@ -71,8 +82,11 @@ class Driver:
             feed.show([feed.number(chunks.error(error))])
         finally:
             feed.close()
+        return None
 
-    async def _drive(self, driven: Driven, journal: RunJournal, feed: Feed, hold: Hold) -> None:
+    async def _drive(
+        self, driven: Driven, journal: RunJournal, feed: Feed, hold: Hold
+    ) -> After | None:
         claim = driven.claim
         if claim.is_resumed:
             _replay(claim, journal, feed)
@@ -82,7 +96,7 @@ class Driver:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
             await self._end_unbegun(broken(claim, error), journal, feed)
-            return
+            return None
         try:
             result = await self._run(host, hold)
         except StoreError:
@@ -94,6 +108,7 @@ class Driver:
         self._histories.remember(
             host.brief, run_id=claim.run_id, ended=ended, after=after, most_runs=most
         )
+        return self._compressor.due(host, after)
 
     async def _host(self, driven: Driven, journal: RunJournal, feed: Feed) -> Host:
         """All that the tree will need; whatever is wrong with it is raised here."""
@@ -103,17 +118,17 @@ class Driver:
         if brief.pins is None:
             journal.pin(pins.body)
         await self._note_change(brief, chosen)
-        host = Host(
+        return Host(
             driven=driven,
             means=self._means,
             pins=pins,
             chosen=chosen,
             journal=journal,
-            history=self._histories.of(brief),
+            known=Knowing(
+                self._histories.of(brief), await self._means.choices(brief.context.user_id)
+            ),
             feed=feed,
         )
-        host.has_warned = _has_warned(journal)
-        return host
 
     async def _end_unbegun(self, result: Result, journal: RunJournal, feed: Feed) -> None:
         """A run without a tree, or a model: it has nothing to keep but why."""
@@ -153,7 +168,7 @@ class Driver:
         return Options(
             host=host,
             journal=journal,
-            emit=self._means.emit,
+            emit=partial(told_by_tree, host),
             output=host.feed.put,
             replay=_ignore,  # the feed has them already
             watchdog=self._watchdog,
@@ -164,11 +179,6 @@ def _replay(claim: Claim, journal: RunJournal, feed: Feed) -> None:
     """Show what earlier attempts have left for good; the rest of what they said is dropped."""
     durable = [Chunk(claim.run_id, seq, body) for seq, body in journal.past_chunks()]
     feed.resume(retold(claim.run_id, durable, claim.attempt))
-
-
-def _has_warned(journal: RunJournal) -> bool:
-    """Was the user told before that the model's window is nearly full?"""
-    return any(body.get("system_type") == NEARLY_FULL for _, body in journal.past_chunks())
 
 
 def _values(host: Host) -> dict[str, Any]:

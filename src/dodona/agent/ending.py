@@ -6,12 +6,15 @@ from typing import Any, NamedTuple
 
 from dodona.agent.histories import History
 from dodona.agent.host import Host
+from dodona.agent.insights import Insight, insight_of
 from dodona.agent.question import context_id
 from dodona.agent.result import Result
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
+from dodona.core.contexts import OracleContext
 from dodona.core.conversation import Ended, Ending, NewMessage
 from dodona.core.messages import UserText
+from dodona.core.notices import Deferral, Moment, NewNotice
 
 
 class Sizes(NamedTuple):
@@ -21,9 +24,12 @@ class Sizes(NamedTuple):
 
 async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
     """Write the end, then show it; what a question that follows will begin with."""
+    await _keep_late(host)
     sizes = _sizes(host, result)
     last = [host.feed.number(body) for body in _bodies(host, result, sizes)]
     exchange = result.exchange
+    insight = insight_of(host.brief.question.content, exchange)
+    fresh = _new_to(host.brief.context, insight)
     cut = host.feed.after(host.turn_began) if exchange.is_partial else []
     model = host.used[1]
     ended = await host.journal.end(
@@ -40,17 +46,49 @@ async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
                         last=kept((*cut, *last)),
                     ),
                     raw=exchange.raw,
+                    key_insight=insight.key_insight,
+                    mentioned_symbols=insight.symbols,
+                    mentioned_files=insight.files,
                 ),
             ),
             error=result.failure,
             model=host.chosen.model.name if model else "",
             context_tokens=sizes.context,
+            decisions=fresh.decisions,
+            mentioned_symbols=fresh.symbols,
+            mentioned_files=fresh.files,
         )
     )
     host.feed.show(last)
     question = host.brief.question
     said = (UserText(question.content), *exchange.said())
-    return ended, host.history.followed_by(said, question.token_count + sizes.said)
+    return ended, host.history.followed_by(said, question.token_count + sizes.said, exchange.traces)
+
+
+async def _keep_late(host: Host) -> None:
+    """What rules said when the run was over is told when the next one begins."""
+    for number, event in enumerate(host.hearing.late):
+        await host.means.storage.notices.put(
+            NewNotice(
+                user_id=host.user_id,
+                project_id=host.project_id,
+                event=event,
+                due=Deferral(Moment.SESSION),
+                run_id=host.claim.run_id,
+                key=f"run-{host.claim.run_id}/late-{number}",
+            )
+        )
+
+
+def _new_to(context: OracleContext, insight: Insight) -> Insight:
+    """What of it the context does not know yet: most often nothing, which costs nothing."""
+    symbols = set((context.mentioned_symbols or "").split(", "))
+    files = set((context.mentioned_files or "").split(", "))
+    return Insight(
+        symbols=tuple(name for name in insight.symbols if name not in symbols),
+        files=tuple(path for path in insight.files if path not in files),
+        decisions=tuple(each for each in insight.decisions if each not in context.key_decisions),
+    )
 
 
 def kept(shown: tuple[Chunk, ...]) -> list[list[Any]]:

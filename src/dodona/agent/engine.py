@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from dodona.agent.compressor import After
 from dodona.agent.driver import Held, Hold
 from dodona.agent.feed import Feed
 from dodona.core.conversation import Asked, Asking, Claim, Driven, RunStatus
@@ -21,10 +22,11 @@ from dodona.core.storage import Storage
 LEFT: Final = "left"
 LOOK_EVERY: Final = 0.25  # seconds, at lanes that others hold and at wishes to cancel
 LOOK_AROUND_EVERY: Final = 5.0  # … for runs whose process has died
+LAST_PATIENCE: Final = 30.0  # … for what is left to do after the answer that was asked for
 
 _log = logging.getLogger(__name__)
 
-Drive = Callable[[Driven, Feed, Hold], Awaitable[None]]
+Drive = Callable[[Driven, Feed, Hold], Awaitable[After | None]]
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class LocalEngine:
         self._stirred = asyncio.Event()  # a run has begun or ended
         self._looking: asyncio.Task[None] | None = None
         self._takers: set[asyncio.Task[None]] = set()
+        self._afters: dict[int, asyncio.Task[None]] = {}  # by conversation: one at a time
         self.is_leaving = False
 
     async def submit(self, asking: Asking) -> Asked:
@@ -121,9 +124,21 @@ class LocalEngine:
         left = len(self._running)
         for running in tuple(self._running.values()):
             running.leave()
-        while tasks := [*self._tasks(), *self._takers]:
-            await asyncio.wait(tasks)
+        try:
+            while tasks := [*self._tasks(), *self._takers]:
+                await asyncio.wait(tasks)
+            # Who serves does it after the next answer; who was asked once gets no other chance.
+            if self._afters and not self._serves:
+                await asyncio.wait(self._afters.values(), timeout=LAST_PATIENCE)
+        finally:
+            await self._leave_afters()
         return left
+
+    async def _leave_afters(self) -> None:
+        for task in self._afters.values():
+            task.cancel()
+        while self._afters:
+            await asyncio.wait(self._afters.values())
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [running.task for running in self._running.values() if running.task is not None]
@@ -144,16 +159,33 @@ class LocalEngine:
 
     async def _work(self, driven: Driven, running: _Running) -> None:
         claim = driven.claim
+        after: After | None = None
         try:
-            await self._drive(driven, running.feed, running.hold)
+            after = await self._drive(driven, running.feed, running.hold)
         except Exception:  # noqa: BLE001 - the boundary of a task root
             _log.exception("run %s could not be driven", claim.run_id)
             self._storage.runs.abandon(claim)
         finally:
             del self._running[claim.run_id]
             self._stir()
+        if after is not None:
+            self._begin_after(claim.conversation_id, after)
         if claim.conversation_id in self._waiting and not self.is_leaving:
             self._taking(claim.conversation_id)
+
+    def _begin_after(self, conversation_id: int, after: After) -> None:
+        """Do what is left to do, unless the same is being done: then the next run brings it."""
+        if conversation_id in self._afters or (self.is_leaving and self._serves):
+            return
+        task = asyncio.get_running_loop().create_task(self._do_after(conversation_id, after))
+        self._afters[conversation_id] = task
+        task.add_done_callback(lambda _: self._afters.pop(conversation_id))
+
+    async def _do_after(self, conversation_id: int, after: After) -> None:
+        try:
+            await after()
+        except Exception:  # noqa: BLE001 - the boundary of a task root
+            _log.exception("after a run of conversation %s something failed", conversation_id)
 
     def _taking(self, conversation_id: int) -> None:
         """Take the next run of a lane, in a task that leaving waits for."""

@@ -7,11 +7,13 @@ assistant's metadata, each with its calls and results, so that a later model see
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, cast
 
+from dodona.agent.citations import Citation
+from dodona.agent.traces import Traces
 from dodona.core.conversation import StoredMessage
 from dodona.core.messages import (
     AssistantText,
@@ -22,6 +24,7 @@ from dodona.core.messages import (
     ToolResult,
     UserText,
 )
+from dodona.core.notices import Notice
 from dodona.core.tools import Source
 
 
@@ -94,12 +97,23 @@ def _said(message: StoredMessage) -> Iterator[Message]:
         case "user":
             yield UserText(message.content)
         case "assistant":
-            for turn in (message.metadata or {}).get("turns", ()):
-                yield from Turn.read(turn).messages()
+            kept = message.metadata or {}
+            told = [(notice["turn"], notice["text"]) for notice in kept.get("notices", ())]
+            yield from _turns([Turn.read(turn) for turn in kept.get("turns", ())], told)
             yield AssistantText(message.content, raw=message.raw)
         case _:
             # Written by somebody else: whom it answers is not known here.
             yield SystemText(f"A tool returned: {message.content}")
+
+
+def _turns(turns: Sequence[Turn], told: Sequence[tuple[int, str]]) -> Iterator[Message]:
+    """The turns, and between them what the model was told there."""
+    for place in range(len(turns) + 1):
+        texts = [text for at, text in told if at == place and text]
+        if texts:
+            yield SystemText("\n".join(texts))
+        if place < len(turns):
+            yield from turns[place].messages()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +125,23 @@ class Exchange:
     turns: tuple[Turn, ...]
     sources: tuple[Source, ...] = ()
     is_partial: bool = False
+    citations: tuple[Citation, ...] = ()
+    traces: Traces = field(default_factory=Traces)
+    notices: tuple[tuple[int, Notice], ...] = ()  # with how many turns came before each
 
     def said(self) -> tuple[Message, ...]:
         """As a later model reads it, after the question."""
-        before = [message for turn in self.turns for message in turn.messages()]
-        return (*before, AssistantText(self.content, raw=self.raw))
+        told = [(place, notice.text) for place, notice in self.notices]
+        return (*_turns(self.turns, told), AssistantText(self.content, raw=self.raw))
 
     def metadata(self, **more: Any) -> dict[str, Any]:
         """What an assistant's message keeps beside its text."""
         kept: dict[str, Any] = {
             "turns": [turn.as_json() for turn in self.turns],
-            "sources": [
-                {"path": s.path, "title": s.title, "lines": s.lines, "excerpt": s.excerpt}
-                for s in self.sources
-            ],
+            "sources": [source.as_json() for source in self.sources],
+            "citations": [citation.as_json() for citation in self.citations],
+            "notices": [{"turn": place, **notice.as_json()} for place, notice in self.notices],
+            **self.traces.as_json(),
             **more,
         }
         if self.is_partial:

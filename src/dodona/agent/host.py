@@ -1,4 +1,4 @@
-"""The host: one run as its leaves see it.
+"""The host: an agent at work in a run, as its leaves see it: the Oracle, or whom it sent.
 
 What must survive a crash is on the blackboard, written by steps. What is here is made of that by
 pure leaves, which run again when a run is resumed.
@@ -7,34 +7,47 @@ pure leaves, which run again when a run is resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
+from dodona.agent.choices import Choices
 from dodona.agent.decision import DecisionTree, make_decision_tree
 from dodona.agent.exchange import Exchange, Turn
 from dodona.agent.feed import Feed
 from dodona.agent.heard import Heard
+from dodona.agent.hearing import Hearing
 from dodona.agent.histories import History
 from dodona.agent.means import Means
 from dodona.agent.pins import Pins
+from dodona.agent.roles import Role
 from dodona.agent.state import AgentState
 from dodona.agent.transcript import Transcript
 from dodona.core.conversation import Driven, StoredMessage
 from dodona.core.events import Event, Severity
-from dodona.core.messages import AssistantText, UserText
+from dodona.core.messages import AssistantText, Message
 from dodona.core.model import ChosenModel
+from dodona.core.notices import Notice
+from dodona.core.origins import Origin
 from dodona.core.storage import RunJournal
 from dodona.core.tools import Source
-from dodona.trees import Blackboard
+from dodona.trees import Blackboard, Step
+
+
+class Knowing(NamedTuple):
+    """What a run begins with that is not in its brief: what was said, what the user decided."""
+
+    history: History
+    choices: Choices
 
 
 class Host:
-    """What the leaves of one run share."""
+    """What the leaves of one agent share."""
 
     __slots__ = (
-        "_began_with", "_known_state", "answer", "brief", "chosen", "claim", "decisions",
-        "exchange", "feed", "final", "has_warned", "heard", "history", "is_live", "journal",
-        "means", "output_tokens", "pins", "sources", "tokens_used", "transcript", "turn_began",
-        "turns", "used", "wishes",
+        "_began_with", "_known_state", "answer", "brief", "chosen", "claim", "context_tokens",
+        "decisions", "exchange", "feed", "final", "heard", "hearing", "history", "is_live",
+        "journal", "means", "notices", "output_tokens", "outside", "pins", "role", "sources",
+        "tokens_used", "transcript", "turn_began", "turns", "used",
     )  # fmt: skip
 
     def __init__(
@@ -45,26 +58,27 @@ class Host:
         pins: Pins,
         chosen: ChosenModel,
         journal: RunJournal,
-        history: History,
+        known: Knowing,
         feed: Feed,
     ) -> None:
-        self.claim = claim = driven.claim
-        self.brief = brief = driven.brief
+        self.claim = driven.claim
+        self.brief = driven.brief
         self.means = means
         self.pins = pins
         self.chosen = chosen
         self.journal = journal
-        self.history = history
+        self.history = history = known.history
         self.feed = feed
-        self.wishes = wishes(brief.question)
-        self.decisions: DecisionTree = make_decision_tree(means.decisions, pins.settings.limits)
-        question = brief.question
+        self.role = role = pins.role
+        self.hearing = Hearing.of(means.subscribers, means.rules, known.choices)
+        self.hearing.inbox.expect(driven.brief.notices if not role.within else ())
+        self.notices: list[tuple[int, Notice]] = []  # to keep, each with the turns before it
+        self.decisions: DecisionTree = make_decision_tree(means.decisions, role.limits)
         self.transcript = Transcript(
-            (pins.system, *history.messages),
-            tokens=pins.fixed_tokens + history.tokens,
-            digest=pins.digest + history.digest,
+            (role.system, *history.messages),
+            tokens=role.fixed_tokens + history.tokens,
+            digest=role.digest + history.digest,
         )
-        self.transcript.add(UserText(question.content), question.token_count)
         self._began_with = self.transcript.tokens
         self.turns: list[Turn] = []
         self.answer: AssistantText | None = None  # the one whose calls are being made
@@ -73,12 +87,48 @@ class Host:
         self.exchange: Exchange | None = None  # what is to be saved
         self.turn_began = 0  # the place of the last chunk before it
         self.output_tokens = 0
+        self.context_tokens = 0  # that the last answer and what it was made of came to
         self.tokens_used = 0
         self.used: tuple[str, str] = ("", "")  # the provider and model that answered last
         self.sources: dict[Source, None] = {}  # in the order in which tools gave them
-        self.is_live = not claim.is_resumed  # until then, all that happens has happened before
-        self.has_warned = False
+        self.outside: set[Origin] = set(history.outside)  # whose texts it has read
+        self.is_live = not self.claim.is_resumed  # until then, all that happens has happened before
         self._known_state: tuple[Any, AgentState] | None = None
+
+    def sent(self, role: Role, chosen: ChosenModel) -> Host:
+        """A subagent at work in a step of this one. It knows nothing but what it is told."""
+        other = Host(
+            driven=Driven(self.claim, self.brief),
+            means=self.means,
+            pins=replace(self.pins, role=role, deputies={}),
+            chosen=chosen,
+            journal=self.journal,
+            known=Knowing(History(), self.hearing.choices),
+            feed=self.feed,
+        )
+        other.outside |= self.outside
+        return other
+
+    def begin(self, *messages: Message) -> None:
+        """Put what is asked into the transcript, behind what was said before."""
+        for message in messages:
+            self.transcript.add(message, self.count(message.text))
+        self._began_with = self.transcript.tokens
+
+    @property
+    def is_sent(self) -> bool:
+        """Is this a subagent, whose words are not the answer?"""
+        return bool(self.role.within)
+
+    @property
+    def wishes(self) -> Mapping[str, Any]:
+        """What was asked for beside the answer, of the Oracle."""
+        return {} if self.is_sent else wishes(self.brief.question)
+
+    def key(self, step: Step) -> str:
+        """The key of a step within the whole run."""
+        within = self.role.within
+        return f"{within}/{step.key}" if within else step.key
 
     @property
     def user_id(self) -> str:
@@ -102,15 +152,19 @@ class Host:
         """The tokens of a text; at least one."""
         return max(1, self.means.counter.count(text, self.chosen.model.name))
 
-    def emit(self, kind: str, severity: Severity = Severity.INFO, **payload: Any) -> None:
-        """Tell what happened, unless it was told before a crash."""
+    def event(self, kind: str, severity: Severity, payload: Mapping[str, Any]) -> Event:
+        """Something that happens in this run."""
+        whose = {
+            "user_id": self.user_id,
+            "project_id": self.project_id,
+            "run_id": self.claim.run_id,
+        }
+        return Event(kind, f"agent.{self.role.agent}", severity, {**payload, **whose})
+
+    def emit(self, event: Event) -> None:
+        """Tell the bus, unless that was done before a crash."""
         if self.is_live:
-            whose = {
-                "user_id": self.user_id,
-                "project_id": self.project_id,
-                "run_id": self.claim.run_id,
-            }
-            self.means.emit(Event(kind, "agent.oracle", severity, {**whose, **payload}))
+            self.means.emit(event)
 
     def state(self, board: Blackboard) -> AgentState:
         """Where the run stands, as the blackboard has it."""
@@ -121,7 +175,16 @@ class Host:
             kept,
             user_id=self.user_id,
             project_id=self.project_id,
-            config=self.pins.settings.limits,
+            config=self.role.limits,
+        )
+
+    @property
+    def latest_state(self) -> AgentState:
+        """Where the run stood when it was looked at last."""
+        if self._known_state is not None:
+            return self._known_state[1]
+        return AgentState.read(
+            {}, user_id=self.user_id, project_id=self.project_id, config=self.role.limits
         )
 
     def keep_state(self, board: Blackboard, state: AgentState) -> None:

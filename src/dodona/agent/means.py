@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from dodona.agent.approving import Desk
+from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
+from dodona.core.code import CodeOf
 from dodona.core.events import Emit
 from dodona.core.model import Counter, Models
+from dodona.core.notes import NotesOf
+from dodona.core.notices import Subscribers
+from dodona.core.rules import Rules
 from dodona.core.spending import Meter
 from dodona.core.storage import Storage
 from dodona.core.tools import CallTool, Toolbox
@@ -24,4 +30,14 @@ class Means:
     call_tool: CallTool
     counter: Counter
     emit: Emit
+    notes: NotesOf
+    code: CodeOf
+    subscribers: Subscribers
+    rules: Rules
+    desk: Desk
+    choices: ChoicesOf
     decisions: str = DEFAULT_DECISIONS  # the name of a registered decision tree
+    summarises: bool = True  # does the Librarian sum up results that are too large?
+    compresses: bool = True  # are older exchanges summed up when the context is nearly full?
+    holds_effects: bool = True  # once text from outside is in a run
+    approval_seconds: float = 600.0  # for which a person who is asked may take

@@ -28,14 +28,6 @@ class Notice:
         return f"{self.system_type}:{self.metadata.get('limit', '')}"
 
 
-def limit_warning(what: str, value: int, limit: int, advice: str) -> Notice:
-    return Notice(
-        "limit_warning",
-        f"{value:,} of {limit:,} {what} are used. {advice}",
-        {"limit": what, "current_value": value, "limit_value": limit, "advice": advice},
-    )
-
-
 def limit_reached(what: str, value: int, limit: int, advice: str) -> Notice:
     return Notice(
         "limit_reached",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from time import monotonic
@@ -13,19 +13,21 @@ from typing import Any, Final
 
 import msgspec
 
-from dodona.agent.delegating import DELEGATION
+from dodona.agent.config import AgentConfig
 from dodona.agent.means import AGENT, Means
 from dodona.agent.prompting import Prompts, render
+from dodona.agent.roles import Role
 from dodona.agent.settings import ModelSettings
+from dodona.agent.subagents import SUBAGENTS, Subagent
 from dodona.core.conversation import Brief
 from dodona.core.messages import SystemText, ToolSpec
+from dodona.core.model import Counter
 from dodona.core.tools import Category
 from dodona.lisp import to_text
 from dodona.trees import Registry, Tree, load
 
 REMEMBERED: Final = 128
 FRESH_SECONDS: Final = 1.0  # how long the texts of prompts are not looked at again
-LIBRARIAN: Final = "librarian"
 
 TreeNow = Callable[[], Tree]
 
@@ -36,31 +38,73 @@ class _Tool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
 
 
+class _Sub(msgspec.Struct, frozen=True):
+    tree: str
+    prompt: str
+    tools: list[_Tool]
+    max_turns: int
+    model: str
+
+
 class _Kept(msgspec.Struct, frozen=True):
     tree: str
     prompts: dict[str, str]
     tools: list[_Tool]
     settings: dict[str, Any]
     model: str
+    subagents: dict[str, _Sub] = {}
 
 
 _kept = msgspec.json.Decoder(_Kept)
 
 
+@dataclass(frozen=True, slots=True)
+class Deputy:
+    """A subagent as a run has it. Its prompt is filled in when it is given something to do."""
+
+    name: str
+    tree: Tree
+    prompt: str
+    tools: tuple[ToolSpec, ...]
+    max_turns: int
+    model: str
+
+    def role(self, limits: AgentConfig, *, project_id: str, counter: Counter, within: str) -> Role:
+        """It at work in a step, with what is left of the limits of whoever sent it."""
+        names = [tool.name for tool in self.tools]
+        values = {"project_id": project_id, "tools": names}
+        text = render(self.prompt, values, file=f"{self.name}.md")
+        return Role(
+            agent=self.name,
+            tree=self.tree,
+            system=SystemText(text),
+            tools=self.tools,
+            limits=replace(limits, max_iterations=self.max_turns),
+            model=self.model,
+            digest=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
+            fixed_tokens=_tokens(counter, text, self.tools, self.model),
+            names=frozenset(names),
+            within=within,
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pins:
-    """`body` is what is kept of them; `fixed_tokens` is what prompt and tools come to."""
+    """`role` is that of whoever works; `body` is what is kept of all of it."""
 
-    tree: Tree
-    system: SystemText
-    librarian: str  # its prompt, as a template
-    tools: tuple[ToolSpec, ...]
+    role: Role
+    deputies: Mapping[str, Deputy]
     settings: ModelSettings
-    model: str  # "" is the configured one
     body: bytes
-    digest: bytes  # of the body
-    names: frozenset[str]  # of the tools
-    fixed_tokens: int
+
+    @property
+    def tree(self) -> Tree:
+        return self.role.tree
+
+    @property
+    def model(self) -> str:
+        """The one of the role; an empty name is the configured one."""
+        return self.role.model
 
 
 class Pinning:
@@ -80,38 +124,63 @@ class Pinning:
         self._registry = registry
         self._prompts = prompts
         self._folder = prompt_folder
+        self._subagents = tuple(SUBAGENTS.values())
+        self._trees = {each.name: load(each.tree, registry=registry) for each in self._subagents}
         self._made: OrderedDict[Any, Pins] = OrderedDict()
         self._filtered: dict[Any, tuple[ToolSpec, ...]] = {}
-        self._texts: dict[Path | None, tuple[float, tuple[str, str]]] = {}
+        self._texts: dict[Path | None, tuple[float, tuple[str, ...]]] = {}
+        self._delegations = tuple(each.delegation for each in self._subagents)
 
     async def pins(self, brief: Brief, wishes: Mapping[str, Any]) -> Pins:
         if brief.pins is not None:
             return self._revived(brief)
         tree = self._tree()
-        prompt, librarian = await self._prompt_texts(self._folder(brief))
-        tools = self._tools(wishes.get("sources"))
+        prompts = await self._prompt_texts(self._folder(brief))
+        sources: list[str] | None = wishes.get("sources")
+        tools = self._tools(sources)
         settings = brief.settings
         key = (
-            *(id(tree), prompt, librarian, id(tools), tuple(settings.items())),
+            *(id(tree), prompts, id(tools), tuple(settings.items())),
             *(wishes.get("model"), brief.project.id),
         )
         found = self._made.get(key)
         if found is None:
             chosen = ModelSettings.read(settings)
-            model = wishes.get("model") or chosen.oracle_model
+            prompt, *others = prompts
             kept = _Kept(
                 tree=_text(tree),
-                prompts={AGENT: prompt, LIBRARIAN: librarian},
-                tools=[_Tool(t.name, t.description, dict(t.parameters)) for t in tools],
+                prompts={AGENT: prompt},
+                tools=_kept_tools(tools),
                 settings=chosen.as_dict(),
-                model=model,
+                model=wishes.get("model") or chosen.oracle_model,
+                subagents={
+                    subagent.name: self._sub(subagent, text, sources)
+                    for subagent, text in zip(self._subagents, others, strict=True)
+                },
             )
             found = self._pins(kept, tree, tools, brief.project.id)
             self._remember(key, found)
         return found
 
-    async def _prompt_texts(self, folder: Path | None) -> tuple[str, str]:
-        """The two prompts as they are now, or were a moment ago; files are read in a thread."""
+    def _sub(self, subagent: Subagent, prompt: str, sources: list[str] | None) -> _Sub:
+        """Its tools are those that it may use and that may be used by it, of the kinds wished for.
+
+        Who is sent can do no more than who sends.
+        """
+        offered = self._of(self._means.toolbox.offered(subagent.name), sources)
+        return _Sub(
+            tree=_text(self._trees[subagent.name]),
+            prompt=prompt,
+            tools=_kept_tools([t for t in offered if t.name in subagent.allowed_tools]),
+            max_turns=subagent.max_turns,
+            model=subagent.model_override or "",
+        )
+
+    async def _prompt_texts(self, folder: Path | None) -> tuple[str, ...]:
+        """The prompts of the Oracle, then of the subagents, as they are or were a moment ago.
+
+        Files are read in a thread.
+        """
         now = monotonic()
         known = self._texts.get(folder)
         if known is not None and now - known[0] < FRESH_SECONDS:
@@ -122,47 +191,56 @@ class Pinning:
         self._texts[folder] = (now, texts)
         return texts
 
-    def _read_prompts(self, folder: Path | None) -> tuple[str, str]:
-        return self._prompts.text(AGENT, folder), self._prompts.text(LIBRARIAN, folder)
+    def _read_prompts(self, folder: Path | None) -> tuple[str, ...]:
+        paths = (f"{AGENT}.md", *(each.system_prompt_path for each in self._subagents))
+        return tuple(self._prompts.text(path.removesuffix(".md"), folder) for path in paths)
 
     def _revived(self, brief: Brief) -> Pins:
         assert brief.pins is not None
         kept = _kept.decode(brief.pins)
-        now = self._tree()
-        tree = now if _text(now) == kept.tree else load(kept.tree, registry=self._registry)
-        tools = tuple(ToolSpec(t.name, t.description, t.parameters) for t in kept.tools)
-        return self._pins(kept, tree, tools, brief.project.id)
+        tree = self._loaded(kept.tree, self._tree())
+        return self._pins(kept, tree, _specs(kept.tools), brief.project.id)
+
+    def _loaded(self, text: str, now: Tree | None) -> Tree:
+        """The tree of this text, which is most often the one there is now."""
+        same = now is not None and _text(now) == text
+        return now if same and now is not None else load(text, registry=self._registry)
 
     def _pins(self, kept: _Kept, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str) -> Pins:
         names = [tool.name for tool in tools]
-        values = {"project_id": project_id, "tools": names}
-        text = render(kept.prompts[AGENT], values, file=f"{AGENT}.md")
-        system = SystemText(text)
-        schemas = sum(len(msgspec.json.encode(tool.parameters)) // 3 for tool in kept.tools)
-        said = "".join(tool.name + tool.description for tool in tools)
-        counted = self._means.counter.count(text + said, kept.model)
-        body = msgspec.json.encode(kept)
-        return Pins(
-            tree=tree,
-            system=system,
-            librarian=kept.prompts[LIBRARIAN],
-            tools=tools,
-            settings=ModelSettings.read(kept.settings),
-            model=kept.model,
-            body=body,
-            digest=blake2b(body, digest_size=16).digest(),
-            names=frozenset(names),
-            fixed_tokens=counted + schemas,
+        text = render(
+            kept.prompts[AGENT], {"project_id": project_id, "tools": names}, file=f"{AGENT}.md"
         )
+        settings = ModelSettings.read(kept.settings)
+        body = msgspec.json.encode(kept)
+        oracle = Role(
+            agent=AGENT,
+            tree=tree,
+            system=SystemText(text),
+            tools=tools,
+            limits=settings.limits,
+            model=kept.model,
+            digest=blake2b(body, digest_size=16).digest(),
+            fixed_tokens=_tokens(self._means.counter, text, tools, kept.model),
+            names=frozenset(names),
+        )
+        deputies = {name: self._deputy(name, sub) for name, sub in kept.subagents.items()}
+        return Pins(oracle, deputies, settings, body)
+
+    def _deputy(self, name: str, sub: _Sub) -> Deputy:
+        tree = self._loaded(sub.tree, self._trees.get(name))
+        return Deputy(name, tree, sub.prompt, _specs(sub.tools), sub.max_turns, sub.model)
 
     def _tools(self, sources: list[str] | None) -> tuple[ToolSpec, ...]:
         """Those that are offered, of the kinds that are wished for; always the same objects."""
         offered = self._means.toolbox.offered(AGENT)
         key = (id(offered), None if sources is None else tuple(sorted(sources)))
         if key not in self._filtered:
-            wanted = [t for t in offered if sources is None or self._is_of(t.name, sources)]
-            self._filtered[key] = (*wanted, DELEGATION)
+            self._filtered[key] = (*self._of(offered, sources), *self._delegations)
         return self._filtered[key]
+
+    def _of(self, tools: Iterable[ToolSpec], sources: list[str] | None) -> list[ToolSpec]:
+        return [tool for tool in tools if sources is None or self._is_of(tool.name, sources)]
 
     def _is_of(self, name: str, sources: list[str]) -> bool:
         tool = self._means.toolbox.find(name)
@@ -178,3 +256,18 @@ class Pinning:
 def _text(tree: Tree) -> str:
     """The tree and those it uses, as one text that loads."""
     return "\n\n".join(to_text(each.form) for each in (tree, *tree.uses()))
+
+
+def _kept_tools(tools: Sequence[ToolSpec]) -> list[_Tool]:
+    return [_Tool(tool.name, tool.description, dict(tool.parameters)) for tool in tools]
+
+
+def _specs(kept: Sequence[_Tool]) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in kept)
+
+
+def _tokens(counter: Counter, prompt: str, tools: Sequence[ToolSpec], model: str) -> int:
+    """What a prompt and tools come to; of schemas about a token for three bytes."""
+    schemas = sum(len(msgspec.json.encode(tool.parameters)) // 3 for tool in tools)
+    said = "".join(tool.name + tool.description for tool in tools)
+    return counter.count(prompt + said, model) + schemas

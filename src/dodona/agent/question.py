@@ -124,6 +124,7 @@ class Answer:
 
     answer: str
     sources: tuple[Mapping[str, Any], ...]
+    citations: tuple[Mapping[str, Any], ...]
     tool_calls: tuple[Mapping[str, Any], ...]
     tokens_used: int
     model_used: str
@@ -135,6 +136,7 @@ class Answer:
         return {
             "answer": self.answer,
             "sources": list(self.sources),
+            "citations": list(self.citations),
             "tool_calls": list(self.tool_calls),
             "tokens_used": self.tokens_used,
             "model_used": self.model_used,

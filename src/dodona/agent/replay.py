@@ -83,6 +83,7 @@ async def read_answer(storage: Storage, user_id: str, run_id: int) -> Answer:
     return Answer(
         answer=answer.content,
         sources=tuple(metadata.get("sources", ())),
+        citations=tuple(metadata.get("citations", ())),
         tool_calls=tuple(tool_calls(metadata)),
         tokens_used=last.get("tokens_used", 0),
         model_used=last.get("model_used", ""),

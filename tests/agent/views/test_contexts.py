@@ -10,7 +10,7 @@ import pytest
 
 from dodona.agent.question import context_id
 from dodona.agent.views import ContextViews
-from dodona.core.conversation import NewMessage, RunStatus
+from dodona.core.conversation import NewMessage, NewSummary, RunStatus
 from dodona.core.errors import NotFound
 from dodona.core.projects import Project
 from dodona.store import Store
@@ -114,8 +114,8 @@ async def test_what_does_not_fit_the_budget_is_not_recent(storage: Store) -> Non
 async def test_a_summary_stands_for_what_came_before(storage: Store) -> None:
     """It is seen however many exchanges have come since."""
     first = await answered(storage, "first")
-    await storage.conversations.summarise(
-        "ada", first, "Oaks were spoken of.", token_count=5, model=None
+    await storage.summaries.keep(
+        "ada", NewSummary(run_id=first, content="Oaks were spoken of.", token_count=5)
     )
     for number in range(11):
         await answered(storage, f"q{number}")

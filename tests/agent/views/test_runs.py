@@ -86,7 +86,7 @@ async def test_a_run_is_shown_with_what_was_said(storage: Store) -> None:
     shown = await RunViews(storage).show("ada", run_id)
     assert set(shown) == OVERVIEW | {"answer", "model", "sources", "messages", "steps"}
     assert (shown["question"], shown["answer"], shown["model"]) == (question, "A tree.", "oak-1")
-    assert shown["sources"] == [source]
+    assert shown["sources"] == [{**source, "kind": "note", "version": ""}]
     asked_, said = shown["messages"]
     assert (asked_["role"], asked_["content"]) == ("user", question)
     assert (said["role"], said["tool_calls"]) == ("assistant", TOOL_CALLS)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.agent import decision
+from dodona.agent.citations import Citation, check
 from dodona.agent.exchange import Exchange, Turn
 from dodona.agent.host import Host
 from dodona.agent.leaves.control import OUTPUT_LIMIT
 from dodona.agent.leaves.model import NOTHING_SAID
 from dodona.agent.leaves.registry import leaf
 from dodona.agent.notice import Notice, limit_reached
+from dodona.agent.outside import note_results
 from dodona.agent.state import AgentState
+from dodona.agent.telling import drain, tell
+from dodona.agent.traces import Traces
 from dodona.core import chunks
 from dodona.core.events import (
     BUDGET_ITERATION_EXCEEDED,
@@ -20,6 +24,7 @@ from dodona.core.events import (
     Severity,
 )
 from dodona.core.messages import AssistantText, ToolResult
+from dodona.core.notices import Point
 from dodona.core.tools import Source
 from dodona.trees import Blackboard, Step
 
@@ -28,25 +33,44 @@ CUT: Final = "The answer was cut before it began."
 _CLOSE: Final = 0.25  # seconds: timers and clocks do not agree more closely
 
 _EVENTS: Final = {
-    decision.MAX_ITERATIONS: BUDGET_ITERATION_EXCEEDED,
-    decision.TOKEN_BUDGET: BUDGET_TOKEN_EXCEEDED,
-    decision.TIMEOUT: BUDGET_TIMEOUT_EXCEEDED,
+    "turns": BUDGET_ITERATION_EXCEEDED,
+    "tokens": BUDGET_TOKEN_EXCEEDED,
+    "seconds": BUDGET_TIMEOUT_EXCEEDED,
 }
-
-
-@leaf("has-sources?")
-def has_sources(bb: Blackboard, host: Host) -> bool:
-    """Did a tool say where something is from?"""
-    del bb
-    return bool(host.sources)
 
 
 @leaf("oracle.cite_sources", step=True)
 def cite_sources(bb: Blackboard, host: Host, step: Step) -> None:
-    """Show where the answer is from."""
+    """Show where the answer is from, and mark what it cites and nobody has returned."""
     del bb
     for source in cited(host):
         step.emit(chunks.source(source))
+    unknown = [citation.target for citation in citations(host) if not citation.found]
+    if unknown:
+        named = ", ".join(unknown)
+        step.emit(
+            chunks.system(
+                "citation_unknown",
+                f"The answer cites what no tool has returned: {named}.",
+                {"citations": unknown},
+            )
+        )
+
+
+def citations(host: Host) -> tuple[Citation, ...]:
+    """What the answer cites, and whether that was returned, in this run or before it."""
+    if host.final is None:
+        return ()
+    before = [m.text for m in host.history.messages if isinstance(m, ToolResult)]
+    now = [result.text for turn in host.turns for result in turn.results]
+    return tuple(check(host.final.text, tuple(host.sources), before, now))
+
+
+@leaf("may-cite?")
+def may_cite(bb: Blackboard, host: Host) -> bool:
+    """Is there a source to show, or a link in the answer to check?"""
+    del bb
+    return bool(host.sources) or (host.final is not None and "](" in host.final.text)
 
 
 def cited(host: Host) -> tuple[Source, ...]:
@@ -69,6 +93,9 @@ def save_exchange(bb: Blackboard, host: Host) -> None:
         raw=final.raw,
         turns=tuple(host.turns),
         sources=cited(host),
+        citations=citations(host),
+        traces=_traces(host),
+        notices=tuple(host.notices),
     )
     bb["saved"] = True
 
@@ -84,9 +111,20 @@ def save_partial(bb: Blackboard, host: Host) -> None:
         failure: Any = bb["failure"]
         said = bb["stopped"] or (f"No answer: {failure['message']}" if failure else CUT)
     host.exchange = Exchange(
-        content=said, raw=None, turns=tuple(host.turns), sources=cited(host), is_partial=True
+        content=said,
+        raw=None,
+        turns=tuple(host.turns),
+        sources=cited(host),
+        is_partial=True,
+        traces=_traces(host),
+        notices=tuple(host.notices),
     )
     bb["saved"] = True
+
+
+def _traces(host: Host) -> Traces:
+    """With what the history had read: this answer may speak for it when that is no longer there."""
+    return Traces.of(host.sources, host.outside)
 
 
 def _take_cut_turn(bb: Blackboard, host: Host) -> None:
@@ -102,6 +140,7 @@ def _take_cut_turn(bb: Blackboard, host: Host) -> None:
         for index, call in enumerate(answer.calls)
     )
     host.turns.append(Turn(answer, results))
+    note_results(host, given.values())
 
 
 @leaf("oracle.explain_end", reads=("state", "failure"), writes=("failure", "stopped"), step=True)
@@ -109,21 +148,30 @@ def explain_end(bb: Blackboard, host: Host, step: Step) -> bool:
     """Tell why the run stopped; False when it was no limit but an error."""
     if bb["failure"] is not None:
         return False
-    state = host.state(bb)
-    reason = _reason(bb, state, host.journal.downtime)
-    if not reason:
+    notice = notice_of_end(bb, host)
+    if notice is None:
         error: Any = bb.get("_error") or {}
         said = error.get("message", "the tree ended without an answer.")
         bb["failure"] = {"code": "tree_failed", "message": said, "hint": ""}
         return False
-    notice = _notice(reason, state, host)
-    step.emit(chunks.system(notice.system_type, notice.text, notice.metadata))
+    limit = notice.metadata.get("limit")
+    if limit in _EVENTS:
+        # Told by whoever subscribes to it: core, so it is always told.
+        tell(host, _EVENTS[limit], Severity.ERROR, message=notice.text, **dict(notice.metadata))
+        drain(host, step, Point.IMMEDIATE)
+    else:
+        step.emit(chunks.system(notice.system_type, notice.text, notice.metadata))
     if host.heard is None or not host.heard.text.strip():
         step.emit(chunks.content(notice.text))
     bb["stopped"] = notice.text
-    if reason in _EVENTS:
-        host.emit(_EVENTS[reason], Severity.WARNING, **dict(notice.metadata))
     return True
+
+
+def notice_of_end(bb: Blackboard, host: Host) -> Notice | None:
+    """Which limit ended the work; None when it was none."""
+    state = host.state(bb)
+    reason = _reason(bb, state, host.journal.downtime)
+    return _notice(reason, state, host) if reason else None
 
 
 def _reason(bb: Blackboard, state: AgentState, downtime: float) -> str:

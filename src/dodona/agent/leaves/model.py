@@ -10,16 +10,15 @@ from dodona.agent.calling import ModelCall, call_model
 from dodona.agent.heard import Heard
 from dodona.agent.host import Host
 from dodona.agent.leaves.registry import leaf
+from dodona.agent.telling import tell
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json
-from dodona.core.events import CONTEXT_APPROACHING_LIMIT, Severity
+from dodona.core.events import AGENT_TURN_END, Severity
 from dodona.core.messages import AssistantText, Raw, ToolCall
 from dodona.core.model import Done, ModelEvent, ModelRequest, Restart, TextDelta, ThinkingDelta
 from dodona.trees import Blackboard, Step
 
 NOTHING_SAID: Final = "The model ended without an answer."
-NEARLY_FULL: Final = "context_approaching_limit"
-_PERCENT: Final = 70  # of a model's window
 
 
 def _asked(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
@@ -35,6 +34,8 @@ async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
 
     def show(event: ModelEvent) -> None:
         match event:
+            case _ if host.is_sent:
+                step.progress()  # its words are for whoever sent it
             case TextDelta(text):
                 step.emit(chunks.content(text))
             case ThinkingDelta(text):
@@ -56,8 +57,8 @@ async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
     bb["answer"] = answer = kept(done)
     if not (answer["calls"] or answer["text"].strip()):
         answer.update(text=NOTHING_SAID, raw=None)
-        step.emit(chunks.content(NOTHING_SAID))
-    _warn_when_nearly_full(host, step, done)
+        if not host.is_sent:
+            step.emit(chunks.content(NOTHING_SAID))
     return True
 
 
@@ -66,28 +67,16 @@ def _call(host: Host, step: Step) -> ModelCall:
     left = host.output_left()
     request = ModelRequest(
         messages=host.transcript.messages,
-        tools=host.pins.tools,
+        tools=host.role.tools,
         max_tokens=chosen.max_tokens if left is None else min(left, chosen.max_tokens),
         temperature=chosen.temperature,
         thinking=wishes.get("thinking", settings.thinking_enabled),
-        cache_key=f"dodona-{host.claim.conversation_id}",
+        cache_key=f"dodona-{host.claim.conversation_id}{host.role.within}",
         allow_restart=True,
     )
     return ModelCall(
-        chosen=chosen, request=request, step_key=step.key, input_tokens=host.transcript.tokens
+        chosen=chosen, request=request, step_key=host.key(step), input_tokens=host.transcript.tokens
     )
-
-
-def _warn_when_nearly_full(host: Host, step: Step, done: Done) -> None:
-    size = host.chosen.context_size
-    used = done.usage.input_tokens + done.usage.output_tokens
-    if host.has_warned or used * 100 < size * _PERCENT:
-        return
-    host.has_warned = True
-    facts = {"current_value": used, "limit_value": size, "limit": "context"}
-    text = f"{used:,} of the {size:,} tokens that the model can hold are used."
-    step.emit(chunks.system(NEARLY_FULL, text, facts))
-    host.emit(CONTEXT_APPROACHING_LIMIT, Severity.WARNING, **facts)
 
 
 def kept(done: Done) -> dict[str, Any]:
@@ -133,15 +122,17 @@ def take_answer(bb: Blackboard, host: Host) -> None:
     # What a provider reads from its cache costs next to nothing, and comes again every turn.
     fresh = answer["input_tokens"] - answer["cache_read_tokens"] + answer["output_tokens"]
     state = host.state(bb)
-    host.tokens_used += answer["input_tokens"] + answer["output_tokens"]
+    host.context_tokens = answer["input_tokens"] + answer["output_tokens"]
+    host.tokens_used += host.context_tokens
     host.keep_state(bb, replace(state, tokens_used=state.tokens_used + max(0, fresh)))
     if not message.calls:
         host.final = message
         bb["tool_calls"] = []
+        tell(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
         return
     host.answer = message
     host.transcript.add(message, answer["output_tokens"])
-    most = host.pins.settings.limits.max_tool_calls_per_turn
+    most = host.role.limits.max_tool_calls_per_turn
     bb["tool_calls"] = [
         {"id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.calls[:most]

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 from dodona.agent.host import Host
 from dodona.agent.leaves.registry import leaf
+from dodona.agent.telling import tell
 from dodona.core.events import QUERY_START, SESSION_END, SESSION_RESUMED
 from dodona.trees import Blackboard
 
 
 @leaf("oracle.begin")
 def begin(bb: Blackboard, host: Host) -> None:
-    """Tell that a question came in, and whether its context goes on with another model."""
+    """Tell that a question came in, and from where its conversation goes on."""
     del bb
-    host.emit(QUERY_START, question=host.brief.question.content[:200])
-    before, now = host.brief.context.last_model, host.chosen.model.name
-    if before and before != now:
-        host.emit(SESSION_RESUMED, previous_model=before, model=now)
+    tell(host, QUERY_START, question=host.brief.question.content[:200])
+    context = host.brief.context
+    if host.history.messages:
+        idle = host.brief.question.created_at - (context.last_activity or context.session_start)
+        tell(
+            host,
+            SESSION_RESUMED,
+            previous_model=context.last_model or host.chosen.model.name,
+            model=host.chosen.model.name,
+            idle_seconds=max(0, round(idle)),
+            exchanges=host.history.runs,
+        )
 
 
 @leaf("oracle.end_session", reads=("failure",))
 def end_session(bb: Blackboard, host: Host) -> None:
     """Tell that the run is over, and how it went."""
     failure = bb.get("failure")
-    host.emit(
+    host.hearing.is_over = True
+    tell(
+        host,
         SESSION_END,
         ended=bb["_status"],
         error=failure["code"] if failure else None,

@@ -6,14 +6,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dodona.agent.exchange import Turn, arguments_of
+from dodona.agent.exchange import Turn
 from dodona.agent.host import Host
+from dodona.agent.leaves.leave import REFUSED, announce, leave_of, tool_of
 from dodona.agent.leaves.registry import leaf
-from dodona.agent.means import AGENT
+from dodona.agent.outside import note_results, vetted_urls
+from dodona.agent.telling import hear, result_context, tell
 from dodona.core import chunks
-from dodona.core.events import TOOL_CALL_FAILURE, TOOL_CALL_SUCCESS, Severity
+from dodona.core.events import (
+    AGENT_TURN_END,
+    SUBAGENT_COMPLETE,
+    SUBAGENT_FAILED,
+    TOOL_CALL_FAILURE,
+    TOOL_CALL_SUCCESS,
+    TOOL_CALL_TIMEOUT,
+    Event,
+    Severity,
+)
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.near import did_you_mean
+from dodona.core.notices import stored_from
 from dodona.core.ports import Effect
 from dodona.core.tools import CallOutcome, Source, ToolContext
 from dodona.trees import Blackboard, Step
@@ -25,10 +37,15 @@ UNKNOWN: Final = (
 
 
 def _effect(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> Effect:
+    """What the call may do: nothing, if it will not be made."""
     del arguments
-    name: str = bb["_item"]["name"]
-    tool = host.means.toolbox.find(name) if name in host.pins.names else None
-    return Effect.NONE if tool is None else tool.effect
+    tool = tool_of(host, bb["_item"]["name"])
+    return Effect.NONE if tool is None or _refusal(bb) else tool.effect
+
+
+def _refusal(bb: Blackboard) -> str:
+    leave = leave_of(bb)
+    return leave["reason"] if leave is not None and leave["outcome"] == REFUSED else ""
 
 
 def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
@@ -39,7 +56,7 @@ def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
 
 @leaf(
     "tools.execute",
-    reads=("_item", "_index"),
+    reads=("_item", "_index", "leave"),
     writes=("tool_results",),
     effect=_effect,
     request=_request,
@@ -48,28 +65,47 @@ async def execute_tool(bb: Blackboard, step: Step, host: Host) -> None:
     """Make one call; what comes of it, also an error, is a result for the model."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
-    announce(step, call)
+    leave = leave_of(bb)
+    if leave is None:
+        announce(host, step, call)
+    tool = tool_of(host, call.name)
     if step.outcome_unknown:
-        outcome = CallOutcome(ToolResult(call.id, call.name, UNKNOWN, failed=True), 0)
-    elif call.name not in host.pins.names:
+        outcome = _failed(call, UNKNOWN)
+    elif tool is None:
         outcome = CallOutcome(_not_offered(host, call), 0)
+    elif reason := _refusal(bb):
+        outcome = _failed(call, reason)
     else:
-        key = f"run-{host.claim.run_id}/{step.key}"
-        context = ToolContext(host.user_id, host.project_id, key)
-        outcome = await host.means.call_tool(call, agent=AGENT, context=context)
-    bb["tool_results"] = {**report(host, step, outcome), "index": bb["_index"]}
+        outcome = await _called(host, step, call)
+    kept = report(host, step, outcome)
+    if tool is not None and tool.origin.is_outside:
+        kept["outside"] = [tool.origin.value]
+    if leave is not None:
+        kept["rested"] = leave.get("rested", 0.0)
+        kept["events"] = [*leave["events"], *kept.get("events", ())]
+    bb["tool_results"] = {**kept, "index": bb["_index"]}
+
+
+def _failed(call: ToolCall, said: str) -> CallOutcome:
+    return CallOutcome(ToolResult(call.id, call.name, said, failed=True), 0)
+
+
+async def _called(host: Host, step: Step, call: ToolCall) -> CallOutcome:
+    context = ToolContext(
+        host.user_id,
+        host.project_id,
+        key=f"run-{host.claim.run_id}/{host.key(step)}",
+        agent=host.role.agent,
+        vetted_urls=vetted_urls(host),
+    )
+    return await host.means.call_tool(call, agent=host.role.agent, context=context)
 
 
 def _not_offered(host: Host, call: ToolCall) -> ToolResult:
-    names = sorted(host.pins.names)
+    names = sorted(host.role.names)
     near = did_you_mean(call.name, names) or f"There are: {', '.join(names)}."
     said = f"There is no tool '{call.name[:80]}' here. {near}"
     return ToolResult(call.id, call.name, said, failed=True)
-
-
-def announce(step: Step, call: ToolCall) -> None:
-    arguments = arguments_of(call.arguments)
-    step.emit(chunks.tool_call(id=call.id, name=call.name, arguments=arguments, status="pending"))
 
 
 def report(host: Host, step: Step, outcome: CallOutcome) -> dict[str, Any]:
@@ -77,19 +113,41 @@ def report(host: Host, step: Step, outcome: CallOutcome) -> dict[str, Any]:
     result = outcome.result
     status = "error" if result.failed else "success"
     step.emit(
-        chunks.tool_result(id=result.call_id, name=result.name, result=result.text, status=status)
+        chunks.tool_result(
+            id=result.call_id,
+            name=result.name,
+            result=result.text,
+            status=status,
+            sources=outcome.sources,
+        )
     )
-    kind = TOOL_CALL_FAILURE if result.failed else TOOL_CALL_SUCCESS
-    severity = Severity.WARNING if result.failed else Severity.INFO
-    host.emit(kind, severity, tool=result.name, call=result.call_id, ms=outcome.duration_ms)
-    return {
+    kept: dict[str, Any] = {
         "id": result.call_id,
         "name": result.name,
         "text": result.text,
         "failed": result.failed,
         "ms": outcome.duration_ms,
-        "sources": [[s.path, s.title, s.lines, s.excerpt] for s in outcome.sources],
+        "sources": [source.as_json() for source in outcome.sources],
     }
+    if outcome.entries:
+        kept["entries"] = outcome.entries
+    if outcome.scores:
+        kept["scores"] = list(outcome.scores)
+    if outcome.events:
+        kept["events"] = [event.as_json() for event in outcome.events]
+    if outcome.timed_out:
+        kept["timed_out"] = True
+    host.emit(_event(host, kept))
+    return kept
+
+
+def _event(host: Host, kept: Mapping[str, Any]) -> Event:
+    """What came of a call, as an event: made of what its step left, also after a crash."""
+    payload = {"tool": kept["name"], "call": kept["id"], "ms": kept["ms"]}
+    if not kept["failed"]:
+        return host.event(TOOL_CALL_SUCCESS, Severity.INFO, payload)
+    kind = TOOL_CALL_TIMEOUT if kept.get("timed_out") else TOOL_CALL_FAILURE
+    return host.event(kind, Severity.WARNING, {**payload, "error": kept["text"][:200]})
 
 
 @leaf("oracle.take_results", reads=("tool_results", "state"), writes=("state",))
@@ -98,7 +156,7 @@ def take_results(bb: Blackboard, host: Host) -> None:
     given: dict[int, dict[str, Any]] = {kept["index"]: kept for kept in bb["tool_results"]}
     answer = host.answer
     assert answer is not None
-    most = host.pins.settings.limits.max_tool_calls_per_turn
+    most = host.role.limits.max_tool_calls_per_turn
     results = tuple(
         _result(call, given.get(index), None if index < most else most)
         for index, call in enumerate(answer.calls)
@@ -116,8 +174,29 @@ def take_results(bb: Blackboard, host: Host) -> None:
         host.tokens_used += tokens
         state = replace(state, tokens_used=state.tokens_used + tokens).paused(rested)
     host.keep_state(bb, state)
-    for kept in given.values():
-        host.sources.update(dict.fromkeys(Source(*each) for each in kept["sources"]))
+    host.hearing.note_turn((kept["name"], kept["failed"]) for kept in given.values())
+    for _, kept in sorted(given.items()):
+        host.sources.update(dict.fromkeys(Source.read(each) for each in kept["sources"]))
+        _hear(host, kept)
+    note_results(host, given.values())
+    tell(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
+
+
+def _hear(host: Host, kept: Mapping[str, Any]) -> None:
+    """Let the run hear what came of a call, and what the call itself had to say."""
+    hear(host, _event(host, kept), result=result_context(kept))
+    if (subagent := kept.get("subagent")) is not None:
+        kind = SUBAGENT_FAILED if kept["failed"] else SUBAGENT_COMPLETE
+        severity = Severity.WARNING if kept["failed"] else Severity.INFO
+        payload = {"agent": subagent, "ms": kept["ms"], "report": kept["text"][:200]}
+        tell(host, kind, severity, **payload)
+    for each in kept.get("events", ()):
+        event = Event.read(each)
+        deferred = event.payload.get("deferred")
+        if deferred is None:
+            hear(host, event)
+        else:
+            host.hearing.inbox.expect([stored_from(event, deferred, host.project_id)])
 
 
 def _judged(call: ToolCall, result: ToolResult) -> dict[str, Any]:

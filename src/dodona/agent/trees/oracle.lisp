@@ -9,14 +9,22 @@
     :max_parallel_tools 3
     :seconds_left 120
 
+    ;; The notes and threads around it, and what was read before and has changed since.
+    :surroundings ""
+    :stale []
+
     ;; Where the run stands: turns, tokens, what was done last.
     :state {}
     :loop {}
-    :hints []
+
+    ;; What it is told of events, and what waits to be told.
+    :notices []
+    :inbox {}
 
     ;; What the model said, what it called, and what came of that.
     :answer nil
     :tool_calls []
+    :leave nil
     :tool_results []
 
     ;; How it ends.
@@ -28,16 +36,18 @@
 
   (sequence
     (action begin :fn "oracle.begin")
+    (action look-around :fn "oracle.look_around")
+    (action take-question :fn "oracle.take_question")
 
     (selector answer
       ;; Turn after turn, until the model answers without calling a tool.
       (timeout in-time :seconds (blackboard :seconds_left)
         (repeater loop :max-iterations (blackboard :max_iterations)
                        :until (blackboard :finished)
-          ;; Refuses a turn when a limit is reached, and warns before that.
+          ;; Refuses a turn when a limit is reached; rules warn before that.
           (decorator turn-control
             (sequence turn
-              (action give-hints :fn "oracle.give_hints")
+              (action take-notices :fn "oracle.take_notices")
               (llm-call)
               (action take-answer :fn "oracle.take_answer")
               (if (condition has-tool-calls?)
@@ -46,18 +56,41 @@
                   (parallel tools :policy :continue-on-failure :merge :collect
                                   :max-concurrent (blackboard :max_parallel_tools)
                     (for-each (blackboard :tool_calls)
-                      (if (condition is-for-librarian?)
-                        (action ask-librarian :fn "oracle.ask_librarian")
-                        (action execute-tool :fn "tools.execute"))))
-                  (action take-results :fn "oracle.take_results"))
+                      (sequence
+                        ;; Rules may refuse a call, or want a person asked.
+                        (if (condition needs-leave?)
+                          (sequence
+                            (action ask-leave :fn "tools.ask_leave")
+                            (if (condition is-asked?)
+                              (action await-leave :fn "tools.await_leave"))))
+                        (if (condition is-delegated?)
+                          (sequence
+                            (action announce :fn "oracle.announce")
+                            ;; Another tree: trees/librarian.lisp, with a blackboard of its own.
+                            (action delegate :fn "oracle.delegate"))
+                          (sequence
+                            (action execute-tool :fn "tools.execute")
+                            (if (condition is-too-large?)
+                              (action sum-up :fn "oracle.sum_up")))))))
+                  (action take-results :fn "oracle.take_results")
+                  (if (condition has-notices?)
+                    (sequence
+                      (action tell-notices :fn "oracle.tell_notices")
+                      (action take-told :fn "oracle.take_notices"))))
                 (set :finished true))))))
 
       ;; A limit ended it: say which. After an error this fails, and so does the run.
       (action explain-end :fn "oracle.explain_end"))
 
+    ;; What is left to tell is kept with the answer.
+    (if (condition has-notices?)
+      (sequence
+        (action tell-last :fn "oracle.tell_notices")
+        (action take-last :fn "oracle.take_notices")))
+
     (if (blackboard :finished)
       (sequence
-        (if (condition has-sources?)
+        (if (condition may-cite?)
           (action cite-sources :fn "oracle.cite_sources"))
         (action save-exchange :fn "oracle.save_exchange"))))
 

@@ -1,8 +1,21 @@
 """Views: what is kept, as people and programs read it, and what they may change of it."""
 
+from dodona.agent.views.approvals import ApprovalViews
 from dodona.agent.views.contexts import ContextViews
+from dodona.agent.views.notices import NoticeViews
 from dodona.agent.views.preferences import Preferences
 from dodona.agent.views.projects import ProjectViews
+from dodona.agent.views.rules import RuleViews
 from dodona.agent.views.runs import RunViews
+from dodona.agent.views.tree import TreeViews
 
-__all__ = ["ContextViews", "Preferences", "ProjectViews", "RunViews"]
+__all__ = [
+    "ApprovalViews",
+    "ContextViews",
+    "NoticeViews",
+    "Preferences",
+    "ProjectViews",
+    "RuleViews",
+    "RunViews",
+    "TreeViews",
+]

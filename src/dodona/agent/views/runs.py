@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from dodona.agent.question import context_id
 from dodona.agent.views.exchanges import exchange
 from dodona.agent.views.moments import iso, milliseconds
-from dodona.core.conversation import RunNode, RunOverview, StepRow, StoredMessage
+from dodona.core.conversation import RunNode, RunOverview, RunStatus, StepRow, StoredMessage
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.storage import Storage
 
@@ -42,7 +42,8 @@ class RunViews:
         found = await self._storage.runs.list(
             user_id, project_id=project_id, before=before, limit=limit
         )
-        return [_overview(each) for each in found]
+        waiting = await self._waiting(user_id, found)
+        return [_overview(each, waiting) for each in found]
 
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
         """All of one run: also its answer, its messages and its steps."""
@@ -51,12 +52,18 @@ class RunViews:
         steps = await self._storage.journals.steps(user_id, run_id)
         asked = next((each.content for each in messages if each.role == "user"), overview.question)
         return {
-            **_overview(overview),
+            **_overview(overview, await self._waiting(user_id, [overview])),
             "question": asked,
             **_answer(messages),
             "messages": [exchange(message) for message in messages],
             "steps": [_step(step) for step in steps],
         }
+
+    async def _waiting(self, user_id: str, found: Sequence[RunOverview]) -> set[int]:
+        """Those that wait for a person; to whoever drives them they are running."""
+        if not any(each.run.status is RunStatus.RUNNING for each in found):
+            return set()
+        return {each.run_id for each in await self._storage.approvals.pending(user_id)}
 
     async def _find(self, user_id: str, run_id: int) -> RunOverview:
         """It is the first on the page that begins with it, if it is the user's."""
@@ -67,13 +74,14 @@ class RunViews:
         raise NotFound(f"there is no run {run_id}.", hint="Look for it in the list of your runs.")
 
 
-def _overview(found: RunOverview) -> dict[str, Any]:
+def _overview(found: RunOverview, waiting: set[int]) -> dict[str, Any]:
     run = found.run
+    status = RunStatus.WAITING if run.id in waiting else run.status
     return {
         "id": run.id,
         "project_id": found.project_id,
         "context_id": context_id(run.id),
-        "status": run.status.value,
+        "status": status.value,
         "origin": run.origin,
         "attempt": run.attempt,
         "question": found.question,

@@ -1,0 +1,206 @@
+"""The compressor: after an answer, older exchanges of a crowded window become a summary.
+
+It works while nobody waits for it, and holds nothing: if it is cut, the next run finds the window
+as crowded as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from dodona.agent.compression import (
+    Answered,
+    Folding,
+    fold,
+    gist_tokens,
+    is_crowded,
+    material,
+    read_answer,
+)
+from dodona.agent.histories import History
+from dodona.agent.host import Host
+from dodona.agent.means import Means
+from dodona.agent.prompting import Prompts, render
+from dodona.agent.unattended import UnattendedCall, call_unattended
+from dodona.core.conversation import Brief, NewSummary
+from dodona.core.errors import DodonaError, NotFound
+from dodona.core.events import CONTEXT_COMPRESSED, Event
+from dodona.core.messages import SystemText, UserText
+from dodona.core.model import ChosenModel, ModelRequest
+
+PROMPT: Final = "compression"
+PATIENCE: Final = 60.0  # seconds for a model to sum up
+MOST_RUNS: Final = 500  # that are summed up at once; what is older was out of sight for long
+NO_MODEL: Final = "extractive"  # the provider that only quotes
+
+_ALL: Final = 2**31 - 1
+_CHARACTERS: Final = 3  # of a token, if there are many for it
+
+_log = logging.getLogger(__name__)
+
+# What is left to do once an answer is out.
+After: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """A window that is crowded after a run, and with what it is to be summed up."""
+
+    user_id: str
+    project_id: str
+    conversation_id: int
+    run_id: int
+    token_budget: int
+    most_runs: int
+    model: str
+    prompts: Path | None  # the project's own
+
+
+class Compressor:
+    """Makes room in windows."""
+
+    def __init__(
+        self,
+        means: Means,
+        *,
+        prompts: Prompts,
+        prompt_folder: Callable[[Brief], Path | None],
+    ) -> None:
+        self._means = means
+        self._prompts = prompts
+        self._folder = prompt_folder
+
+    def due(self, host: Host, after: History) -> After | None:
+        """What is to be done once the answer is out; most often nothing."""
+        brief, settings = host.brief, host.pins.settings
+        window, budget = brief.window, brief.context.token_budget
+        most = settings.max_context_nodes
+        is_cut = window is not None and window.is_cut
+        if not self._means.compresses or not (
+            is_cut or is_crowded(after.tokens, after.runs, budget=budget, most_runs=most)
+        ):
+            return None
+        crowd = Crowd(
+            user_id=host.user_id,
+            project_id=host.project_id,
+            conversation_id=host.claim.conversation_id,
+            run_id=host.claim.run_id,
+            token_budget=budget,
+            most_runs=most,
+            model=settings.subagent_model or host.pins.model,
+            prompts=self._folder(brief),
+        )
+        return partial(self.compress, crowd)
+
+    async def compress(self, crowd: Crowd) -> None:
+        """Sum up what must make room, if that is still so."""
+        try:
+            folding = await self._folding(crowd)
+            if folding is not None:
+                await self._keep(crowd, folding)
+        except NotFound:
+            return  # it was deleted, or pruned, meanwhile
+        except DodonaError as error:
+            _log.warning("conversation %s is not compressed: %s", crowd.conversation_id, error)
+
+    async def _folding(self, crowd: Crowd) -> Folding | None:
+        window = await self._means.storage.conversations.window(
+            crowd.user_id,
+            crowd.conversation_id,
+            budget=_ALL,
+            max_runs=MOST_RUNS,
+            from_id=crowd.run_id,
+        )
+        made = partial(fold, window, budget=crowd.token_budget, most_runs=crowd.most_runs)
+        return await asyncio.to_thread(made)
+
+    async def _keep(self, crowd: Crowd, folding: Folding) -> None:
+        found = await self._answered(crowd, folding)
+        model, answered = found or (None, Answered(folding.known()))
+        gist = answered.gist
+        most = gist_tokens(crowd.token_budget)
+        count = partial(self._count, model or crowd.model)
+        fitted = await asyncio.to_thread(
+            partial(gist.fitted, most, count, is_told=found is not None)
+        )
+        content = fitted.text()
+        tokens = await asyncio.to_thread(count, content)
+        summary = NewSummary(
+            run_id=folding.run_id,
+            content=content,
+            token_count=tokens,
+            model=model,
+            decisions=gist.decisions,
+            mentioned_symbols=gist.symbols,
+            mentioned_files=gist.files,
+            insights=answered.insights,
+            head_id=crowd.run_id,
+            context_tokens=folding.kept_tokens + tokens,
+        )
+        if await self._means.storage.summaries.keep(crowd.user_id, summary):
+            self._tell(crowd, folding, summary)
+
+    def _count(self, model: str, text: str) -> int:
+        return max(1, self._means.counter.count(text, model))
+
+    def _tell(self, crowd: Crowd, folding: Folding, summary: NewSummary) -> None:
+        payload = {
+            "user_id": crowd.user_id,
+            "project_id": crowd.project_id,
+            "run_id": crowd.run_id,
+            "summary_of": summary.run_id,
+            "runs": len(folding.told),
+            "tokens_before": folding.tokens,
+            "tokens_after": summary.context_tokens,
+            "model": summary.model,
+        }
+        self._means.emit(Event(CONTEXT_COMPRESSED, "agent.oracle", payload=payload))
+
+    # -- by a model ----------------------------------------------------------------------------
+
+    async def _answered(self, crowd: Crowd, folding: Folding) -> tuple[str, Answered] | None:
+        """What a model made of it, and its name; None when there is none, or it came to nothing."""
+        try:
+            chosen = await self._means.models.choose(crowd.model)
+            if chosen.model.provider == NO_MODEL:
+                return None
+            async with asyncio.timeout(PATIENCE):
+                said = await self._asked(crowd, folding, chosen)
+        except TimeoutError:
+            _log.warning("no summary came in %g seconds: it is made without a model", PATIENCE)
+            return None
+        except DodonaError as error:
+            _log.warning("a summary is made without a model: %s", error)
+            return None
+        answered = await asyncio.to_thread(read_answer, said, folding)
+        if answered is None:
+            _log.warning("%s gave no summary: it is made without it", chosen.model.name)
+            return None
+        return chosen.model.name, answered
+
+    async def _asked(self, crowd: Crowd, folding: Folding, chosen: ChosenModel) -> str:
+        tokens = gist_tokens(crowd.token_budget)
+        template = await asyncio.to_thread(self._prompts.text, PROMPT, crowd.prompts)
+        values = {"project_id": crowd.project_id, "tokens": tokens // 2}
+        prompt = render(template, values, file=f"{PROMPT}.md")
+        room = max(1_000, chosen.context_size - chosen.max_tokens) * _CHARACTERS // 2
+        shown = await asyncio.to_thread(material, folding, room)
+        request = ModelRequest(
+            messages=(SystemText(prompt), UserText(shown)),
+            max_tokens=chosen.max_tokens,
+            temperature=chosen.temperature,
+        )
+        call = UnattendedCall(
+            user_id=crowd.user_id,
+            step_key=PROMPT,
+            chosen=chosen,
+            request=request,
+            input_tokens=await asyncio.to_thread(self._count, chosen.model.name, prompt + shown),
+        )
+        return (await call_unattended(self._means, call)).message.text

@@ -1,0 +1,48 @@
+"""Notices in the tree: told in steps, and put before the model by a pure leaf."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dodona.agent.host import Host
+from dodona.agent.leaves.registry import leaf
+from dodona.agent.rule_trees import run_rule_trees
+from dodona.agent.telling import drain, leave_notices
+from dodona.core.messages import SystemText
+from dodona.core.notices import Notice, Point
+from dodona.trees import Blackboard, Step
+
+_HERE: Final = (Point.IMMEDIATE, Point.AFTER_TOOL, Point.TURN_END)
+
+
+@leaf("has-notices?")
+def has_notices(bb: Blackboard, host: Host) -> bool:
+    """Is there something to tell here, or a rule's tree to run? Its time may not have come."""
+    del bb
+    return bool(host.hearing.trees) or host.hearing.inbox.has(*_HERE)
+
+
+@leaf(
+    "oracle.tell_notices",
+    reads=("finished", "stopped"),
+    writes=("notices", "inbox"),
+    effect="none",
+)
+async def tell_notices(bb: Blackboard, step: Step, host: Host) -> None:
+    """Tell what happened in this turn; what is gathered longer, at the latest before the end."""
+    host.is_live = True
+    await run_rule_trees(host, step)
+    is_last = bool(bb["finished"] or bb["stopped"])
+    leave_notices(bb, host, drain(host, step, *_HERE, is_last=is_last))
+
+
+@leaf("oracle.take_notices", reads=("notices", "inbox"))
+def take_notices(bb: Blackboard, host: Host) -> None:
+    """Let the model's next request end with what was told; some of it stays with the exchange."""
+    host.hearing.restore(bb["inbox"])
+    notices = [Notice.read(kept) for kept in bb["notices"]]
+    told = [notice.text for notice in notices if notice.text]
+    if told:
+        text = "\n".join(told)
+        host.transcript.add(SystemText(text), host.count(text))
+    host.notices += ((len(host.turns), notice) for notice in notices if notice.is_kept)

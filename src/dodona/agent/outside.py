@@ -1,0 +1,61 @@
+"""Text from outside: once it has entered a run, a stranger may be speaking through the model.
+
+From then on, calls that cannot be taken back are held, and pages are fetched only from addresses
+that the user typed or a search returned: an address that a page made up could carry secrets away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from dodona.agent.host import Host
+from dodona.core.messages import UserText
+from dodona.core.origins import Origin
+from dodona.core.ports import Effect
+from dodona.core.tools import Source, SourceKind, Tool
+
+_CHARACTER: Final = r"[^\s<>\"'`\]\[(){}|\\^]"
+# Brackets belong to an address when they are closed in it: /wiki/Oak_(tree).
+_URL = re.compile(rf"https?://(?:{_CHARACTER}|\({_CHARACTER}*+\))++", re.IGNORECASE)
+_END: Final = ".,;:!?"
+
+
+def held(host: Host, tool: Tool) -> str:
+    """Why a person must allow a call; "" when nobody need."""
+    if tool.effect is not Effect.ONCE or not _is_wary(host):
+        return ""
+    whom = " and ".join(sorted(origin.value for origin in host.outside))
+    return (
+        f"text from outside ({whom}) has entered this conversation, and what {tool.spec.name} does "
+        "cannot be taken back."
+    )
+
+
+def vetted_urls(host: Host) -> frozenset[str] | None:
+    """The addresses that may be fetched; None is any."""
+    if not _is_wary(host):
+        return None
+    said = [m.text for m in host.history.messages if isinstance(m, UserText)]
+    typed = urls_in((*said, host.brief.question.content))
+    return host.history.traces.urls.union(typed, web_addresses(host.sources))
+
+
+def web_addresses(sources: Iterable[Source]) -> Iterator[str]:
+    return (source.path for source in sources if source.kind is SourceKind.WEB)
+
+
+def urls_in(texts: Iterable[str]) -> Iterator[str]:
+    """The web addresses in texts, without the punctuation after them."""
+    return (found.group().rstrip(_END) for text in texts for found in _URL.finditer(text))
+
+
+def note_results(host: Host, results: Iterable[Mapping[str, Any]]) -> None:
+    """Remember whose texts the model reads from now on."""
+    for kept in results:
+        host.outside.update(Origin(value) for value in kept.get("outside", ()))
+
+
+def _is_wary(host: Host) -> bool:
+    return host.means.holds_effects and bool(host.outside)

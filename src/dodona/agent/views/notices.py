@@ -1,0 +1,84 @@
+"""Notices for people: what waits to be told, what was told, and which subscribers speak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dodona.agent.choices import Choices, ChoicesOf
+from dodona.agent.views.moments import iso
+from dodona.core.errors import BadRequest, NotFound
+from dodona.core.near import did_you_mean
+from dodona.core.notices import NoticeLog, StoredNotice, Subscribers
+
+MOST_NOTICES: Final = 200  # on a page
+
+
+class NoticeViews:
+    """The notices of all users; every call says whose."""
+
+    def __init__(self, log: NoticeLog, subscribers: Subscribers, choices: ChoicesOf) -> None:
+        self._log = log
+        self._subscribers = subscribers
+        self._choices = choices
+
+    async def list(
+        self,
+        user_id: str,
+        *,
+        project_id: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> list[dict[str, Any]]:
+        """A page of them, the newest first."""
+        if not 1 <= limit <= MOST_NOTICES:
+            raise BadRequest(
+                f"limit must be a whole number from 1 to {MOST_NOTICES} (got {limit})."
+            )
+        found = await self._log.list(user_id, project_id=project_id, before=before, limit=limit)
+        return [_notice(each) for each in found]
+
+    async def dismiss(self, user_id: str, notice_id: int) -> dict[str, Any]:
+        return _notice(await self._log.dismiss(user_id, notice_id))
+
+    async def subscribers(self, user_id: str) -> dict[str, Any]:
+        """Those there are, as they are for this user, and what is wrong with files of others."""
+        choices = await self._choices(user_id)
+        found = [_subscriber(each, choices) for each in self._subscribers.list()]
+        return {"subscribers": found, "problems": [*self._subscribers.problems()]}
+
+    async def switch(self, user_id: str, subscriber: str, *, is_on: bool) -> dict[str, Any]:
+        """Turn a subscriber on or off for this user, at once; a core one stays on."""
+        known = {each["id"]: each for each in self._subscribers.list()}
+        found = known.get(subscriber)
+        if found is None:
+            near = did_you_mean(subscriber, known)
+            raise NotFound(f"there is no subscriber {subscriber!r:.80}.", hint=near)
+        if found["core"] and not is_on:
+            raise BadRequest(
+                f"{subscriber} is a core subscriber, and cannot be turned off.",
+                hint="It tells of limits, which nobody should miss.",
+            )
+        choices = await self._choices.silence(user_id, subscriber, is_silent=not is_on)
+        return _subscriber(found, choices)
+
+
+def _subscriber(found: Mapping[str, Any], choices: Choices) -> dict[str, Any]:
+    name = found["id"]
+    is_on = (found["enabled"] or name in choices.voiced) and name not in choices.silenced
+    return {**found, "enabled": found["core"] or is_on}
+
+
+def _notice(found: StoredNotice) -> dict[str, Any]:
+    event = found.event
+    return {
+        "id": found.id,
+        "project_id": found.project_id,
+        "run_id": found.run_id,
+        "type": event.type,
+        "severity": event.severity.value,
+        "message": str(event.payload.get("message", "")),
+        "due": {**found.due.as_json(), "at": iso(found.due.at)},
+        "created_at": iso(found.created_at),
+        "delivered_at": iso(found.delivered_at),
+    }

@@ -1,0 +1,394 @@
+"""Rules in a run: they refuse calls, want people asked, keep state, run trees, set off events."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dodona.core.conversation import RunStatus
+from dodona.core.errors import BadRequest, Conflict, NotFound
+from dodona.core.messages import SystemText, ToolResult
+from dodona.models.scripted import ScriptedModel
+from tests.agent.opening import USER, Opened, bodies, calls, opened, text_of, until
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    folder = tmp_path / "own" / "rules"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / f"{name}.toml").write_text(f'[rule]\nid = "{name}"\n{text}')
+
+
+DENY = """
+trigger = "on_tool_call"
+condition = 'context.event.payload.tool == "once"'
+[action]
+kind = "deny"
+reason = "no effects on {{ context.project.id }}."
+"""
+
+ASK = """
+trigger = "on_tool_call"
+condition = 'context.event.payload.tool == "once"'
+[action]
+kind = "require_approval"
+reason = "It cannot be undone."
+"""
+
+
+def results(model: ScriptedModel, request: int) -> list[ToolResult]:
+    return [m for m in model.requests[request].messages if isinstance(m, ToolResult)]
+
+
+async def test_a_call_is_denied_with_a_reason(file: Path, rules: Path) -> None:
+    """The model reads why; the tool is not called, and others are."""
+    write(rules, "no-effects", DENY)
+    model = ScriptedModel([calls(("once", "x"), ("echo", "y")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        chunks = await here.chunks(await here.ask())
+        refused, made = results(model, 1)
+        assert (refused.text, refused.failed) == ("once was refused: no effects on default.", True)
+        assert made.text == "echo says y"
+        assert here.tools.of("once") == []
+        assert [b["status"] for b in bodies(chunks, "tool_call")] == ["pending", "pending"]
+
+
+async def test_a_rule_holds_for_the_librarian_too(file: Path, rules: Path) -> None:
+    """What is denied is not to be had by handing the work on."""
+    write(rules, "no-delegation", DENY.replace('"once"', '"delegate_librarian"'))
+    model = ScriptedModel([calls(("delegate_librarian", "x")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        await here.answered()
+        (refused,) = results(model, 1)
+        assert refused.text == "delegate_librarian was refused: no effects on default."
+        assert len(model.requests) == 2
+
+
+async def asked(here: Opened, run_id: int) -> dict[str, Any]:
+    await here.seen(run_id, "approval")
+    (waiting,) = await here.agency.approvals.pending(USER)
+    return waiting
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_person_decides(file: Path, rules: Path, approved: bool) -> None:  # noqa: FBT001
+    """The run waits; then the call is made, or the model reads that it was refused."""
+    write(rules, "ask", ASK)
+    model = ScriptedModel([calls(("once", "x")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        run_id = await here.ask()
+        waiting = await asked(here, run_id)
+        assert waiting["tool"] == "once"
+        assert waiting["arguments"] == {"query": "x"}
+        assert waiting["reason"] == "It cannot be undone."
+        assert here.tools.of("once") == []
+        (listed,) = await here.agency.runs.list(USER)
+        assert listed["status"] == "waiting"
+        # The id that the model gave is enough.
+        await here.agency.approvals.decide(USER, run_id, "call-1", approved=approved, note="No.")
+        chunks = await here.chunks(run_id)
+
+        assert text_of(chunks) == "Done."
+        assert len(here.tools.of("once")) == int(approved)
+        (result,) = results(model, 1)
+        assert result.failed is not approved
+        if not approved:
+            assert result.text == "once was not called: the user refused it. They said: No."
+        assert await here.agency.approvals.pending(USER) == []
+
+
+async def test_what_was_allowed_once_allows_nothing_else(file: Path, rules: Path) -> None:
+    """A model may give all its calls the same id: each is asked for."""
+    write(rules, "ask", ASK)
+    model = ScriptedModel([calls(("once", "x")), calls(("once", "y")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        run_id = await here.ask()
+        waiting = await asked(here, run_id)
+        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+        await here.seen(run_id, "approval", 2)
+        (second,) = await here.agency.approvals.pending(USER)
+        assert second["arguments"] == {"query": "y"}
+        assert len(here.tools.of("once")) == 1
+        await here.agency.approvals.decide(USER, run_id, second["call"], approved=False)
+        await here.answer(run_id)
+        assert len(here.tools.of("once")) == 1
+
+
+async def test_a_run_that_waits_survives_a_restart(file: Path, rules: Path) -> None:
+    """Whoever takes it up waits on, and what was decided meanwhile counts."""
+    write(rules, "ask", ASK)
+    first = ScriptedModel([calls(("once", "x"))])
+    async with opened(file, first, rules=rules) as here:
+        run_id = await here.ask()
+        waiting = await asked(here, run_id)
+        await here.agency.engine.leave(0)
+    then = ScriptedModel(["Done."])
+    async with opened(file, then, rules=rules, serves=False) as here:
+        # Nobody drives it now: the decision is kept.
+        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+    async with opened(file, then, rules=rules) as here:
+        chunks = await here.chunks(run_id)
+        assert text_of(chunks) == "Done."
+        assert len(here.tools.of("once")) == 1
+        assert len(bodies(chunks, "approval")) >= 1
+
+
+async def test_clocks_stand_still_while_a_person_is_asked(file: Path, rules: Path) -> None:
+    """Ten seconds for the run; the person takes longer."""
+    write(rules, "ask", ASK)
+    model = ScriptedModel([calls(("once", "x")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        await here.set(timeout_seconds=10)
+        run_id = await here.ask()
+        waiting = await asked(here, run_id)
+        await asyncio.sleep(11)
+        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+        chunks = await here.chunks(run_id)
+        assert text_of(chunks) == "Done."
+        assert [b for b in bodies(chunks, "system") if b["system_type"] == "limit_reached"] == []
+
+
+async def test_nobody_answers_in_time(file: Path, rules: Path) -> None:
+    """The call is refused, and the run goes on."""
+    write(rules, "ask", ASK + "timeout_seconds = 0.3\n")
+    model = ScriptedModel([calls(("once", "x")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        run_id = await here.ask()
+        await here.answer(run_id)
+        (result,) = results(model, 1)
+        assert result.text == (
+            "once was not called: nobody allowed it in time. It cannot be undone."
+        )
+        with pytest.raises((Conflict, NotFound)):
+            await here.agency.approvals.decide(USER, run_id, "call-1", approved=True)
+
+
+async def test_a_run_that_waits_can_be_cancelled(file: Path, rules: Path) -> None:
+    """It ends at once, and nothing waits any more."""
+    write(rules, "ask", ASK)
+    model = ScriptedModel([calls(("once", "x")), "Never."])
+    async with opened(file, model, rules=rules) as here:
+        run_id = await here.ask()
+        await asked(here, run_id)
+        await here.oracle.cancel(USER, run_id)
+        run = await here.ended(run_id)
+        assert run.status is RunStatus.CANCELLED
+        assert await here.agency.approvals.pending(USER) == []
+        assert here.tools.of("once") == []
+
+
+async def test_another_user_decides_nothing(file: Path, rules: Path) -> None:
+    """Their runs are not found."""
+    write(rules, "ask", ASK)
+    model = ScriptedModel([calls(("once", "x")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        run_id = await here.ask()
+        waiting = await asked(here, run_id)
+        assert await here.agency.approvals.pending("eve") == []
+        with pytest.raises(NotFound):
+            await here.agency.approvals.decide("eve", run_id, waiting["call"], approved=True)
+        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=False)
+        await here.answer(run_id)
+
+
+async def test_state_is_kept_beyond_a_run(file: Path, rules: Path) -> None:
+    """A rule counts, and another one looks at it in the next process."""
+    write(
+        rules,
+        "greet",
+        """
+trigger = "on_query_start"
+condition = '!has(context.state.greeted)'
+[action]
+kind = "set_state"
+key = "greeted"
+value = true
+""",
+    )
+    write(
+        rules,
+        "again",
+        """
+trigger = "on_query_start"
+condition = 'has(context.state.greeted)'
+priority = 5
+[action]
+kind = "notify_self"
+message = "You know this user."
+""",
+    )
+    async with opened(file, ScriptedModel(["Hello."]), rules=rules) as here:
+        await here.answered()
+    model = ScriptedModel(["Hello again."])
+    async with opened(file, model, rules=rules) as here:
+        await here.answered(new=True)
+        heard = [m.text for m in model.requests[0].messages if isinstance(m, SystemText)]
+        assert "You know this user." in heard
+
+
+async def test_rules_that_set_off_each_other_end(file: Path, rules: Path) -> None:
+    """A few deep, then no more; the run goes on."""
+    for one, other in (("ping", "pong"), ("pong", "ping")):
+        write(
+            rules,
+            one,
+            f"""
+trigger = "plugin.user.{one}"
+[action]
+kind = "emit_event"
+type = "plugin.user.{other}"
+""",
+        )
+    write(
+        rules,
+        "begin",
+        """
+trigger = "on_query_start"
+[action]
+kind = "emit_event"
+type = "plugin.user.ping"
+""",
+    )
+    async with opened(file, ScriptedModel(["Done."]), rules=rules) as here:
+        assert (await here.answered()).answer == "Done."
+        await until(lambda: here.told("plugin.user.pong"), "an event")
+        told = here.told("plugin.user.ping") + here.told("plugin.user.pong")
+        assert len(told) == 5
+
+
+TREE = """
+(tree "careful"
+  :blackboard-schema { :context {} :notify "" :deny "" :state {} }
+  (if (= (get (get (get (blackboard :context) "event") "payload") "tool") "once")
+    (set :deny "the tree says no.")))
+"""
+
+
+async def test_a_tree_decides(file: Path, rules: Path) -> None:
+    """What is too much for an expression is a tree, with the context on its blackboard."""
+    trees = rules.parent / "trees"
+    trees.mkdir()
+    (trees / "careful.lisp").write_text(TREE)
+    write(
+        rules,
+        "careful",
+        """
+trigger = "on_tool_call"
+[action]
+kind = "run_tree"
+tree = "careful.lisp"
+""",
+    )
+    model = ScriptedModel([calls(("once", "x"), ("echo", "y")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        assert list(here.agency.rules._rules.problems()) == []
+        await here.answered()
+        assert [r.text for r in results(model, 1)] == [
+            "once was refused: the tree says no.",
+            "echo says y",
+        ]
+
+
+async def test_a_tree_that_never_ends_is_stopped(file: Path, rules: Path) -> None:
+    """It harms nobody: the call is made."""
+    trees = rules.parent / "trees"
+    trees.mkdir()
+    (trees / "endless.lisp").write_text(
+        '(tree "endless" (repeater :max-iterations 1000000000 (succeed)))'
+    )
+    write(
+        rules,
+        "endless",
+        """
+trigger = "on_tool_call"
+[action]
+kind = "run_tree"
+tree = "endless.lisp"
+seconds = 1
+max_ticks = 50
+""",
+    )
+    model = ScriptedModel([calls(("echo", "y")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        await here.answered()
+        assert [r.text for r in results(model, 1)] == ["echo says y"]
+
+
+async def test_a_user_changes_rules(file: Path, rules: Path) -> None:
+    """Turned off and set at once, for this user alone; a core one stays on."""
+    write(rules, "no-effects", DENY)
+    model = ScriptedModel([calls(("once", "x")), "Done.", calls(("once", "y")), "Done."])
+    async with opened(file, model, rules=rules) as here:
+        await here.agency.rules.change(USER, "no-effects", {"enabled": False})
+        await here.answered()
+        assert len(here.tools.of("once")) == 1
+        await here.answered(user="eve")
+        assert len(here.tools.of("once")) == 1
+        with pytest.raises(BadRequest, match="core rule"):
+            await here.agency.rules.change(USER, "token_budget", {"enabled": False})
+        changed = await here.agency.rules.change(
+            USER, "large_result", {"parameters": {"most_characters": 50_000}}
+        )
+        assert changed["parameters"]["most_characters"]["value"] == 50_000
+        with pytest.raises(NotFound, match="no rule"):
+            await here.agency.rules.change(USER, "nothing", {"enabled": True})
+
+
+async def test_a_rule_is_tried(file: Path, rules: Path) -> None:
+    """Against a sample, without doing anything."""
+    write(rules, "no-effects", DENY)
+    async with opened(file, ScriptedModel([]), rules=rules) as here:
+        tried = await here.agency.rules.test(
+            USER, "no-effects", {"event": {"payload": {"tool": "once"}}}
+        )
+        assert tried["fires"] is True
+        assert tried["actions"] == [{"kind": "deny", "reason": "no effects on default."}]
+        tried = await here.agency.rules.test(
+            USER, "no-effects", {"event": {"payload": {"tool": "echo"}}}
+        )
+        assert tried["fires"] is False
+        tried = await here.agency.rules.test(
+            USER, "token_budget", {"context": {"turn": {"tokens_used": 99_999}}}
+        )
+        assert tried["fires"] is True
+
+
+ASKING = """
+(tree "asking"
+  :blackboard-schema { :context {} :notify "" :deny "" :state {} :task "" :answer nil :failure nil }
+  (sequence
+    (action take-task :fn "subagent.take_task")
+    (llm-call)
+    (set :deny (get (blackboard :answer) "text"))))
+"""
+
+
+async def test_a_tree_may_ask_a_model_if_its_rule_says_so(file: Path, rules: Path) -> None:
+    """Its calls are metered like any; without `model = true` it is no tree for a rule."""
+    trees = rules.parent / "trees"
+    trees.mkdir()
+    (trees / "asking.lisp").write_text(ASKING)
+    text = """
+trigger = "on_tool_call"
+[action]
+kind = "run_tree"
+tree = "asking.lisp"
+model = true
+"""
+    write(rules, "asking", text)
+    model = ScriptedModel([calls(("echo", "x")), "the model says no.", "Done."])
+    async with opened(file, model, rules=rules) as here:
+        await here.answered()
+        assert [r.text for r in results(model, 2)] == ["echo was refused: the model says no."]
+        assert len(await here.records()) == 3
+    write(rules, "asking", text.replace("true", "false"))
+    async with opened(file, ScriptedModel([]), rules=rules) as here:
+        (problem, *_) = (await here.agency.rules.list(USER))["problems"]
+        assert "asking.lisp" in problem
