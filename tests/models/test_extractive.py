@@ -109,14 +109,47 @@ async def test_it_searches_reads_and_quotes() -> None:
     ]
     assert answer.message.text == (
         f"{NOTICE}\n\n"
-        "> A spend budget is a hard ceiling.\n\n"
-        "— `vault_search` · `notes/budgets.md`\n"
+        "> # Budgets\n>\n> A spend budget is a hard ceiling.\n\n"
+        "— `vault_read` · `notes/budgets.md`\n"
     )
     assert (answer.finish, answer.provider, answer.model) == (
         Finish.STOP,
         "extractive",
         "extractive",
     )
+
+
+LOOKUP = tool("find_definition", "name")
+HOLD = "src/hold.py:300-303  class Hold\n    class Hold:\n        pass"
+
+
+async def test_where_something_is_defined_and_what_the_notes_say() -> None:
+    """Its definition is looked up and told first, at its place; then comes what notes say."""
+
+    def answers(name: str, arguments: dict[str, str]) -> ToolResult:
+        texts = {
+            "find_definition": HOLD,
+            "search_code": "src/ledger.py:9-9  def settle\n    def settle(hold): ...",
+            "vault_search": "notes/holds.md:1-3  Holds\n# Holds\n\nA hold puts tokens aside: Hold.",
+        }
+        return ToolResult("", name, texts.get(name, "not there"), failed=name not in texts)
+
+    question = UserText("Where is Hold defined and what do the notes say about it?")
+    before = (UserText("What are lanes?"), AssistantText("Lanes order runs."))
+    tools = (VAULT_SEARCH, CODE_SEARCH, LOOKUP)
+    turns, answer = await run(*before, question, tools=tools, answers=answers)
+    assert turns == [
+        [
+            ("find_definition", {"name": "Hold"}),
+            ("vault_search", {"query": "Hold"}),
+            ("search_code", {"query": "Hold"}),
+        ]
+    ]
+    cited = [line for line in answer.message.text.splitlines() if line.startswith("—")]
+    assert cited[:2] == [
+        "— `find_definition` · `src/hold.py`, lines 300–301",
+        "— `vault_search` · `notes/holds.md`, lines 1–3",
+    ]
 
 
 async def test_a_german_question_is_understood_as_far_as_its_words() -> None:
@@ -138,6 +171,24 @@ async def test_a_named_file_is_read_at_once() -> None:
     assert "> # Trees\n>\n> A tree is the program.\n\n— `vault_read` · `notes/trees.md`" in (
         answer.message.text
     )
+
+
+async def test_a_named_file_is_looked_for_where_it_belongs() -> None:
+    """A note among the notes, a program in the code; else elsewhere, without a word of that."""
+    tools = (CODE_READ, VAULT_READ)
+    for path, name in (("notes/budgets.md", "vault_read"), ("src/meter.py", "code_read")):
+        first = await done(UserText(f"What is in {path}?"), tools=tools)
+        assert calls(first) == [(name, {"path": path})]
+
+    def answers(name: str, arguments: dict[str, str]) -> ToolResult:
+        is_there = name == "code_read"
+        return ToolResult(
+            "", name, "# Elsewhere\n\nIt is here." if is_there else "no", not is_there
+        )
+
+    _, answer = await run(UserText("What is in notes/x.md?"), tools=tools, answers=answers)
+    assert "It is here." in answer.message.text
+    assert "failed" not in answer.message.text
 
 
 async def test_a_named_file_that_is_not_there_is_searched_for() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,6 +150,29 @@ def test_rare_terms_count_more_and_ties_keep_their_order() -> None:
     assert rank([short], []) == [(0.0, short)]
 
 
+def test_pieces_of_a_long_passage_are_placed_each_for_itself() -> None:
+    """A citation names the lines that are quoted, not those of the whole paragraph."""
+    text = "\n".join(f"    value_{n} = compute(value_{n - 1}, {n})" for n in range(40))
+    found = passages(ToolResult("1", "read_code", f"a.py:300-339  f\n{text}"))
+    assert len(found) > 2
+    assert (found[0].first, found[-1].last) == (300, 339)
+    for passage in found:
+        first = passage.text.split(" ", 1)[0]
+        assert first == f"value_{passage.first - 300}"
+        assert passage.last - passage.first == passage.text.count("\n")
+
+
+def test_the_opening_of_a_note_tells_what_it_is_about() -> None:
+    """Before its other parts, if its heading has the term; a remark in code is no heading."""
+    notes = [
+        Passage("See also oaks, which are not pines at all.", "t", "trees.md"),
+        Passage("# Oaks\n\nAn oak is a tree, and it has leaves.", "t", "oaks.md"),
+    ]
+    assert telling(notes, ["oaks"])[0][1] == notes[1]
+    code = [replace(passage, path="oaks.py") for passage in notes]
+    assert telling(code, ["oaks"])[0][1] == code[0]
+
+
 def test_a_title_counts_but_is_not_quoted() -> None:
     """What a note is about weighs more than a mention elsewhere."""
     mention = Passage("see the lane there", "t", "index.md")
@@ -170,3 +194,12 @@ def test_passages_that_miss_what_was_asked_are_not_told() -> None:
     assert telling(found, ["Dodona", "raspberry", "pi", "kubernetes", "cluster"]) == []
     assert telling(found, ["Dodona", "kubernetes"])
     assert telling(found, []) == telling([], ["Dodona"]) == []
+
+
+def test_who_asks_for_an_identifier_is_answered_by_it() -> None:
+    """It is in all passages and so weighs little, but whoever typed it means it."""
+    found = [Passage(f"total(with_tax, {n})", "t") for n in range(9)]
+    terms = ["with_tax", "defined", "notes", "say"]
+    assert telling(found, terms) == []
+    assert telling(found, terms, identifiers=("with_tax",))
+    assert telling(found, terms, identifiers=("without_tax",)) == []

@@ -10,16 +10,22 @@ from dodona.models.terms import key_terms, patterns
 @pytest.mark.parametrize(
     ("question", "query"),
     [
-        ("How do the budget ceilings work?", "budget ceilings work"),
-        ("Wie funktionieren die Obergrenzen für Budgets?", "funktionieren Obergrenzen Budgets"),
-        ('Where is "hard ceiling" defined?', '"hard ceiling" defined'),
+        ("How do the budget ceilings work?", "budget ceilings"),
+        ("Wie funktionieren die Obergrenzen für Budgets?", "Obergrenzen Budgets"),
+        ('Where is "hard ceiling" defined?', '"hard ceiling"'),
         ("Wo steht „harte Grenze“?", '"harte Grenze"'),
         ("What calls foo_bar in the loop?", "foo_bar calls loop"),
         ("what does AgentConfig.max_iterations do", "AgentConfig.max_iterations"),
         ("What does notes/x.md say about budgets?", "notes/x.md budgets"),
+        ("Where is Meter defined and what do the notes say about it?", "Meter"),
+        ("Wo ist Meter definiert, und was sagen die Notizen dazu?", "Meter"),
+        ("Where are notes defined?", "notes"),
+        ("How does it work?", "work"),
+        ("Which notes link to code?", "notes link code"),
         ("予算の上限は?", "予算の上限は"),
         ("Budget budget", "Budget"),
         ("what is it", ""),
+        ("Hello, thanks!", ""),
         ('" "', ""),
         ("", ""),
         ("word\ud800", "word"),
@@ -51,6 +57,9 @@ def test_files_are_known_by_their_endings(question: str, paths: tuple[str, ...])
         ("Wer hat sie geschrieben?", "Wo ist die Rechnung?", "geschrieben Rechnung"),
         ("And why?", "What is the watchdog timeout?", "watchdog timeout"),
         ("Where are the prices?", "What is the watchdog timeout?", "prices"),
+        ("Where is Meter defined and what do the notes say about it?", "What is a lane?", "Meter"),
+        ("Thanks, and who wrote it?", "What is a lane?", "wrote lane"),
+        ("How does Delphi differ from it?", "What is a lane?", "Delphi differ lane"),
         ("Is it hard to configure budget ceilings for agents?", "What is the watchdog?",
          "hard configure budget ceilings agents"),
     ],
@@ -60,6 +69,24 @@ def test_a_question_that_points_back_takes_terms_along(
 ) -> None:
     """A short question with a pronoun, or without any word of its own, is about the last one."""
     assert key_terms(question, before).query == query
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("Where is Meter defined and what do the notes say about it?", ("Meter",)),
+        ("where is meter defined?", ("meter",)),
+        ("Where is meter defined and what do the notes say about budgets?", ("meter",)),
+        ("Explain the Meter", ("Meter",)),
+        ("Explain the lanes", ()),
+        ("Meter?", ("Meter",)),
+        ("What does Meter.reserve do with `hold`?", ("hold", "Meter.reserve")),
+        ("How do budgets work?", ()),
+    ],
+)
+def test_what_may_be_defined_in_code(question: str, names: tuple[str, ...]) -> None:
+    """What looks like a name, and whatever is said to be defined somewhere."""
+    assert key_terms(question).names == names
 
 
 def test_a_file_named_before_is_still_meant() -> None:

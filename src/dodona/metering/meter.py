@@ -55,6 +55,7 @@ class Ledger(Protocol):
         run_id: int | None,
         step_key: str,
         attempt: int,
+        owner: str | None = None,
         if_cut: TokenRecord | None = None,
     ) -> Hold: ...
 
@@ -87,6 +88,7 @@ class Meter:
             run_id=plan.run_id,
             step_key=plan.step_key,
             attempt=plan.attempt,
+            owner=plan.owner,
             if_cut=if_cut,
         )
 

@@ -1,7 +1,8 @@
 """What the extractive model does next: which tools it calls, and with what.
 
-Only tools that search (a string `query`) or read (a string `path`) are called, and none whose name
-speaks of changing something: terms of a question are no reason to delete what matches them.
+Only tools that search (a string `query`), find a definition (a string `name`) or read (a string
+`path`) are called, and none whose name speaks of changing something: terms of a question are no
+reason to delete what matches them. What is at hand is searched before the web is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dodona.models.terms import Terms, key_terms
 
 MOST_TURNS: Final = 3
 MOST_SEARCHES: Final = 3
+MOST_LOOKUPS: Final = 2
 MOST_READS: Final = 2
 MOST_RESULTS: Final = 12  # more than it can ask for; another model may have asked before it
 LONGEST_PATH: Final = 300
@@ -57,6 +59,7 @@ class Inquiry:
     steps: tuple[Step, ...]
     turns: int
     searches: tuple[ToolSpec, ...]
+    lookups: tuple[ToolSpec, ...]
     reads: tuple[ToolSpec, ...]
 
     def next_calls(self) -> list[Wanted]:
@@ -66,15 +69,33 @@ class Inquiry:
         return list(self._named_files()) or list(self._searches()) or list(self._found_files())
 
     def ranked(self) -> list[tuple[float, Passage]]:
-        """What fits of what the tools returned, best first; else the start of a named file."""
-        found = telling(_passages(self.steps), self.terms.terms)
+        """What fits of what the tools returned, best first; else the start of a named file.
+
+        Who asks where something is defined is told that first.
+        """
+        terms = self.terms
+        found = telling(_passages(self.steps), terms.terms, identifiers=terms.identifiers)
         if found:
-            return found
-        named = [step for step in self.steps if step.path in self.terms.paths]
+            places = self._definitions()
+            first = [(found[0][0], place) for place in places]
+            return first + [pair for pair in found if pair[1] not in places]
+        named = [step for step in self.steps if step.path in terms.paths]
         return [(1.0, passage) for passage in _passages(named)]
 
+    def _definitions(self) -> list[Passage]:
+        """Where the names are defined that the question asks for, by the beginnings of these."""
+        if not self.terms.asks_where:
+            return []
+        lookups = {tool.name for tool in self.lookups}
+        heads = [next(iter(step.passages), None) for step in self.steps if step.tool in lookups]
+        names = {name.casefold() for name in self.terms.names}
+        return [head for head in heads if head and names & set(head.about.casefold().split())]
+
     def failed(self) -> list[ToolResult]:
-        return [step.result for step in self.steps if step.result and step.result.failed]
+        """Results that the user should know of: not of a file that was found by another tool."""
+        read = {step.path for step in self.steps if step.path and step.succeeded}
+        failed = (step for step in self.steps if step.path not in read)
+        return [step.result for step in failed if step.result and step.result.failed]
 
     def searched(self) -> str:
         """What was tried, in words."""
@@ -89,7 +110,10 @@ class Inquiry:
             if any(step.succeeded for step in tried):
                 continue
             names = {step.tool for step in tried}
-            tool = next((tool.name for tool in self.reads if tool.name not in names), None)
+            # A note is looked for among the notes first, and a program where programs are.
+            ends_as_note = path.lower().endswith(".md")
+            likely = sorted(self.reads, key=lambda tool: ("code" in tool.name) is ends_as_note)
+            tool = next((tool.name for tool in likely if tool.name not in names), None)
             if tool:
                 yield tool, {"path": path}
 
@@ -99,6 +123,9 @@ class Inquiry:
         if not query or any(step.succeeded and step.path for step in self.steps):
             return
         made = {step.tool for step in self.steps if step.query == query}
+        if not made:
+            names = self.terms.names[:MOST_LOOKUPS]
+            yield from ((tool.name, {"name": name}) for tool in self.lookups for name in names)
         yield from (
             (tool.name, {"query": query}) for tool in self.searches if tool.name not in made
         )
@@ -136,12 +163,13 @@ def inquiry(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Inquiry:
     results = {message.call_id: message for message in since if isinstance(message, ToolResult)}
     calls = [call for message in spoken for call in message.calls]
     searches = [tool for tool in tools if _takes(tool, "query") and _may_search(tool.name)]
-    searches.sort(key=lambda tool: "search" not in tool.name.lower())
+    searches.sort(key=lambda tool: ("web" in tool.name.lower(), "search" not in tool.name.lower()))
     return Inquiry(
         terms=key_terms(question, before),
         steps=tuple(_step(call, results.get(call.id)) for call in calls[-MOST_RESULTS:]),
         turns=len(spoken),
         searches=tuple(searches[:MOST_SEARCHES]),
+        lookups=tuple(tool for tool in tools if _takes(tool, "name") and _defines(tool.name))[:1],
         reads=tuple(tool for tool in tools if _takes(tool, "path") and _may_read(tool.name)),
     )
 
@@ -179,6 +207,11 @@ def _words(name: str) -> frozenset[str]:
 
 def _may_search(name: str) -> bool:
     return not _words(name) & _CHANGING
+
+
+def _defines(name: str) -> bool:
+    words = _words(name)
+    return "definition" in words and not words & _CHANGING
 
 
 def _may_read(name: str) -> bool:

@@ -31,6 +31,7 @@ LONGEST_PASSAGE: Final = 500
 MOST_COMPARED: Final = 100  # passages that are looked at again for each that is chosen
 MOST_TELLING: Final = 12
 IN_TITLE: Final = 0.75  # what a term in the title adds
+IN_HEADING: Final = 0.3  # … and one in the heading that begins a note
 SAID_BEFORE: Final = 0.5  # what a term is worth that an earlier passage has
 LEAST_SHARE: Final = 0.25  # of the best passage's score that another needs to be quoted
 LEAST_COVERED: Final = 0.3  # of the weight of all terms that they must have, if not half of them
@@ -187,23 +188,31 @@ def _is_only_heading(block: Sequence[str]) -> bool:
 def _block(lines: Sequence[str], place: Passage) -> Iterator[Passage]:
     """A paragraph as one passage, or as several when it is long."""
     text = "\n".join(lines).rstrip()
-    last = place.first + len(lines) - 1 if place.first else 0
-    if place.first and place.last:
-        last = min(last, max(place.first, place.last))
-    for piece in _pieces(text):
-        yield replace(place, text=piece, last=last)
+    end = place.last or place.first + len(lines)
+    for at, piece in _pieces(text):
+        if not place.first:
+            yield replace(place, text=piece, last=0)
+            continue
+        first = min(place.first + text.count("\n", 0, at), end)
+        last = min(first + piece.count("\n"), end)
+        yield replace(place, text=piece, first=first, last=last)
 
 
-def _pieces(text: str) -> Iterator[str]:
-    """The text in order, cut behind sentences and lines, else at a space, else anywhere."""
-    while len(text) > LONGEST_PASSAGE:
-        ends = [found.end() for found in _SENTENCE_END.finditer(text, 0, LONGEST_PASSAGE)]
-        cut = ends[-1] if ends else text.rfind(" ", 0, LONGEST_PASSAGE) + 1 or LONGEST_PASSAGE
-        if piece := text[:cut].rstrip():
-            yield piece
-        text = text[cut:]
-    if text.strip():
-        yield text
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """The text in order, cut behind sentences and lines, else at a space, else anywhere.
+
+    Each with its place in the text.
+    """
+    at = 0
+    while len(text) - at > LONGEST_PASSAGE:
+        end = at + LONGEST_PASSAGE
+        ends = [found.end() for found in _SENTENCE_END.finditer(text, at, end)]
+        cut = ends[-1] if ends else text.rfind(" ", at, end) + 1 or end
+        if piece := text[at:cut].rstrip():
+            yield at, piece
+        at = cut
+    if text[at:].strip():
+        yield at, text[at:]
 
 
 def rank(found: Sequence[Passage], terms: Sequence[str]) -> list[tuple[float, Passage]]:
@@ -213,11 +222,13 @@ def rank(found: Sequence[Passage], terms: Sequence[str]) -> list[tuple[float, Pa
     return sorted(zip(scores, found, strict=True), key=lambda pair: -pair[0])
 
 
-def telling(found: Sequence[Passage], terms: Sequence[str]) -> list[tuple[float, Passage]]:
+def telling(
+    found: Sequence[Passage], terms: Sequence[str], *, identifiers: Sequence[str] = ()
+) -> list[tuple[float, Passage]]:
     """The passages to quote: the best, then what adds to it; none if they miss what was asked.
 
     What others before it have counts for less in a passage, so a question about two things is
-    answered from the sources of both.
+    answered from the sources of both. Who asks for one of the `identifiers` is answered by it.
     """
     ranking = _Ranking(found, terms)
     left = sorted(range(len(found)), key=ranking.score, reverse=True)[:MOST_COMPARED]
@@ -229,14 +240,15 @@ def telling(found: Sequence[Passage], terms: Sequence[str]) -> list[tuple[float,
         left.remove(at)
         ranking.choose(at)
         chosen.append((score, found[at]))
-    return chosen if ranking.covers_enough() else []
+    is_named = any(name in passage.text for name in identifiers for _, passage in chosen)
+    return chosen if is_named or ranking.covers_enough() else []
 
 
 class _Ranking:
     """What the terms weigh, which passages have them, and which terms were chosen already.
 
-    Each term that occurs counts once, the more the fewer passages have it; one that the title has
-    counts more. Long passages need more.
+    Each term that occurs counts once, the more the fewer passages have it; one that the title or
+    a note's heading has counts more. Long passages need more.
     """
 
     def __init__(self, found: Sequence[Passage], terms: Sequence[str]) -> None:
@@ -244,6 +256,7 @@ class _Ranking:
         pattern = re.compile("|".join(f"({expression})" for expression in expressions) or r"(?!)")
         self._texts = [_hits(pattern, passage.text) for passage in found]
         self._titles = [_hits(pattern, passage.about) for passage in found]
+        self._headings = [_hits(pattern, _heading(passage)) for passage in found]
         hits = (text | title for text, title in zip(self._texts, self._titles, strict=True))
         occurs = Counter(chain.from_iterable(hits))
         self._weights = {
@@ -258,7 +271,8 @@ class _Ranking:
     def score(self, at: int) -> float:
         text = self._worth(self._texts[at], self._said)
         title = self._worth(self._titles[at], self._titled)
-        return (text + IN_TITLE * title) / self._lengths[at]
+        heading = self._worth(self._headings[at], self._said)
+        return (text + IN_TITLE * title + IN_HEADING * heading) / self._lengths[at]
 
     def choose(self, at: int) -> None:
         self._said |= self._texts[at] | self._titles[at]
@@ -274,6 +288,12 @@ class _Ranking:
         shares = (SAID_BEFORE if term in before else 1 for term in terms)
         weights = map(self._weights.__getitem__, terms)
         return math.fsum(map(operator.mul, weights, shares))
+
+
+def _heading(passage: Passage) -> str:
+    """The heading of a note, if it is there; in code such a line is a remark."""
+    is_one = passage.path.endswith(".md") and passage.text.startswith("# ")
+    return passage.text.partition("\n")[0] if is_one else ""
 
 
 def _hits(pattern: re.Pattern[str], text: str) -> frozenset[int]:

@@ -22,24 +22,25 @@ _STOP_WORDS: Final = frozenset(
         """
     a about above after again all also am an and any are as at be because been before being below
     between both but by can could did do does doing done down during each few for from further get
-    give had happen happened happens has have having he her here hers him his how i if in into is it
-    its just know let like list look many may me might more most much must my need no nor not now of
-    off on once one only or other our out over own please same say says search shall she should show
-    so some such tell than that the their them then there these they this those through to too under
-    until up us use very want was we were what when where which while who whom whose why will with
-    within would you your yours
+    give had happen happened happens has have having he hello her here hers hey hi him his how i if
+    in into is it its just know let like list look many may me might more most much must my need no
+    nor not now of off on once one only or other our out over own please same say says search shall
+    she should show so some such tell than thank thanks that the their them then there these they
+    this those through to too under until up us use very want was we were what when where which
+    while who whom whose why will with within would you your yours
     aber alle allem allen aller alles als also am an ander andere anderen auch auf aus bei beim bin
-    bis bist bitte da dabei dafür damit dann daran darauf darin darüber das dass davon dazu dein
-    deine dem den denn der deren des dessen deshalb dich die dies diese diesem diesen dieser dieses
-    dir doch dort du durch ein eine einem einen einer eines einige er es etwas euch euer für gegen
-    gehen geht genau gib gibt hab habe haben hat hatte hatten hier hin hinter ich ihm ihn ihnen ihr
-    ihre ihrem ihren ihrer im in ins irgend ist ja jede jedem jeden jeder jedes jene jetzt kann
-    kannst kein keine keinen können könnte machen man manche mein meine meinem meinen meiner mich
-    mir mit muss müssen nach nicht nichts noch nun nur ob oder ohne sagen sagt sehr sein seine
-    seinem seinen seiner seit selbst sich sie sind so solche soll sollen sollte sondern sonst steht
-    stehen suche über um und uns unser unsere unter viel vom von vor wann war waren warum was weil
-    welche welchem welchen welcher welches wenn wer werde werden wessen wie wieder will wir wird wo
-    woher wofür wohin wollen womit wozu wurde wurden würde zeig zeige zu zum zur zwar zwischen
+    bis bist bitte da dabei dafür damit danke dann daran darauf darin darüber das dass davon dazu
+    dein deine dem den denn der deren des dessen deshalb dich die dies diese diesem diesen dieser
+    dieses dir doch dort du durch ein eine einem einen einer eines einige er es etwas euch euer für
+    gegen gehen geht genau gib gibt hab habe haben hallo hat hatte hatten hier hin hinter ich ihm
+    ihn ihnen ihr ihre ihrem ihren ihrer im in ins irgend ist ja jede jedem jeden jeder jedes jene
+    jetzt kann kannst kein keine keinen können könnte machen man manche mein meine meinem meinen
+    meiner mich mir mit muss müssen nach nicht nichts noch nun nur ob oder ohne sagen sagt sehr sein
+    seine seinem seinen seiner seit selbst sich sie sind so solche soll sollen sollte sondern sonst
+    steht stehen suche über um und uns unser unsere unter viel vom von vor wann war waren warum was
+    weil welche welchem welchen welcher welches wenn wer werde werden wessen wie wieder will wir
+    wird wo woher wofür wohin wollen womit wozu wurde wurden würde zeig zeige zu zum zur zwar
+    zwischen
     """,
     )
 )
@@ -54,6 +55,21 @@ _POINTERS: Final = frozenset(
     """,
     )
 )
+# Words that say what is asked, not about what: they count only where nothing else does.
+_ASKED: Final = re.compile(
+    r"\bwhere\b.*?\b(defined|declared|implemented)\b|\bhow\b.*?\b(works?)\b"
+    r"|\bwo\b.*?\b(definiert|deklariert|implementiert)\b|\bwie\b.*?\b(funktionier(?:t|en))\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_SOUGHT_IN: Final = re.compile(
+    r"\b(?:in|from|(?:do|does|did|what))\s+(?:the|my|our|your)\s+(?:notes?|code|threads?)\b"
+    r"(?:\s+(?:say|says|tell|tells|mention|mentions|know|knows)\b)?"
+    r"|\b(?:in\s+den|in\s+meinen|die|meine)\s+Notizen\b",
+    re.IGNORECASE,
+)
+_CLAUSE_END: Final = re.compile(r"[,;:.?!]\s|\b(?:and|or|but|und|oder|aber)\b", re.IGNORECASE)
+LEAST_CLAUSE: Final = 3  # words of a clause that can name what a later one points to
+
 _ENDINGS: Final = ("ation", "ency", "ence", "ies", "ing", "ed", "es", "en", "er", "s", "e", "n")
 # Scripts that put no spaces between words: Thai, kana, Han, Hangul.
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -66,32 +82,56 @@ _FILE_NAME = re.compile(
     r"(?:bash|cfg|cpp|css|csv|cs|c|go|html|h|ini|java|jsonl|json|js|kt|lisp|log|md|org|php|py|rb|rst"
     r"|rs|sh|sql|swift|toml|tsx|ts|txt|xml|yaml|yml)(?![\w/-])"
 )
+_NAME = re.compile(r"[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)*")
 _WORD = re.compile(r"\w+(?:[-.'’:]+\w+)*")
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What to look for, most telling first, and the files that the question names."""
+    """What to look for, most telling first, and the files and identifiers that it names.
+
+    `asks_where`: it is asked where these are defined.
+    """
 
     terms: tuple[str, ...]
     paths: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    asks_where: bool = False
 
     @property
     def query(self) -> str:
         """The terms as a search tool takes them: phrases in quotes."""
         return " ".join(f'"{term}"' if " " in term else term for term in self.terms)
 
+    @property
+    def identifiers(self) -> tuple[str, ...]:
+        """The names that only a program has: who types one means it, whatever else was asked."""
+        return tuple(filter(_is_identifier, self.names))
+
 
 def key_terms(question: str, before: str = "") -> Terms:
     """The terms of a question; a short one that points back takes some from the one before it."""
     own = _terms(question)
-    words = {word.casefold() for word in _WORD.findall(question[:LONGEST_QUESTION])}
-    points_back = len(own.terms) <= BORROWED_TERMS and words & _POINTERS
-    if before and (points_back or not own.terms):
+    if before and (not own.terms or _points_back(question[:LONGEST_QUESTION], own)):
         earlier = _terms(before)
         terms = _distinct([*own.terms, *earlier.terms[:BORROWED_TERMS]])
-        return Terms(terms, own.paths or earlier.paths)
+        paths, names = own.paths or earlier.paths, own.names or earlier.names
+        return Terms(terms, paths, names, asks_where=own.asks_where)
     return own
+
+
+def _points_back(question: str, own: Terms) -> bool:
+    """Does it speak of what was said before it? Not of what it has named itself, a clause ago."""
+    if len(own.terms) > BORROWED_TERMS:
+        return False
+    known = {term.casefold() for term in own.terms}
+    for clause in _CLAUSE_END.split(question):
+        words = [word.casefold() for word in _WORD.findall(clause)]
+        if not _POINTERS.isdisjoint(words):
+            return True
+        if len(words) >= LEAST_CLAUSE and not known.isdisjoint(words):
+            return False
+    return False
 
 
 def _terms(question: str) -> Terms:
@@ -101,11 +141,45 @@ def _terms(question: str) -> Terms:
     phrases = ["".join(found.groups(default="")).strip() for found in _QUOTED.finditer(text)]
     paths = [found.group() for found in _FILE_NAME.finditer(text)]
     rest = _FILE_NAME.sub(" ", _QUOTED.sub(" ", text))
-    words = [word for word in _WORD.findall(rest) if _carries_meaning(word)]
+    asked = _ASKED.search(rest)
+    words = _telling(_unframed(rest, asked))
+    if not (phrases or paths or words):
+        words = _telling(rest)
     # A stable sort: names that only people who write programs would type tell most.
     words.sort(key=lambda word: not _is_identifier(word))
     terms = [term for term in (*phrases, *paths, *words) if term]
-    return Terms(_distinct(terms), tuple(dict.fromkeys(paths)))
+    asks_where = asked is not None and bool(asked[1] or asked[3])
+    likely = _likely_names(words, rest)
+    if asks_where and asked:
+        sought = set(_WORD.findall(asked.group()))
+        likely = [word for word in words if word in sought or word in likely]
+    names = [name for name in (*phrases, *likely) if _NAME.fullmatch(name)]
+    paths = list(dict.fromkeys(paths))
+    return Terms(_distinct(terms), tuple(paths), _distinct(names), asks_where=asks_where)
+
+
+def _unframed(text: str, asked: re.Match[str] | None) -> str:
+    """A question without what only says what is asked, and where that is to be looked for."""
+    if asked is not None:
+        start, end = asked.span(asked.lastindex or 0)
+        text = f"{text[:start]} {text[end:]}"
+    return _SOUGHT_IN.sub(" ", text)
+
+
+def _telling(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if _carries_meaning(word)]
+
+
+def _likely_names(words: Sequence[str], text: str) -> list[str]:
+    """What may be defined in code: identifiers, and words with a capital that they need not have.
+
+    The first word of a question has one anyway; it is a name only if there is no other word.
+    """
+    start = _WORD.search(text)
+    opening = start.group() if start and len(words) > 1 else ""
+    return [
+        word for word in words if _is_identifier(word) or (word[:1].isupper() and word != opening)
+    ]
 
 
 def _carries_meaning(word: str) -> bool:

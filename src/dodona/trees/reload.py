@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ log = logging.getLogger("dodona.trees")
 
 # Editors save in several steps; this is how long a file must rest before it is read.
 SETTLE_MS = 50
+RETRY_SECONDS = 5.0  # after which files are read that cannot be watched
 
 
 class Policy(Enum):
@@ -53,6 +54,7 @@ class Reloader:
         self._emit = emit
         self._host_keys = tuple(host_keys)
         self._runs: set[Run] = set()
+        self._is_warned = False
         self._trees = self._load()
 
     def tree(self, name: str | None = None) -> Tree:
@@ -139,8 +141,21 @@ class Reloader:
             # This runs when the watch stands, and so misses nothing that was saved before.
             catch_up = asyncio.create_task(self._reload())
             catch_up.add_done_callback(lambda _: ready.set())
-            await self._watch(there, folders, stop)
+            try:
+                await self._watch(there, folders, stop)
+            # watchfiles says in a RuntimeError what the system does not allow.
+            except (OSError, RuntimeError) as error:
+                await self._wait(error, stop)
             await catch_up
+
+    async def _wait(self, error: Exception, stop: asyncio.Event) -> None:
+        """Look again after a while: that is slower, and works everywhere."""
+        if not self._is_warned:
+            log.warning("the trees cannot be watched, and are read every %g seconds: %s",
+                        RETRY_SECONDS, error)  # fmt: skip
+        self._is_warned = True
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
 
     async def _watch(self, there: set[Path], folders: set[Path], stop: asyncio.Event) -> None:
         """Reload on every change of the files; return when the folders themselves change."""

@@ -33,6 +33,7 @@ T = TypeVar("T")
 GRACE_SECONDS = 5.0
 # Why a run is stopped that is begun again with a newer tree.
 SUPERSEDED = "superseded"
+OUT_OF_TICKS = "out_of_ticks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class Options:
 
     `host` is handed to every leaf that has a parameter of that name. What `output` makes of a
     chunk is what its step keeps, unless it returns nothing. `replay` gets the chunks of steps
-    that are applied from the journal; without it they go to `output`.
+    that are applied from the journal; without it they go to `output`. A run that needs more than
+    `max_ticks` is stopped.
     """
 
     journal: Journal | None = None
@@ -54,6 +56,7 @@ class Options:
     trace: Trace | None = None
     debugger: Debugger | None = None
     grace_seconds: float = GRACE_SECONDS
+    max_ticks: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,9 @@ class Run:
 
     def _tick(self, branch: Branch, frame: Frame) -> Status:
         self.ticks += 1
+        most = self.options.max_ticks
+        if most is not None and self.ticks > most:
+            self.cancel(OUT_OF_TICKS)
         if self.options.trace is not None:
             self.options.trace.begin(self.ticks)
         status = branch.tick(frame)
