@@ -133,6 +133,7 @@ class PlainOracle:
         return Answer(
             answer="".join(texts),
             sources=(),
+            citations=(),
             tool_calls=(),
             tokens_used=7,
             model_used="plain",
@@ -233,6 +234,24 @@ class PlainProjects:
         return found
 
 
+class PlainApprovals:
+    """Whatever is decided is noted; `refusal` is raised instead."""
+
+    def __init__(self) -> None:
+        self.decided: list[tuple[int, str, bool, str]] = []
+        self.refusal: DodonaError | None = None
+        self.asked = 0
+
+    async def decide(
+        self, _user_id: str, run_id: int, call_id: str, *, approved: bool, note: str = ""
+    ) -> dict[str, Any]:
+        self.asked += 1
+        if self.refusal is not None:
+            raise self.refusal
+        self.decided.append((run_id, call_id, approved, note))
+        return {"run_id": run_id, "call": call_id}
+
+
 class PlainAgency:
     """The shape of `dodona.agent.agency.Agency`; its bus is the real one."""
 
@@ -242,6 +261,7 @@ class PlainAgency:
         self.contexts = PlainContexts()
         self.preferences = PlainPreferences()
         self.projects = PlainProjects()
+        self.approvals = PlainApprovals()
         self.events = Bus()
 
 

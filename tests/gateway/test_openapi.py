@@ -49,7 +49,17 @@ async def test_it_names_every_route_and_only_those() -> None:
 async def test_it_names_every_method_and_only_those(gateway: Gateway, path: str) -> None:
     """What it does not name is refused with 405, what it names is not."""
     named = {method.upper() for method in DOCUMENT["paths"][path]}
-    here = path.format(run_id=1, project_id="default", file="app.js")
+    here = path.format(
+        run_id=1,
+        thread_id=1,
+        notice_id=1,
+        context_id="node-1",
+        project_id="default",
+        rule_id="token_budget",
+        subscriber_id="self_notify",
+        call="call-1",
+        file="app.js",
+    )
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         if (method, path) == ("GET", "/api/events"):
             continue  # it would not end

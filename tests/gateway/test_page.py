@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dodona.agent.question import Question
 from dodona.core import chunks
+from dodona.core.errors import Conflict
 from dodona.core.tools import Source
 from dodona.gateway.routes.page import FOLDER
 from tests.gateway.plain_agency import LONG, until
@@ -315,6 +318,83 @@ async def test_the_page_cancels(gateway: Gateway) -> None:
     )
     assert await run_js(script, base=gateway.url) == ["the run was cancelled.", "Cancelled"]
     assert gateway.agency.oracle.cancelled == [("local", 1)]
+
+
+ASK = chunks.approval(
+    id="1",
+    approval="1~ab",
+    name="wire",
+    arguments={"sum": 5},
+    reason="It <b>cannot</b> be undone.",
+    expires_at=9e9,
+)
+
+DECIDE = """
+    find("question").value = "Why?";
+    const asking = find("form").fire("submit");
+    const log = find("log");
+    const soon = async (look) => {
+      for (;;) {
+        const found = look();
+        if (found) return found;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    };
+    const asked = (await soon(() => log.find("approval"))).textContent;
+    const box = log.find("approval");
+    await box.find(BUTTON).fire("click");
+    const said = box.find("dim").textContent;
+    const disabled = box.find("allow").disabled && box.find("refuse").disabled;
+    await asking;
+    const left = log.find("approvals").children.length;
+    console.log(JSON.stringify({ asked, said, disabled, left }));
+"""
+
+
+@pytest.mark.parametrize(
+    ("button", "approved", "said"), [("allow", True, "Allowed."), ("refuse", False, "Refused.")]
+)
+async def test_a_call_is_allowed_or_refused_on_the_page(
+    gateway: Gateway, button: str, *, approved: bool, said: str
+) -> None:
+    """A banner asks, as text; what is pressed is decided, and the result takes the banner away."""
+    script = OPEN + DECIDE.replace("BUTTON", json.dumps(button))
+    approvals = gateway.agency.approvals
+    showing = asyncio.create_task(run_js(script, base=gateway.url))
+    try:
+        run = await gateway.asked()
+        call = {"id": "1", "name": "wire"}
+        await run.put(chunks.tool_call(**call, arguments={"sum": 5}, status="pending"), ASK)
+        await until(lambda: approvals.decided or showing.done(), "a decision")
+        await run.put(chunks.tool_result(**call, result="…", status="success"))
+        await run.finish()
+        shown = await showing
+    finally:
+        showing.cancel()
+    assert approvals.decided == [(1, "1~ab", approved, "")]
+    assert shown == {
+        "asked": 'It <b>cannot</b> be undone. wire {"sum":5}AllowRefuse',
+        "said": said,
+        "disabled": True,
+        "left": 0,
+    }
+
+
+async def test_the_page_says_that_somebody_was_faster(gateway: Gateway) -> None:
+    """What was decided elsewhere is told where the buttons are."""
+    gateway.agency.approvals.refusal = Conflict("it was refused already.")
+    showing = asyncio.create_task(
+        run_js(OPEN + DECIDE.replace("BUTTON", '"allow"'), base=gateway.url)
+    )
+    try:
+        run = await gateway.asked()
+        await run.put(ASK)
+        await until(lambda: gateway.agency.approvals.asked or showing.done(), "a decision")
+        await run.finish()
+        shown = await showing
+    finally:
+        showing.cancel()
+    assert (shown["said"], shown["disabled"]) == ("it was refused already.", True)
 
 
 async def test_the_page_goes_on_after_a_reload(gateway: Gateway) -> None:

@@ -36,6 +36,7 @@ async def test_a_question_is_answered_in_one_document(gateway: Gateway) -> None:
     assert answer == {
         "answer": "Because",
         "sources": [],
+        "citations": [],
         "tool_calls": [],
         "tokens_used": 7,
         "model_used": "plain",

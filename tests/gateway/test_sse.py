@@ -179,11 +179,13 @@ async def test_events_are_told_to_their_user_as_they_happen(gateway: Gateway) ->
         mine, yours = {"user_id": "local", "n": 1}, {"user_id": "other", "n": 2}
         bus.emit(Event("tool.call.success", "test", payload=yours))
         bus.emit(Event("session.end", "test", payload=mine))
-        bus.emit(Event("tool.call.success", "test", payload=mine, timestamp=5.0))
+        bus.emit(Event("tool.call.success", "test", payload=mine, timestamp=5.0, id="e-1"))
         bus.emit(Event("query.start", "test", payload={**mine, "odd": object()}))
         told = events(await Following(response).until("\n\n", count=2))
     assert told[0] == {
+        "id": "e-1",
         "type": "tool.call.success",
+        "dedupe_key": "",
         "source": "test",
         "severity": "info",
         "payload": mine,

@@ -13,12 +13,13 @@ _NUMBER = re.compile(r"[0-9]{1,18}")  # more digits fit no database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """A whole number when it has bounds, else text."""
+    """A whole number when it has bounds, else text of at most `longest` characters."""
 
     name: str
     about: str
     place: Literal["path", "query", "header"] = "query"
     bounds: tuple[int, int] | None = None
+    longest: int = 200
     default: str | int | None = None
 
     def read(self, text: str) -> str | int:
@@ -31,7 +32,7 @@ class Parameter:
         raise BadRequest(f"{self.name} must be {self._kind} (got {text!r:.80}).")
 
     def as_openapi(self) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 200}
+        schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": self.longest}
         if self.bounds is not None:
             lowest, highest = self.bounds
             schema = {"type": "integer", "minimum": lowest, "maximum": highest}
@@ -47,7 +48,7 @@ class Parameter:
 
     def _value(self, text: str) -> str | int | None:
         if self.bounds is None:
-            return text if 0 < len(text) <= 200 else None
+            return text if 0 < len(text) <= self.longest else None
         lowest, highest = self.bounds
         if _NUMBER.fullmatch(text) and lowest <= int(text) <= highest:
             return int(text)
@@ -56,6 +57,6 @@ class Parameter:
     @property
     def _kind(self) -> str:
         if self.bounds is None:
-            return "a text of 1 to 200 characters"
+            return f"a text of 1 to {self.longest} characters"
         lowest, highest = self.bounds
         return f"a whole number from {lowest} to {highest}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from dodona.agent.config import BOUNDS
 from dodona.agent.question import LONGEST_QUESTION, MOST_TOKENS, SOURCES
@@ -12,8 +12,23 @@ from dodona.core.contexts import TOKEN_BUDGET_BOUNDS, ContextStatus
 from dodona.core.conversation import RunStatus
 from dodona.core.events import Severity
 from dodona.core.projects import DEFAULT_PROJECT
-
-Schema: TypeAlias = dict[str, Any]
+from dodona.core.tools import SourceKind
+from dodona.gateway.routes import approvals, code, notifications, rules, threads, tree, vault
+from dodona.gateway.shapes import (
+    Schema,
+    document,
+    listed,
+    mapped,
+    named,
+    number,
+    one_of,
+    or_null,
+    request,
+    text,
+    time,
+    whole,
+    yes_or_no,
+)
 
 _SETTINGS_BOUNDS: Final = {
     **BOUNDS,
@@ -22,70 +37,9 @@ _SETTINGS_BOUNDS: Final = {
 }
 
 
-def text(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "string", **more})
-
-
-def whole(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "integer", **more})
-
-
-def number(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "number", **more})
-
-
-def yes_or_no(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "boolean", **more})
-
-
-def one_of(*values: str) -> Schema:
-    return {"type": "string", "enum": list(values)}
-
-
-def time() -> Schema:
-    return text(format="date-time")
-
-
-def listed(items: Schema, about: str = "") -> Schema:
-    return _with(about, {"type": "array", "items": items})
-
-
-def mapped(about: str = "") -> Schema:
-    """An object of which nothing is promised."""
-    return _with(about, {"type": "object"})
-
-
-def or_null(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def named(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
-
-
-def document(fields: Mapping[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
-    """What we send: all of it is there but what is optional, and more may come to be."""
-    required = [name for name in fields if name not in optional]
-    return {"type": "object", "properties": dict(fields), "required": required}
-
-
-def request(fields: Mapping[str, Schema], *, required: tuple[str, ...] = ()) -> Schema:
-    """What we take: nothing that is not named here."""
-    found: Schema = {
-        "type": "object",
-        "properties": dict(fields),
-        "additionalProperties": False,
-    }
-    return {**found, "required": list(required)} if required else found
-
-
-def _with(about: str, schema: Schema) -> Schema:
-    return {**schema, "description": about} if about else schema
-
-
-def _chunk(type_: str, fields: Mapping[str, Schema]) -> Schema:
+def _chunk(type_: str, fields: Mapping[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
     place = {"run_id": whole(), "seq": whole("Rises within a run; the event's id.")}
-    return document({"type": {"const": type_}, **fields, **place})
+    return document({"type": {"const": type_}, **fields, **place}, optional=optional)
 
 
 def _setting(name: str, default: Any) -> Schema:
@@ -100,10 +54,12 @@ def _setting(name: str, default: Any) -> Schema:
 _SETTINGS: Final = {n: _setting(n, v) for n, v in ModelSettings().as_dict().items()}
 
 _SOURCE: Final = {
-    "path": text("Of the note."),
+    "path": text("What an answer cites: a note, a file, `thread:12#34` or a URL."),
     "title": text(),
     "lines": or_null(text()),
     "excerpt": text(),
+    "kind": one_of(*(kind.value for kind in SourceKind)),
+    "version": text("Of the note or file when it was read; may be empty."),
 }
 
 _TOOL_CALL: Final = {
@@ -128,16 +84,32 @@ _FAULT: Final = document(
     optional=("where", "problems"),
 )
 
+_AGENT: Final = text("The subagent that made the call, if it was not the Oracle.")
+
+_CITATION: Final = document(
+    {
+        "target": text("What the answer cites."),
+        "found": yes_or_no("Has a tool returned it? Else it is made up."),
+    }
+)
+
 _CHUNKS: Final[dict[str, Schema]] = {
     "ThinkingChunk": _chunk("thinking", {"content": text()}),
     "ContentChunk": _chunk("content", {"content": text("A piece of the answer.")}),
     "SourceChunk": _chunk("source", _SOURCE),
     "ToolCallChunk": _chunk(
         "tool_call",
-        {n: _TOOL_CALL[n] for n in ("id", "name", "arguments", "status")},
+        {**{n: _TOOL_CALL[n] for n in ("id", "name", "arguments", "status")}, "agent": _AGENT},
+        optional=("agent",),
     ),
     "ToolResultChunk": _chunk(
-        "tool_result", {n: _TOOL_CALL[n] for n in ("id", "name", "result", "status")}
+        "tool_result",
+        {
+            **{n: _TOOL_CALL[n] for n in ("id", "name", "result", "status")},
+            "sources": listed(document({n: _SOURCE[n] for n in ("path", "lines", "kind")})),
+            "agent": _AGENT,
+        },
+        optional=("agent",),
     ),
     "SystemChunk": _chunk(
         "system",
@@ -145,6 +117,17 @@ _CHUNKS: Final[dict[str, Schema]] = {
     ),
     "ContextUpdateChunk": _chunk(
         "context_update", {"context_tokens": whole(), "max_context_tokens": whole()}
+    ),
+    "ApprovalChunk": _chunk(
+        "approval",
+        {
+            **{name: _TOOL_CALL[name] for name in ("id", "name", "arguments")},
+            "approval": text("What to decide about: the call's id and its place in the run."),
+            "reason": text("Why a person is asked."),
+            "expires_at": number("Seconds since 1970; then the call is refused."),
+            "agent": _AGENT,
+        },
+        optional=("agent",),
     ),
     "RestartChunk": _chunk(
         "restart",
@@ -206,6 +189,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
         {
             "answer": text(),
             "sources": listed(named("Source")),
+            "citations": listed(_CITATION, "What the answer cites, checked."),
             "tool_calls": listed(named("ToolCall")),
             "tokens_used": whole(),
             "model_used": text(),
@@ -318,6 +302,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "severity": one_of(*(severity.value for severity in Severity)),
             "payload": mapped(),
             "timestamp": number("Seconds since 1970."),
+            "dedupe_key": text("The same for events that say the same."),
+            "id": text(),
         }
     ),
     "Health": document({"status": {"const": "ok"}, "name": text(), "version": text()}),
@@ -326,4 +312,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Text": text(),
     "Fault": _FAULT,
     "Error": document({"error": named("Fault")}),
+    **tree.SCHEMAS,
+    **vault.SCHEMAS,
+    **threads.SCHEMAS,
+    **code.SCHEMAS,
+    **notifications.SCHEMAS,
+    **rules.SCHEMAS,
+    **approvals.SCHEMAS,
 }

@@ -12,6 +12,7 @@ export class Answer {
     this.tools = new Map();
     this.sources = [];
     this.notices = [];
+    this.approvals = new Map(); // calls that wait for a person, by the id of the call
     this.context = null;
     this.done = null;
     this.error = null;
@@ -42,11 +43,15 @@ export class Answer {
         break;
       case "tool_call":
       case "tool_result":
+        if (chunk.type === "tool_result") this.approvals.delete(chunk.id);
         this.tools.set(chunk.id, { ...this.tools.get(chunk.id), ...chunk });
         break;
       case "source":
         if (!this.sources.some((known) => known.path === chunk.path && known.lines === chunk.lines))
           this.sources.push(chunk);
+        break;
+      case "approval":
+        this.approvals.set(chunk.id, chunk);
         break;
       case "system":
         this.notices.push(chunk.system_message);

@@ -31,8 +31,9 @@ function exchange(question) {
   const tools = element("ul", "", "tools");
   const text = element("div", "", "answer");
   const notices = element("div", "", "notices");
+  const waiting = element("div", "", "approvals");
   const sources = element("section", "", "sources");
-  article.append(asked, thinking.box, tools, text, notices, sources);
+  article.append(asked, thinking.box, tools, text, notices, waiting, sources);
   $("log").append(article);
   article.scrollIntoView({ block: "end" });
   return {
@@ -43,6 +44,7 @@ function exchange(question) {
       tools.replaceChildren(...[...answer.tools.values()].map(toolItem));
       text.textContent = answer.text;
       notices.replaceChildren(...answer.notices.map((each) => element("p", each)));
+      waiting.replaceChildren(...(answer.hasEnded ? [] : banners(answer.approvals.values())));
       if (answer.error) notices.append(element("p", explain(answer.error), "error"));
       sources.replaceChildren(...(answer.done ? sourceList(answer.sources) : []));
       if (atEnd) window.scrollTo({ top: document.body.scrollHeight });
@@ -51,6 +53,50 @@ function exchange(question) {
       notices.append(element("p", explain(error), "error"));
     },
   };
+}
+
+// What waits for a person. Each banner is made once: one must not be replaced under a finger.
+const made = new Map();
+
+function banners(approvals) {
+  return [...approvals].map((chunk) => {
+    const name = `${chunk.run_id}/${chunk.approval}`;
+    if (!made.has(name)) made.set(name, banner(chunk));
+    return made.get(name);
+  });
+}
+
+function banner(chunk) {
+  const box = element("div", "", "approval");
+  const asked = element("p", `${chunk.reason} `);
+  asked.append(element("code", `${chunk.name} ${brief(chunk.arguments)}`));
+  const said = element("p", "", "dim");
+  const buttons = [
+    ["Allow", "allow", true],
+    ["Refuse", "refuse", false],
+  ].map(([text, className, approved]) => {
+    const button = element("button", text, className);
+    button.type = "button";
+    button.addEventListener("click", () => decide(chunk, approved, buttons, said));
+    return button;
+  });
+  box.setAttribute("role", "group");
+  box.setAttribute("aria-label", `${chunk.name} waits for you`);
+  box.append(asked, ...buttons, said);
+  return box;
+}
+
+async function decide(chunk, approved, buttons, said) {
+  buttons.forEach((button) => (button.disabled = true));
+  const path = `/api/runs/${chunk.run_id}/approvals/${encodeURIComponent(chunk.approval)}`;
+  try {
+    await api(path, { method: "POST", body: { approved } });
+    said.textContent = approved ? "Allowed." : "Refused.";
+  } catch (error) {
+    const isFinal = error instanceof Refused;
+    said.textContent = isFinal ? explain(error) : "Dodona could not be reached.";
+    if (!isFinal) buttons.forEach((button) => (button.disabled = false));
+  }
 }
 
 function isAtEnd() {

@@ -12,13 +12,36 @@ from starlette.routing import Route
 from dodona.gateway.errors import WrongMethod
 from dodona.gateway.gate import Gate
 from dodona.gateway.operation import Operation
-from dodona.gateway.routes import events, health, openapi, oracle, page, projects, runs, settings
+from dodona.gateway.routes import (
+    approvals,
+    code,
+    events,
+    health,
+    notifications,
+    openapi,
+    oracle,
+    page,
+    projects,
+    rules,
+    runs,
+    settings,
+    threads,
+    tree,
+    vault,
+)
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,
+    *tree.OPERATIONS,
     *runs.OPERATIONS,
+    *approvals.OPERATIONS,
     *settings.OPERATIONS,
     *projects.OPERATIONS,
+    *vault.OPERATIONS,
+    *threads.OPERATIONS,
+    *code.OPERATIONS,
+    *notifications.OPERATIONS,
+    *rules.OPERATIONS,
     *events.OPERATIONS,
     *health.OPERATIONS,
     *openapi.OPERATIONS,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any
 
 from starlette.responses import Response
 
-from dodona.core.events import Event
 from dodona.gateway.answers import encoded
 from dodona.gateway.operation import EVENTS, Operation, Says
 from dodona.gateway.parameter import Parameter
@@ -25,17 +23,7 @@ async def _pieces(visit: Visit) -> AsyncGenerator[bytes]:
     async with visit.agency.events.subscribe(types=types, user_id=visit.user_id) as told:
         yield b""  # from here on nothing is missed, so the client may know
         async for event in told:
-            yield b"data: %b\n\n" % encoded(_as_json(event))
-
-
-def _as_json(event: Event) -> dict[str, Any]:
-    return {
-        "type": event.type,
-        "source": event.source,
-        "severity": event.severity.value,
-        "payload": event.payload,
-        "timestamp": event.timestamp,
-    }
+            yield b"data: %b\n\n" % encoded(event.as_json())
 
 
 OPERATIONS = (
