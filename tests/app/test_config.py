@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from dodona.app.config import MAX_BYTES, Config, load
+from dodona.app.config import Config, load
 from dodona.app.settings import PROVIDER_NAMES, Settings
 from dodona.core.errors import ConfigError, as_json, as_text
+from dodona.documents import MAX_BYTES
 from dodona.models.providers import PROVIDERS
 
 KEY = "sk-ant-a-key-that-nobody-may-see"
@@ -229,6 +230,8 @@ def test_variables_come_before_the_file() -> None:
             "DODONA_AGENTS__NIGHT_SHIFT__MODEL": "small",
             "DODONA_AGENTS__DAY_SHIFT__MODEL": "large",
             "DODONA_PRICES__GPT_4_1__INPUT": "3",
+            "DODONA_CODE__PATHS": "src, lib,",
+            "DODONA_WEB__ROBOTS": "false",
             "DODONA_HOME": "x",
             "DODONA_TEST_OF_SOMETHING_ELSE": "y",
             "OTHER__THING": "z",
@@ -243,6 +246,8 @@ def test_variables_come_before_the_file() -> None:
         "day-shift": "large",
     }
     assert settings.prices["gpt-4.1"].input == 3.0
+    assert settings.code.paths == ("src", "lib")
+    assert settings.web.robots is False
     places = config.places
     assert str(places.of(("agent", "max_tokens"))) == "DODONA_AGENT__MAX_TOKENS"
     assert str(places.of(("prices", "gpt-4.1", "output"))) == "dodona.toml:5"

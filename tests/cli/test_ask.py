@@ -20,6 +20,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "examples" / "vault"
 FIELDS = {
     "answer",
     "sources",
+    "citations",
     "tool_calls",
     "tokens_used",
     "model_used",
@@ -47,6 +48,8 @@ def test_one_document(tmp_path: Path) -> None:
     assert told.keys() == FIELDS
     assert told["run_id"] == 1
     assert told["sources"][0]["path"] == "runs/budgets.md"
+    assert told["citations"]
+    assert all(citation["found"] for citation in told["citations"])
     shown = json.loads(dodona(tmp_path, "run", "show", "1", "--json").stdout)
     assert (shown["answer"], shown["status"]) == (told["answer"], "succeeded")
 

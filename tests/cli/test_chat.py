@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import select
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,13 +11,7 @@ import pytest
 
 from tests.cli.running import DODONA, PATIENCE, dodona, given
 from tests.cli.slow_model import SlowModel
-
-# Makes standard input the terminal that sends us Ctrl-C, then becomes the command.
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios\n"
-    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])\n"
-)
+from tests.cli.terminal import at_terminal
 
 
 def chat(folder: Path, typed: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -81,55 +70,16 @@ def test_wishes_are_checked_first(tmp_path: Path, scripted: Callable[[str], None
 @pytest.mark.timeout(180)
 def test_at_a_terminal(tmp_path: Path, slow: SlowModel) -> None:
     """Ctrl-C ends the answer and not the talk; Ctrl-D ends that."""
-    mine, its = pty.openpty()
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [sys.executable, "-c", TAKE_TERMINAL, DODONA, "chat"],
-        stdin=its,
-        stdout=its,
-        stderr=its,
-        cwd=tmp_path,
-        env={**given(tmp_path, {}), "TERM": "dumb"},
-        start_new_session=True,
-    ) as talking:
-        os.close(its)
-        try:
-            terminal = _Terminal(mine)
-            terminal.until("› ")
-            terminal.type("Who speaks?\n")
-            terminal.until("The oak")
-            terminal.type("\x03")
-            terminal.until("Cancelling.")
-            terminal.until("› ")
-            slow.may_go_on.set()
-            terminal.type("And now?\n")
-            terminal.until("The oak speaks.")
-            terminal.until("› ")
-            terminal.type("\x04")
-            assert talking.wait(timeout=PATIENCE) == 0
-        finally:
-            talking.kill()
-            os.close(mine)
-
-
-class _Terminal:
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self._descriptor, text.encode())
-
-    def until(self, words: str) -> None:
-        """Read until these words come, and forget all before their end."""
-        deadline = time.monotonic() + PATIENCE
-        while words not in self._seen:
-            assert time.monotonic() < deadline, f"{words!r} never came: {self._seen!r}"
-            if not select.select([self._descriptor], [], [], 0.5)[0]:
-                continue
-            try:
-                data = os.read(self._descriptor, 4096)
-            except OSError:  # EIO: the other side is closed
-                data = b""
-            assert data, f"{words!r} never came: {self._seen!r}"
-            self._seen += data.decode(errors="replace")
-        self._seen = self._seen.partition(words)[2]
+    with at_terminal(tmp_path, "chat") as terminal:
+        terminal.until("› ")
+        terminal.type("Who speaks?\n")
+        terminal.until("The oak")
+        terminal.type("\x03")
+        terminal.until("Cancelling.")
+        terminal.until("› ")
+        slow.may_go_on.set()
+        terminal.type("And now?\n")
+        terminal.until("The oak speaks.")
+        terminal.until("› ")
+        terminal.type("\x04")
+        assert terminal.ended() == 0

@@ -594,7 +594,8 @@ def test_globals_that_cannot_be_read(folder: Path) -> None:
 
 USAGE: dict[str, str] = {
     "tre": 'Unknown command "tre". Did you mean "tree"? '
-    "Available commands: up, ask, chat, init, run, tree, config, db, ... See: dodona --help\n",
+    "Available commands: up, ask, chat, init, index, vault, context, rules, ... "
+    "See: dodona --help\n",
     "tree rn": 'Unknown command "rn". Did you mean "run"? '
     "Available commands: check, show, run, trace, test. See: dodona tree --help\n",
     "tree run t.lisp --tracee": "Unknown option: --tracee. Did you mean --trace? "

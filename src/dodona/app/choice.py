@@ -18,8 +18,8 @@ from dodona.app.probes import PATIENCE, Spot, look
 from dodona.app.schema import dotted
 from dodona.app.secret import Secret
 from dodona.app.settings import Agent
-from dodona.app.toml_lines import KeyPath
 from dodona.core.errors import ConfigError, NotFound
+from dodona.documents.toml_lines import KeyPath
 from dodona.models.providers import PROVIDERS, THINKING
 from dodona.models.wire import Timeouts
 from dodona.net.http import Http

@@ -7,8 +7,6 @@ told at once.
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +14,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dodona.app import mistakes, rules
+from dodona.app import rules
 from dodona.app.environment import almost, override
+from dodona.app.mistakes import mistakes
 from dodona.app.places import Places
 from dodona.app.settings import Settings
-from dodona.app.toml_lines import DEEPEST, KeyPath, locate
-from dodona.core.errors import ConfigError, DodonaError, Where
+from dodona.core.errors import ConfigError, DodonaError
+from dodona.documents import KeyPath, read
 
-MAX_BYTES = 1_000_000
 LOCAL = Path("dodona.toml")
-_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_SYNTAX_HINTS = {
-    "Invalid value": "Text stands in quotes.",
-    "Cannot overwrite a value": "This key is set twice: keep one.",
-    "Cannot declare": "This section is there twice: make one of them.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +45,8 @@ def load(environment: Mapping[str, str], file: Path | None = None) -> Config:
     lines: Mapping[KeyPath, int] = {}
     table: dict[str, Any] = {}
     if path:
-        lines, table = _parse(path)
+        document = read(path, what="the config file")
+        lines, table = document.lines, document.table
     variables = dict(override(table, environment))
     is_found = path == LOCAL and file is None and not environment.get("DODONA_CONFIG")
     places = Places(path, lines, variables, is_found=is_found)
@@ -62,7 +55,7 @@ def load(environment: Mapping[str, str], file: Path | None = None) -> Config:
         settings = Settings.model_validate(table)
     except ValidationError as error:
         settings = Settings()
-        found += mistakes.told(error, places)
+        found += mistakes(places).told(error)
     found += rules.broken(table, places)
     if found:
         raise ConfigError.gather(sorted(found, key=_place))
@@ -105,69 +98,6 @@ def _is_there(path: Path) -> bool:
     except OSError:
         return True
     return True
-
-
-def _parse(path: Path) -> tuple[Mapping[KeyPath, int], dict[str, Any]]:
-    text = _read(path)
-    try:
-        lines = locate(text)
-        deep = next((place for place in lines if len(place) > DEEPEST), None)
-        if deep:
-            raise _too_deep(path, lines[deep])
-        return lines, tomllib.loads(text)
-    except ValueError as error:  # TOMLDecodeError is one, and a number of 5,000 digits raises it
-        raise _syntax(path, text, str(error)) from None
-    except RecursionError:
-        raise _too_deep(path, 0) from None
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(
-            f"the config file cannot be read: {error.strerror}.",
-            where=Where(str(path)),
-            hint="It must be a file that you may read.",
-        ) from error
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(
-            f"the config file has more than {MAX_BYTES:,} bytes.",
-            where=Where(str(path)),
-            hint="Is it the right file?",
-        )
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            "this is no text in UTF-8.",
-            where=Where(str(path), raw.count(b"\n", 0, error.start) + 1),
-            hint="Is it the right file?",
-        ) from None
-
-
-def _syntax(path: Path, text: str, message: str) -> ConfigError:
-    """What tomllib says, at its line and column."""
-    found = _AT.search(message)
-    line, column = (int(found[1] or 0), int(found[2] or 0)) if found else (0, 0)
-    if found and not line:
-        line = text.count("\n") + 1  # "at end of document"
-    words = message[: found.start()] if found else message
-    hint = next((hint for start, hint in _SYNTAX_HINTS.items() if words.startswith(start)), "")
-    return ConfigError(
-        f"this is no TOML: {words[:1].lower()}{words[1:]}.",
-        where=Where(str(path), line, column),
-        hint=hint,
-    )
-
-
-def _too_deep(path: Path, line: int) -> ConfigError:
-    return ConfigError(
-        f"this nests more than {DEEPEST} levels deep.",
-        where=Where(str(path), line),
-        hint="Is it the right file?",
-    )
 
 
 def _place(error: DodonaError) -> tuple[str, int]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dodona.app.config import Config
 from dodona.app.secret import Secret
-from dodona.app.toml_lines import KeyPath
 from dodona.core.errors import ConfigError, Where
+from dodona.documents.toml_lines import KeyPath
 from dodona.models.providers import PROVIDERS
 from dodona.net.redactor import Redactor
 

@@ -1,18 +1,19 @@
 """Settings in the environment: `DODONA_AGENT__MAX_TOKENS=100` is `agent.max_tokens = 100`.
 
 Names of agents and models that the file has are found whatever their case, `_` standing for
-anything that a variable's name cannot hold: `DODONA_AGENTS__NIGHT_SHIFT__MODEL`.
+anything that a variable's name cannot hold: `DODONA_AGENTS__NIGHT_SHIFT__MODEL`. Of a list, the
+parts are between commas.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, get_origin
 
 from dodona.app import schema
-from dodona.app.toml_lines import DEEPEST, KeyPath
 from dodona.core.errors import ConfigError, Where
+from dodona.documents.toml_lines import DEEPEST, KeyPath
 
 PREFIX = "DODONA_"
 _SECTIONS = "|".join(name.upper() for name in schema.fields(()))
@@ -81,4 +82,6 @@ def _value(text: str, kind: Any) -> Any:
         return float(text)
     if kind is bool:
         return {"true": True, "false": False}.get(text, text)
+    if get_origin(kind) is tuple:
+        return [part.strip() for part in text.split(",") if part.strip()]
     return text

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dodona.app.toml_lines import KeyPath
 from dodona.core.errors import Where
+from dodona.documents.toml_lines import KeyPath
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-from dodona.app import mistakes, schema
+from dodona.app import schema
+from dodona.app.mistakes import idle, mistakes
 from dodona.app.places import Places
-from dodona.app.toml_lines import KeyPath
 from dodona.core.errors import ConfigError
 from dodona.core.near import did_you_mean
+from dodona.documents.toml_lines import KeyPath
 
 _NEEDS = {"openai-compatible": "base_url", "scripted": "model"}
 _IGNORES = {
@@ -62,10 +63,10 @@ def _agent(path: KeyPath, agent: Mapping[str, Any], places: Places) -> Iterator[
     need = _NEEDS.get(provider)
     if need and need not in agent:
         by = (*path, "provider")
-        yield mistakes.missing((*path, need), f"{provider} needs it", places, by=by)
+        yield mistakes(places).missing((*path, need), f"{provider} needs it", by=by)
     for key in _IGNORES.get(provider, ()):
         if key in agent:
-            yield mistakes.idle((*path, key), provider, places)
+            yield idle((*path, key), provider, places)
     address = agent.get("base_url")
     if "api_key" in agent and isinstance(address, str) and places.is_strange((*path, "base_url")):
         yield from _sent_away((*path, "api_key"), address, places)
@@ -79,10 +80,9 @@ def _sent_away(path: KeyPath, address: str, places: Places) -> Iterator[ConfigEr
     except ValueError:
         is_local = False
     if not is_local:
-        yield mistakes.wrong(
+        yield mistakes(places).wrong(
             path,
             "would send a secret to an address that this file chose, and nobody named the file",
-            places=places,
             hint=f"If you trust it, name it: --config {places.file}, or DODONA_CONFIG.",
         )
 
@@ -93,11 +93,11 @@ def _without_provider(
     if "provider" in agent:
         return  # it is no text: that is told already
     if path[-1] == "fallback":
-        yield mistakes.missing((*path, "provider"), "a fallback is never chosen", places)
+        yield mistakes(places).missing((*path, "provider"), "a fallback is never chosen")
     for key in ("api_key", "base_url"):
         if key in agent and path[-1] != "fallback":
             missing = (*path, "provider")
-            yield mistakes.missing(missing, f"{key} depends on it", places, by=(*path, key))
+            yield mistakes(places).missing(missing, f"{key} depends on it", by=(*path, key))
             return
 
 
@@ -110,14 +110,14 @@ def _store(store: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
     is_file = not separator or scheme == "sqlite"
     if not is_file and scheme not in _POSTGRES:
         message = f"must be a path, sqlite:// or postgresql:// (got {scheme}://)"
-        yield mistakes.wrong(path, message, places=places, hint=did_you_mean(scheme, _SCHEMES))
+        yield mistakes(places).wrong(path, message, hint=did_you_mean(scheme, _SCHEMES))
     elif url and is_file and _IN_MEMORY.fullmatch(rest if separator else url):
-        yield mistakes.wrong(
-            path, "must name a file", places=places, hint="What is only in memory is lost."
+        yield mistakes(places).wrong(
+            path, "must name a file", hint="What is only in memory is lost."
         )
     elif not is_file and path not in places.variables and _PASSWORD.match(rest):
-        yield mistakes.wrong(path, "must not hold a password", places=places, hint=_REFUSED)
+        yield mistakes(places).wrong(path, "must not hold a password", hint=_REFUSED)
     elif not is_file and "password" in store and places.is_strange(path):
         yield from _sent_away(("store", "password"), url, places)
     if is_file and "password" in store:
-        yield mistakes.idle(("store", "password"), "SQLite", places)
+        yield idle(("store", "password"), "SQLite", places)

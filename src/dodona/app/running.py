@@ -16,19 +16,24 @@ from typing import Final
 
 from dodona import store as ledger
 from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
+from dodona.agent.approving import Desk
+from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.means import Means
 from dodona.agent.pins import TreeNow
 from dodona.app.building import price_list
 from dodona.app.choice import Choice, Chooser
+from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
+from dodona.app.heeding import heeded
 from dodona.app.models import ConfiguredModels
 from dodona.app.probes import spots
 from dodona.app.settings import Budgets
 from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
+from dodona.app.web import add_web
 from dodona.core.errors import StoreError
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.counter import TokenCounter
@@ -36,8 +41,11 @@ from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
 from dodona.store import Store, locate
+from dodona.tools import notify_self
 from dodona.tools.calling import call_tool
+from dodona.tools.code import add_code_tools
 from dodona.tools.registry import ToolRegistry
+from dodona.tools.threads import add_thread_tools
 from dodona.tools.vault import add_vault_tools
 from dodona.trees import Reloader, load
 
@@ -83,21 +91,26 @@ async def running(
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(Http())
         url = await asyncio.to_thread(store_url, config, credentials)
-        durability = config.settings.store.durability
-        opened = await Store.open(url, hide=redactor.hide, durability=durability)
-        store = await stack.enter_async_context(opened)
+        store = await _store(stack, config, url, redactor)
         bus = Bus()
         stack.callback(bus.close)
         chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
         choice = await chooser.choose()
         folder = await asyncio.to_thread(vault_folder, config)
-        vaults = Vaults(store.projects, default=folder, home=config.home)
+        vaults = await stack.enter_async_context(
+            Vaults(store.projects, default=folder, home=config.home, follow=serve)
+        )
+        codes = await _codes(stack, store, config, follow=serve)
         registry = ToolRegistry()
         add_vault_tools(registry, vaults)
+        add_code_tools(registry, codes)
+        await add_web(registry, config, credentials, stack)
+        _add_kept(registry, store)
         if tools is not None:
             tools(registry)
-        agent = config.settings.agent
-        made = partial(ConfiguredModels, agent=agent, http=http, redactor=redactor)
+        subscribers, rules = await heeded(stack, config, follow=serve)
+        settings = config.settings
+        made = partial(ConfiguredModels, agent=settings.agent, http=http, redactor=redactor)
         means = Means(
             storage=store,
             models=await asyncio.to_thread(made, chooser, choice),
@@ -106,7 +119,17 @@ async def running(
             call_tool=partial(call_tool, registry),
             counter=await _counter(choice),
             emit=bus.emit,
+            notes=vaults,
+            code=codes,
+            subscribers=subscribers,
+            rules=rules,
+            desk=Desk(store.approvals),
+            choices=ChoicesOf(store.pack_state),
             decisions=decisions,
+            summarises=settings.librarian.summarise,
+            compresses=settings.context.compress,
+            holds_effects=settings.web.hold_effects,
+            approval_seconds=settings.approvals.timeout_seconds,
         )
         make = partial(
             make_agency,
@@ -115,11 +138,36 @@ async def running(
             tree=await _tree(stack, config, bus, follow=serve),
             prompt_folder=lambda brief: vaults.place(brief.project) / PROMPTS,
             serves=serve,
-            token_budget=config.settings.context.token_budget,
+            token_budget=settings.context.token_budget,
         )
         agency = await asyncio.to_thread(make)  # it reads files
         await _looked_after(stack, store, config, agency, serve=serve)
         yield Runtime(agency, choice, folder, str(locate(url)))
+
+
+async def _store(stack: AsyncExitStack, config: Config, url: str, redactor: Redactor) -> Store:
+    durability = config.settings.store.durability
+    opened = await Store.open(url, hide=redactor.hide, durability=durability)
+    return await stack.enter_async_context(opened)
+
+
+def _add_kept(registry: ToolRegistry, store: Store) -> None:
+    """The tools for what the store keeps."""
+    add_thread_tools(registry, store.threads)
+    notify_self.add(registry, store.notices)
+
+
+async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Codes:
+    folders = await asyncio.to_thread(code_folders, config)
+    codes = Codes(
+        store.projects,
+        default=folders,
+        home=config.home,
+        max_file_kb=config.settings.code.max_file_kb,
+        meaning=await asyncio.to_thread(code_meaning, config),
+        follow=follow,
+    )
+    return await stack.enter_async_context(codes)
 
 
 def _meter(config: Config) -> Meter:

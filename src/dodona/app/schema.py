@@ -2,77 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from types import NoneType, UnionType
-from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
+from typing import get_args
 
-from pydantic.fields import FieldInfo
+from dodona.app.settings import SecretSource, Settings
+from dodona.documents.shape import Shape, bare, dotted, entries, is_table, section
+from dodona.documents.toml_lines import KeyPath
 
-from dodona.app.settings import SecretSource, Section, Settings
-from dodona.app.toml_lines import KeyPath
+__all__ = ["SHAPE", "at", "bare", "dotted", "entries", "fields", "is_secret", "is_table", "section"]
 
-
-def is_table(value: Any) -> TypeGuard[dict[str, Any]]:
-    """Is this a section, as tomllib reads one?"""
-    return isinstance(value, dict)
-
-
-def bare(annotation: Any) -> Any:
-    """The type without `| None` and without what `Annotated` adds."""
-    if get_origin(annotation) is Annotated:
-        return bare(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return bare(next(part for part in get_args(annotation) if part is not NoneType))
-    return annotation
-
-
-def section(annotation: Any) -> type[Section] | None:
-    found = bare(annotation)
-    return found if isinstance(found, type) and issubclass(found, Section) else None
-
-
-def entries(annotation: Any) -> Any:
-    """The type of a named entry, where a section's keys are the user's own; else None."""
-    found = bare(annotation)
-    return get_args(found)[1] if get_origin(found) is Mapping else None
-
-
-def at(path: KeyPath) -> Any:
-    """The type at this path; None when there is nothing."""
-    found: Any = Settings
-    for name in path:
-        field = _fields(found).get(str(name))
-        found = field.annotation if field else entries(found)
-        if found is None:
-            return None
-    return found
+SHAPE = Shape(Settings)
+at = SHAPE.at
+fields = SHAPE.fields
 
 
 def is_secret(path: KeyPath) -> bool:
     """Does the setting at this path say where a secret is?"""
     found = at(path)
     return SecretSource in (found, *get_args(found))
-
-
-def fields(path: KeyPath) -> Mapping[str, FieldInfo]:
-    """What may stand in the section at this path; nothing where there is none."""
-    return _fields(at(path))
-
-
-def _fields(annotation: Any) -> Mapping[str, FieldInfo]:
-    found = section(annotation)
-    return found.model_fields if found else {}
-
-
-def dotted(path: KeyPath) -> str:
-    """As it is written in TOML: `prices."gpt-4.1".input`, `bindings[0].channel`."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            name = part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else json.dumps(part)
-            text += f".{name}" if text else name
-    return text

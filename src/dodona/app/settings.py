@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, Field
 
 from dodona.core.contexts import TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
 from dodona.core.near import did_you_mean
+from dodona.documents import Section, Texts, wrong
 from dodona.metering.ceilings import MOST_TOKENS, MOST_USD
 from dodona.models import wire
 from dodona.models.providers import PROVIDERS, is_address
@@ -27,29 +27,23 @@ _KEY_HINT = (
 )
 
 
-def _wrong(message: str, hint: str = "") -> PydanticCustomError:
-    """A mistake in words of ours, which `mistakes.py` passes on as they are."""
-    # The words go in as values: braces in them are no placeholders.
-    return PydanticCustomError("said", "{message}", {"message": message, "hint": hint})
-
-
 def _known_provider(name: str) -> str:
     if name not in PROVIDER_NAMES:
         names = ", ".join(PROVIDER_NAMES)
         near = did_you_mean(name, PROVIDER_NAMES)
-        raise _wrong("must be a provider", near or f"Providers are {names}.")
+        raise wrong("must be a provider", near or f"Providers are {names}.")
     return name
 
 
 def _secret_source(text: str) -> str:
     if not re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*|file:.*\S.*", text):
-        raise _wrong('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
+        raise wrong('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
     return text
 
 
 def _web_address(text: str) -> str:
     if not is_address(text):
-        raise _wrong(
+        raise wrong(
             "must be an http(s) address of host, port and path alone",
             'Like "http://127.0.0.1:8000/v1".',
         )
@@ -58,22 +52,18 @@ def _web_address(text: str) -> str:
 
 def _agent_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9-]+", name):
-        raise _wrong("is no name for an agent", "Use letters, digits and hyphens.")
+        raise wrong("is no name for an agent", "Use letters, digits and hyphens.")
     return name
 
 
 def _without_tree(fallback: Agent) -> Agent:
     if fallback.tree is not None:
-        raise _wrong("must name no tree", "Whoever answers, the agent's own tree is run.")
+        raise wrong("must name no tree", "Whoever answers, the agent's own tree is run.")
     return fallback
 
 
 SecretSource = Annotated[str, AfterValidator(_secret_source)]
 AgentName = Annotated[str, AfterValidator(_agent_name)]
-
-
-class Section(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Timeouts(Section):
@@ -177,6 +167,104 @@ class Vault(Section):
     )
 
 
+class Code(Section):
+    """Where the code is that answers come from."""
+
+    paths: Texts = Field(
+        default=(),
+        max_length=20,
+        description="Folders of code, for the project `default` unless it names its own. Their "
+        "`.gitignore` is obeyed.",
+    )
+    max_file_kb: int = Field(
+        default=1024, ge=1, le=51_200, description="Larger files are not indexed."
+    )
+    embeddings: bool = Field(
+        default=False,
+        description="Also rank by meaning. Needs `pip install dodona[embeddings]` and a model: see "
+        "the guide on code.",
+    )
+
+
+class Web(Section):
+    """What an agent may do on the web."""
+
+    search: Literal["none", "searxng", "brave", "duckduckgo"] = Field(
+        default="none", description="Who answers web_search."
+    )
+    searxng_url: Annotated[str, AfterValidator(_web_address)] | None = Field(
+        default=None, description="Where your SearXNG is; it may be on this machine."
+    )
+    brave_api_key: SecretSource | None = Field(
+        default=None,
+        description="Where the key of Brave's search is: `env:NAME` or `file:PATH`. Without it, "
+        "`BRAVE_API_KEY`.",
+    )
+    fetch: bool = Field(default=True, description="May pages be fetched at all?")
+    timeout_seconds: float = Field(
+        default=20.0, gt=0, le=120, description="How long a page or a search may take."
+    )
+    max_kb: int = Field(
+        default=2048, ge=1, le=51_200, description="Of a page no more than this is read."
+    )
+    robots: bool = Field(default=True, description="Leave pages alone whose robots.txt asks so.")
+    allow: Texts = Field(
+        default=(),
+        max_length=100,
+        description="Hosts, or `host:port`, that may be fetched though they are on this machine or "
+        "in your own network.",
+    )
+    hold_effects: bool = Field(
+        default=True,
+        description="After text from the web has entered a run: ask before calls that cannot be "
+        "taken back, and fetch only addresses that you typed or a search returned.",
+    )
+
+
+class Librarian(Section):
+    """The agent that the Oracle hands work to."""
+
+    summarise: bool = Field(
+        default=True,
+        description="Let it sum up tool results that are too large to read as they are.",
+    )
+
+
+class Subscribers(Section):
+    """Who makes notices of events."""
+
+    folder: str | None = Field(
+        default=None,
+        description="Where your own are, beside the shipped ones; `subscribers` in Dodona's folder "
+        "by default.",
+    )
+
+
+class Rules(Section):
+    """What shall happen when something happens."""
+
+    folder: str | None = Field(
+        default=None,
+        description="Where your own are, beside the shipped ones; `rules` in Dodona's folder by "
+        "default. Trees that they run are in `trees` beside it.",
+    )
+    packs: str | None = Field(
+        default=None,
+        description="Where packs of rules are; `packs` in Dodona's folder by default.",
+    )
+
+
+class Approvals(Section):
+    """Calls of tools that a person must allow."""
+
+    timeout_seconds: float = Field(
+        default=600.0,
+        gt=0,
+        le=604_800,
+        description="After so long without an answer a call is refused.",
+    )
+
+
 class Context(Section):
     """What a conversation remembers."""
 
@@ -191,6 +279,10 @@ class Context(Section):
         ge=TOKEN_BUDGET_BOUNDS[0],
         le=TOKEN_BUDGET_BOUNDS[1],
         description="How many tokens of what was said before a question takes along.",
+    )
+    compress: bool = Field(
+        default=True,
+        description="Sum up older exchanges when the budget is nearly used. They stay in the tree.",
     )
 
 
@@ -251,7 +343,13 @@ class Settings(Section):
     store: Store = Store()
     gateway: Gateway = Gateway()
     vault: Vault = Vault()
+    code: Code = Code()
+    web: Web = Web()
+    librarian: Librarian = Librarian()
     context: Context = Context()
+    subscribers: Subscribers = Subscribers()
+    rules: Rules = Rules()
+    approvals: Approvals = Approvals()
     budgets: Budgets = Budgets()
     prices: Mapping[str, Price] = Field(default={}, description="Prices, by model.")
     log: Log = Log()

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from pathlib import Path
-from time import monotonic
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 from urllib.parse import quote
 
+from dodona.app.by_project import ByProject
 from dodona.app.config import Config, expanded
 from dodona.core.errors import ConfigError, ToolFailed
 from dodona.core.projects import DEFAULT_PROJECT, Project
 from dodona.core.storage import Projects
-from dodona.core.tools import ToolContext
 from dodona.core.users import LOCAL_USER
 from dodona.tools.vault import Vault
 
-FRESH_SECONDS: Final = 1.0  # for which a project's folder is not looked up again
-MOST_KNOWN: Final = 1_000
+# Each takes one of the 128 watches that Linux gives all programs of a user.
+MOST_FOLLOWED: Final = 20  # folders; others are looked through before each use
 
 _PATH: Final = ("vault", "path")
 
@@ -41,21 +41,39 @@ def vault_folder(config: Config) -> Path:
 
 
 class Vaults:
-    """Finds the vault of a call's project. `default` is the one of the project of that name.
+    """Finds the vault of a project. `default` is the one of the project of that name.
 
     A project that names no folder has one in Dodona's own, which is made when it is needed; so
-    has every user but the one of this machine, whose notes the settings name.
+    has every user but the one of this machine, whose notes the settings name. As a context, with
+    `follow`, it watches the folders in use, so that a search need not look through them first; the
+    default one from the start, so that its index knows what has changed before anybody asks.
     """
 
-    def __init__(self, projects: Projects, *, default: Path, home: Path) -> None:
-        self._projects = projects
+    def __init__(
+        self, projects: Projects, *, default: Path, home: Path, follow: bool = False
+    ) -> None:
+        self.folder = ByProject(projects, self._find)
         self._default = default
         self._home = home
-        self._known: dict[tuple[str, str], tuple[float, Path]] = {}
+        self._follow = follow
         self._vaults: dict[Path, Vault] = {}
+        self._followed = 0
 
-    async def __call__(self, context: ToolContext) -> Vault:
-        return self.at(await self.folder(context.user_id, context.project_id))
+    async def __aenter__(self) -> Self:
+        self._followed_at(await asyncio.to_thread(self._default.resolve))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        vaults, self._vaults = self._vaults, {}
+        await asyncio.gather(*(vault.close() for vault in vaults.values()))
+
+    async def __call__(self, user_id: str, project_id: str) -> Vault:
+        return self._followed_at(await self.folder(user_id, project_id))
 
     def at(self, folder: Path) -> Vault:
         """The one vault of this folder: two of them would write the same index."""
@@ -64,16 +82,13 @@ class Vaults:
             self._vaults[folder] = Vault(folder, self._home / "indexes" / f"{name}.db")
         return self._vaults[folder]
 
-    async def folder(self, user_id: str, project_id: str) -> Path:
-        """Where a project's notes are; it is a folder that is there."""
-        until, folder = self._known.get((user_id, project_id), (0.0, None))
-        if folder is None or monotonic() > until:
-            project = await self._projects.get(user_id, project_id)
-            folder = await asyncio.to_thread(self._find, project)
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[user_id, project_id] = (monotonic() + FRESH_SECONDS, folder)
-        return folder
+    def _followed_at(self, folder: Path) -> Vault:
+        is_new = folder not in self._vaults
+        vault = self.at(folder)
+        if self._follow and is_new and self._followed < MOST_FOLLOWED:
+            self._followed += 1
+            vault.follow()
+        return vault
 
     def place(self, project: Project) -> Path:
         """Where a project's notes are, or will be when there are some."""

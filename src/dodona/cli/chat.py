@@ -81,7 +81,7 @@ class _Talk:
                 case text if text.startswith("/") and " " not in text:
                     note(f"There is no {text}. /help tells what there is.")
                 case text:
-                    await self._ask(client, text)
+                    await self._ask(client, text, keyboard)
         return 0 if self._is_typed else self._code
 
     async def _line(self, keyboard: Keyboard) -> str | None:
@@ -99,12 +99,12 @@ class _Talk:
             say()
         return line
 
-    async def _ask(self, client: Client, text: str) -> None:
+    async def _ask(self, client: Client, text: str, keyboard: Keyboard) -> None:
         try:
             question = self._wishes.question(text, new=self._is_new)
             self._is_new = False
             screen = Screen(shows_thinking=bool(question.thinking))
-            await show_answer(client, question, screen)
+            await show_answer(client, question, screen, keyboard if self._is_typed else None)
             if self._wishes.context is not None:
                 self._wishes = replace(self._wishes, context=screen.context_id)
         except DodonaError as error:

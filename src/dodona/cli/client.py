@@ -21,6 +21,10 @@ class Client(Protocol):
         """The answer as one document; raises what the run ended with."""
         ...
 
+    async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
+        """Allow a call that waits for a person, or refuse it."""
+        ...
+
     async def cancel(self, question: Question) -> None:
         """Ask for the end of the run that answers this question, durably."""
         ...

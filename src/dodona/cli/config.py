@@ -13,11 +13,11 @@ from cyclopts import App, Parameter
 from dodona.app.config import find_file, home, load
 from dodona.app.schema import dotted
 from dodona.app.settings import Section
-from dodona.app.toml_lines import KeyPath
 from dodona.cli.arguments import AsJson
 from dodona.cli.output import columns, document, note, say
 from dodona.core import errors
 from dodona.core.errors import ConfigError, DodonaError
+from dodona.documents.toml_lines import KeyPath
 from dodona.net.redactor import Redactor
 
 app = App(name="config", help="Check and show the settings.")

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
+from urllib.parse import quote
 
 import aiohttp
 
@@ -90,6 +91,14 @@ class GatewayClient:
         try:
             async with self._post("/api/oracle", asdict(question), None) as response:
                 return await response.json()
+        except _BROKEN as error:
+            raise self._lost() from error
+
+    async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
+        path = f"/api/runs/{run_id}/approvals/{quote(call, safe='')}"
+        try:
+            async with self._post(path, {"approved": approved}, SHORT):
+                pass
         except _BROKEN as error:
             raise self._lost() from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from dodona.agent.oracle import Oracle
+from dodona.agent.agency import Agency
 from dodona.agent.question import Question
 from dodona.cli.client import ChunkJson
 from dodona.core.users import LOCAL_USER
@@ -14,8 +14,9 @@ from dodona.core.users import LOCAL_USER
 class InProcess:
     """A Client of an Oracle in this process."""
 
-    def __init__(self, oracle: Oracle) -> None:
-        self._oracle = oracle
+    def __init__(self, agency: Agency) -> None:
+        self._oracle = agency.oracle
+        self._approvals = agency.approvals
         self._run_id: int | None = None
         self._is_unwanted = False
 
@@ -26,6 +27,9 @@ class InProcess:
 
     async def answer(self, question: Question) -> Mapping[str, Any]:
         return (await self._oracle.answer(LOCAL_USER, await self._ask(question))).as_json()
+
+    async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
+        await self._approvals.decide(LOCAL_USER, run_id, call, approved=approved)
 
     async def cancel(self, question: Question) -> None:
         if self._run_id is None:

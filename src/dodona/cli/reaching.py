@@ -43,4 +43,4 @@ async def reach(config: Config, redactor: Redactor) -> AsyncGenerator[Client]:
     from dodona.cli.in_process import InProcess  # noqa: PLC0415
 
     async with running(config, credentials, redactor, serve=False) as runtime:
-        yield InProcess(runtime.agency.oracle)
+        yield InProcess(runtime.agency)

@@ -43,11 +43,13 @@ class Screen:
                 self._sources.append((chunk["seq"], _source(chunk)))
             case "tool_call":
                 self._end_line()
-                self._note(f"→ {chunk['name']} {_brief(chunk['arguments'])}")
+                self._note(f"→ {_by(chunk)}{chunk['name']} {brief(chunk['arguments'])}")
             case "tool_result" if chunk["status"] == "error":
-                self._note(f"✗ {chunk['name']}: {_brief(chunk['result'])}")
+                self._note(f"✗ {_by(chunk)}{chunk['name']}: {brief(chunk['result'])}")
             case "system":
                 self._note(f"! {plain(chunk['system_message'])}")
+            case "approval":
+                self._note(f"? {_by(chunk)}{chunk['name']} waits for you: {brief(chunk['reason'])}")
             case "restart":
                 self._begin_again(chunk)
             case "done":
@@ -124,12 +126,17 @@ def plain(text: str) -> str:
     return _UNPRINTABLE.sub("", text)
 
 
+def _by(chunk: ChunkJson) -> str:
+    """Who made a call, if it was not the Oracle."""
+    return f"{plain(chunk['agent'])}: " if "agent" in chunk else ""
+
+
 def _source(chunk: ChunkJson) -> str:
     lines = f":{chunk['lines']}" if chunk.get("lines") else ""
     return plain(f"{chunk['path']}{lines}  {chunk.get('title', '')}".rstrip())
 
 
-def _brief(value: Any) -> str:
+def brief(value: Any) -> str:
     """On one line that fits."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = plain(" ".join(text.split()))

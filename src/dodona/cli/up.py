@@ -98,11 +98,13 @@ def _tell_left(count: int) -> None:
 
 def _greeting(url: str, config: Config, runtime: Runtime) -> str:
     facts = model_facts(runtime.choice, price_list(config.settings))
+    code = config.settings.code.paths
     rows = [
         ("dodona", __version__),
         ("address", url),
         *agent_rows("agent", {**facts, "tried": ()}),
         ("vault", str(runtime.vault or "-")),
+        *(("code" if place == 0 else "", path) for place, path in enumerate(code)),
         ("store", runtime.store),
     ]
     return "\n".join([columns(rows), "", *_advice(runtime.vault)])

@@ -1,0 +1,212 @@
+"""`dodona vault`: the notes of a project, looked at and put in order, with a gateway or without."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.cli.running import Up, dodona, until
+
+PLAN = (
+    "---\ntitle: The year\ntags: [garden, planning]\n---\n"
+    "In March: [[Roses]], [[Roses#When|then]].\n"
+)
+ROSES = "# Roses\n\nThey stand by the gate. #garden\n\n## When\n\nWhen the forsythia blooms.\n"
+OAK = "# The oak\n\nIt is older than the house. #trees\n"
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    """A folder with three notes, which is a project."""
+    folder = tmp_path / "garden"
+    (folder / "trees").mkdir(parents=True)
+    for path, text in (("plan.md", PLAN), ("Roses.md", ROSES), ("trees/Oak.md", OAK)):
+        (folder / path).write_text(text, encoding="utf-8")
+    done = dodona(tmp_path, "init", str(folder))
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def ran(vault: Path, *words: str) -> str:
+    done = dodona(vault, "vault", *words, HOME=str(vault.parent))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def told(vault: Path, *words: str) -> Any:
+    return json.loads(ran(vault, *words, "--json"))
+
+
+def refused(vault: Path, *words: str) -> tuple[int, str]:
+    done = dodona(vault, "vault", *words, HOME=str(vault.parent))
+    assert done.stdout == ""
+    return done.returncode, done.stderr
+
+
+def test_notes_are_listed(vault: Path) -> None:
+    """With their titles and tags, all of them or those of a folder; also where there are none."""
+    lines = [
+        re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d", "…", line) for line in ran(vault, "list").split("\n")
+    ]
+    assert lines == [
+        "note          changed           title",
+        "Roses.md      …  Roses #garden",
+        "plan.md       …  The year #garden #planning",
+        "trees/Oak.md  …  The oak #trees",
+        "",
+    ]
+    assert [note["path"] for note in told(vault, "list", "trees")["notes"]] == ["trees/Oak.md"]
+    assert ran(vault, "list", "--project", "default") == "There are no notes yet.\n"
+
+
+def test_notes_are_searched(vault: Path) -> None:
+    """The best section first, with the lines it stands on."""
+    assert ran(vault, "search", "forsythia") == (
+        "Roses.md:5-7  Roses > When\n    ## When\n\n    When the forsythia blooms.\n"
+    )
+    assert ran(vault, "search", "zebra") == "Nothing found.\n"
+    assert len(told(vault, "search", "gate forsythia", "--limit", "1")["hits"]) == 1
+
+
+def test_a_long_section_is_shown_in_part(vault: Path) -> None:
+    """A terminal is for the beginning; --json has all of it."""
+    lines = "\n".join(f"line {number}" for number in range(40))
+    (vault / "long.md").write_text(f"# Zebras\n\n{lines}\n", encoding="utf-8")
+    shown = ran(vault, "search", "zebras").splitlines()
+    assert (len(shown), shown[-1]) == (14, "    …")
+    assert "line 39" in told(vault, "search", "zebras")["hits"][0]["text"]
+
+
+def test_a_note_is_shown_as_it_is(vault: Path) -> None:
+    """Byte for byte, but for what would move the cursor."""
+    assert ran(vault, "show", "Roses.md") == ROSES
+    (vault / "bare.md").write_bytes(b"no end \x1b[31mof line")
+    assert ran(vault, "show", "bare.md") == "no end [31mof line\n"
+    shown = told(vault, "show", "plan.md")
+    assert (shown["title"], shown["tags"], shown["text"]) == (
+        "The year",
+        ["garden", "planning"],
+        PLAN,
+    )
+
+
+def test_links_and_tags(vault: Path) -> None:
+    """Who links to a note, and how often a tag is used."""
+    assert ran(vault, "backlinks", "Roses.md") == (
+        "plan.md:5: In March: [[Roses]], [[Roses#When|then]].\n"
+    )
+    assert ran(vault, "backlinks", "plan.md") == "No note links to it.\n"
+    assert ran(vault, "tags") == "tag        notes\n#garden    2\n#planning  1\n#trees     1\n"
+    assert told(vault, "tags")["tags"][0] == {"tag": "garden", "notes": 2}
+
+
+def test_a_move_changes_links_and_can_be_undone(vault: Path) -> None:
+    """Everything is as it was, byte for byte. Undoing goes back; what was undone can be redone."""
+    assert ran(vault, "moves") == "There are no moves to undo.\n"
+    assert ran(vault, "move", "Roses.md", "beds/Old roses.md") == (
+        "Roses.md → beds/Old roses.md: links changed in 1 note.\n"
+        "To take it back: dodona vault undo 1\n"
+    )
+    moved = PLAN.replace("[[Roses]]", "[[Old roses]]").replace("[[Roses#", "[[Old roses#")
+    assert (vault / "plan.md").read_text(encoding="utf-8") == moved
+    assert (vault / "beds" / "Old roses.md").read_text(encoding="utf-8") == ROSES
+    assert re.fullmatch(
+        r"move  made              links  note\n"
+        r"1     \d{4}-\d\d-\d\d \d\d:\d\d  1      Roses.md → beds/Old roses.md\n",
+        ran(vault, "moves"),
+    )
+    undone = told(vault, "undo", "1")
+    assert (undone["path"], undone["to"]) == ("beds/Old roses.md", "Roses.md")
+    assert (vault / "plan.md").read_text(encoding="utf-8") == PLAN
+    assert (vault / "Roses.md").read_text(encoding="utf-8") == ROSES
+    assert not (vault / "beds" / "Old roses.md").exists()
+    assert refused(vault, "undo") == (2, "there is no move to undo.\n")
+    assert ran(vault, "undo", "2") == (
+        "Roses.md → beds/Old roses.md: links changed in 1 note.\n"
+        "To take it back: dodona vault undo 3\n"
+    )
+    assert (vault / "plan.md").read_text(encoding="utf-8") == moved
+
+
+def test_an_index_page_is_written_and_kept_up_to_date(vault: Path) -> None:
+    """What people wrote around it stays."""
+    assert ran(vault, "index", "--title", "Garden") == "index.md: created, 10 lines.\n"
+    page = vault / "index.md"
+    page.write_text(f"{page.read_text(encoding='utf-8')}\nMy own words.\n", encoding="utf-8")
+    (vault / "elm.md").write_text("# Elms\n\nThere are none.\n", encoding="utf-8")
+    assert told(vault, "index")["outcome"] == "replaced"
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# Garden\n")
+    assert "[[elm|Elms]]: There are none." in text
+    assert text.endswith("\nMy own words.\n")
+    assert told(vault, "index")["outcome"] == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (
+            ("show", "nothing.md"),
+            2,
+            "there is no note 'nothing.md'. Search for it, or list the folder.\n",
+        ),
+        (
+            ("move", "plan.md", "../out.md"),
+            7,
+            "'../out.md' leads out of the vault. Give a path relative to the vault, such as "
+            "'notes/plan.md'.\n",
+        ),
+        (("undo", "7"), 2, "there is no move 7.\n"),
+        (("list", "--project", "nobody"), 2, "there is no project 'nobody'.\n"),
+    ],
+)
+def test_what_cannot_be_done(vault: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    """The same words as everywhere, and their exit code; as JSON when that was asked for."""
+    assert refused(vault, *words) == (code, said)
+    done = dodona(vault, "vault", *words, "--json", HOME=str(vault.parent))
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, f"{error['message']} {error['hint']}".strip()) == (code, said.strip())
+
+
+def same(found: dict[str, Any]) -> dict[str, Any]:
+    """Without scores, which change with time: what is recent counts more."""
+    for hit in found.get("hits", ()):
+        assert hit.pop("score") > 0
+    return found
+
+
+def test_beside_a_gateway(vault: Path) -> None:
+    """Both see what the other does, at once, and say it in the same documents."""
+    with Up(vault, HOME=str(vault.parent), DODONA_HOME=str(vault.parent / ".dodona")) as up:
+
+        def got(route: str, **body: Any) -> Any:
+            data = json.dumps({**body, "project_id": "garden"}).encode() if body else None
+            asked = urllib.request.Request(  # noqa: S310 - our own gateway
+                f"{up.url}/api/vault{route}", data, {"Content-Type": "application/json"}
+            )
+            with urllib.request.urlopen(asked, timeout=50) as answer:  # noqa: S310
+                return json.load(answer)
+
+        assert told(vault, "list") == got("?project_id=garden")
+        for words, path in (
+            (("show", "plan.md"), "/note?path=plan.md&"),
+            (("search", "forsythia"), "/search?query=forsythia&limit=5&"),
+            (("backlinks", "Roses.md"), "/backlinks?path=Roses.md&"),
+            (("tags",), "/tags?"),
+        ):
+            assert same(told(vault, *words)) == same(got(f"{path}project_id=garden")), words
+        ran(vault, "move", "Roses.md", "beds/Old roses.md")
+        place = f"/backlinks?path={quote('beds/Old roses.md')}&project_id=garden"
+        until(lambda: got(place)["backlinks"])
+        assert told(vault, "moves") == got("/moves?project_id=garden")
+        moved = got("/move", path="trees/Oak.md", to="Oak.md")
+        assert told(vault, "moves")["moves"][0] == moved
+        assert told(vault, "undo")["to"] == "trees/Oak.md"
+        assert told(vault, "undo", "1")["to"] == "Roses.md"
+    assert (vault / "plan.md").read_text(encoding="utf-8") == PLAN
