@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import re
@@ -21,22 +22,33 @@ from sqlalchemy import Table
 
 from dodona.agent.config import BOUNDS
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.leaves.model import NEARLY_FULL
 from dodona.agent.settings import _BOUNDS as BOUNDS_OF_SETTINGS
 from dodona.agent.settings import ModelSettings
+from dodona.agent.subagents import SUBAGENTS
 from dodona.app import schema as schema_of_settings
+from dodona.app.config import load
+from dodona.app.credentials import Credentials
+from dodona.app.running import running
 from dodona.app.settings import PROVIDER_NAMES, Settings
 from dodona.cli.main import app
 from dodona.core import chunks, events
 from dodona.core import errors as core_errors
 from dodona.core.errors import DodonaError
+from dodona.core.messages import ToolSpec
+from dodona.core.rules import HOOKS
 from dodona.gateway import errors as http_errors
 from dodona.gateway.openapi import document
 from dodona.models import PROVIDERS
 from dodona.models.known import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.net.redactor import Redactor
+from dodona.notify import SHIPPED
 from dodona.notify.bus import EVENTS_LOST
+from dodona.notify.subscriber import SubscriberFile, read_subscriber
+from dodona.rules import RuleBook
+from dodona.rules.sections import FILES
 from dodona.store import Location, migrate
 from dodona.store.schema import metadata
+from dodona.tools.registry import ToolRegistry
 from dodona.trees.expressions import OPERATORS
 from dodona.trees.node import NodeKind
 from dodona.trees.nodes import KINDS
@@ -48,7 +60,22 @@ COMMANDS = (
     "up",
     "ask",
     "chat",
+    "context branch",
+    "context checkout",
+    "context close",
+    "context label",
+    "context prune",
+    "context show",
+    "context tree",
+    "index",
     "init",
+    "approve",
+    "rules check",
+    "rules disable",
+    "rules enable",
+    "rules list",
+    "rules set",
+    "rules test",
     "run list",
     "run show",
     "tree check",
@@ -56,6 +83,15 @@ COMMANDS = (
     "tree run",
     "tree trace",
     "tree test",
+    "vault backlinks",
+    "vault index",
+    "vault list",
+    "vault move",
+    "vault moves",
+    "vault search",
+    "vault show",
+    "vault tags",
+    "vault undo",
     "config check",
     "config show",
     "db check",
@@ -216,9 +252,12 @@ def test_every_table_is_documented(tmp_path: Path) -> None:
     """A store that was just made has the tables, columns, types and indexes of the page."""
     migrate(Location(path=tmp_path / "new.db"))
     with closing(sqlite3.connect(tmp_path / "new.db")) as made:
-        names = {name for (name,) in made.execute("SELECT name FROM pragma_table_list")}
+        kinds = dict(made.execute("SELECT name, type FROM pragma_table_list"))
+        names = {name for name, kind in kinds.items() if kind == "table"}
         pages = sections("store.md")
         assert {n for n in names if not n.startswith("sqlite_")} == {*pages, "dodona_version"}
+        indexes = {name for name, kind in kinds.items() if kind == "virtual"}
+        assert {name for name in indexes if f"`{name}`" not in text_of("store.md")} == set()
         for name, text in pages.items():
             columns = made.execute("SELECT name, type FROM pragma_table_info(?)", (name,))
             lines = [line for line in text.splitlines() if line.startswith("| `")]
@@ -289,6 +328,34 @@ def test_every_leaf_of_the_agent_is_documented(name: str) -> None:
     assert re.search(rf"^\| `{re.escape(name)}` \|.*\w+ \w+.*\.? \|$", text_of("leaves.md"), re.M)
 
 
+async def test_every_tool_is_documented(tmp_path: Path) -> None:
+    """What Dodona offers to its agents when it runs has a line and a section with its arguments."""
+    offered = await tools_of_a_running_dodona(tmp_path)
+    page = text_of("tools.md")
+    assert {"vault_search", "thread_push", "find_definition", "web_fetch"} <= offered.keys()
+    for name, spec in offered.items():
+        assert re.search(rf"^\| \[`{name}`\]\(#{name}\) \|", page, re.M), name
+        section = re.search(rf"^### {name}\n(.*?)(?=^##|\Z)", page, re.M | re.S)
+        assert section, name
+        assert " ".join(spec.description.split()) in " ".join(section[1].split())
+        for argument in spec.parameters["properties"]:
+            assert f"| `{argument}` |" in section[1]
+
+
+async def tools_of_a_running_dodona(folder: Path) -> dict[str, ToolSpec]:
+    """By name: those of the registry, and those by which work is handed on."""
+    registries: list[ToolRegistry] = []
+    environment = {"DODONA_HOME": str(folder), "DODONA_AGENT__PROVIDER": "extractive"}
+    redactor = Redactor()
+    config = await asyncio.to_thread(load, environment, None)
+    credentials = Credentials(config, environment, redactor)
+    async with running(config, credentials, redactor, serve=False, tools=registries.append):
+        (registry,) = registries
+        agents = ("oracle", *SUBAGENTS)
+        specs = [spec for agent in agents for spec in registry.offered(agent)]
+        return {spec.name: spec for spec in (*specs, *(s.delegation for s in SUBAGENTS.values()))}
+
+
 def test_every_chunk_is_documented() -> None:
     """What a run can send out has a section, and is in the schema that clients read."""
     makers = [
@@ -304,18 +371,66 @@ def test_every_chunk_is_documented() -> None:
 
 
 def test_every_kind_of_system_chunk_is_documented() -> None:
-    """The kinds that the agent makes are those of the page."""
+    """The kinds that the agent and the shipped subscribers make are those of the page."""
     made = re.compile(r'(?:Notice\(\s*|chunks\.system\()"(\w+)"')
-    kinds = {kind for text in source("agent") for kind in made.findall(text)} | {NEARLY_FULL}
+    kinds = {kind for text in source("agent") for kind in made.findall(text)}
+    kinds |= {read_subscriber(file).system_type for file in SHIPPED.glob("*.toml")}
     told = re.findall(r"^\| `(\w+)` \|", sections("chunks.md")["Kinds of system chunks"], re.M)
     assert kinds == set(told)
 
 
 def test_every_event_is_documented() -> None:
     """Types are the constants of core.events, and what the bus itself tells."""
-    types = {value for name, value in vars(events).items() if name.isupper()}
+    named = {name: value for name, value in vars(events).items() if name[0] != "_"}
+    words = [v for name, v in named.items() if name.isupper() and isinstance(v, str)]
+    types = {word for word in words if not word.endswith(".")}  # that would be the beginning of one
     told = re.findall(r"^\| `([a-z_.]+)` \|.*\w.* \|$", text_of("events.md"), re.M)
     assert {*types, EVENTS_LOST} == set(told)
+
+
+@pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.toml")), ids=lambda file: file.stem)
+def test_every_shipped_subscriber_is_documented(file: Path) -> None:
+    """Each has a line with what it tells and the events that it hears."""
+    found = read_subscriber(file)
+    assert found.about.description
+    line = f"| `{found.id}` | {found.about.description} | "
+    (row,) = [each for each in text_of("subscribers.md").splitlines() if each.startswith(line)]
+    assert all(f"`{pattern}`" in row for pattern in found.types)
+    assert row.endswith("| core |") == found.about.core
+
+
+def test_every_key_of_a_subscriber_is_documented() -> None:
+    page = text_of("subscribers.md")
+    for name, field in SubscriberFile.model_fields.items():
+        section = page.partition(f"### {name}\n")[2].partition("\n##")[0]
+        assert field.annotation is not None
+        for key in field.annotation.model_fields:
+            assert re.search(rf"^\| `{key}` \|.*\w.* \|$", section, re.M), f"{name}.{key}"
+
+
+@pytest.mark.parametrize("rule", RuleBook().list(), ids=lambda rule: rule["id"])
+def test_every_shipped_rule_is_documented(rule: dict[str, Any]) -> None:
+    """Each has a line with what it does, and one for each of its parameters."""
+    assert rule["description"]
+    line = f"| `{rule['id']}` | `{rule['trigger']}` | {rule['description']} | "
+    (row,) = [each for each in text_of("rules.md").splitlines() if each.startswith(line)]
+    assert row.endswith("| core |") == rule["core"]
+    for name in rule["parameters"]:
+        assert f"| `{rule['id']}.{name}` |" in text_of("rules.md")
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_every_action_of_rules_is_documented(kind: str) -> None:
+    """With all that it takes."""
+    section = text_of("rules.md").partition(f"### action: {kind}\n")[2].partition("\n##")[0]
+    action: Any = FILES[kind].model_fields["action"].annotation
+    for key in action.model_fields:
+        assert re.search(rf"^\| `{key}` \|.*\w.* \|$", section, re.M), key
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented(hook: str) -> None:
+    assert f"| `{hook}` | `{HOOKS[hook]}` | " in text_of("rules.md")
 
 
 @pytest.mark.parametrize(("name", "default"), ModelSettings().as_dict().items())

@@ -52,7 +52,9 @@ class Home:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        kept = {
+            name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ
+        }
         return {**kept, "HOME": str(self.folder), "DODONA_CONFIG": str(self.config)}
 
     def rows(self, query: str, *values: Any) -> list[dict[str, Any]]:

@@ -162,13 +162,20 @@ async def test_idle(own: Client, script: Script) -> None:
     assert len((await other.context())["recent_exchanges"]) == 4
 
 
-async def test_a_full_window(client: Client, script: Script) -> None:
-    """When it is full it drops to half at once, so that the requests after it share a prefix."""
-    await client.set(max_context_nodes=4)
+async def test_a_full_window(own: Client, script: Script) -> None:
+    """When it is full it drops to half at once, so that the requests after it share a prefix.
+
+    So it is where nothing is summed up before.
+    """
+    home = own.up.home
+    home.config.write_text(f"{home.config.read_text()}[context]\ncompress = false\n")
+    await own.up.begin()
+    await own.set(max_context_nodes=4)
     script.will(says("Answered."))
     for number in range(8):
-        await client.ask(f"Question {number}?")
-    kept = [(len(asked.messages) - 2) // 2 for asked in script.asked]
+        await own.ask(f"Question {number}?")
+    assert script.summing == []
+    kept = [len(asked.said) // 2 for asked in script.asked]
     assert kept[:5] == [0, 1, 2, 3, 4]
     assert max(kept) <= 4
     assert kept[5] <= 2, "it drops to half"

@@ -201,7 +201,7 @@ async def test_a_small_window(client: Client, script: Script) -> None:
     assert event is not None
     assert event["payload"]["run_id"] == chunks[0]["run_id"]
     assert event["payload"]["limit_value"] == 8192
-    (told,) = of_type(chunks, "system")
+    (told,) = notices(chunks, "context_approaching_limit")
     assert (told["metadata"]["current_value"], told["metadata"]["limit_value"]) == (7010, 8192)
 
 

@@ -18,6 +18,13 @@ def prefix(asked: Asked) -> bytes:
     return asked.body[:at]
 
 
+def before_what_is_around(asked: Asked) -> bytes:
+    """A request up to what is listed for its own question."""
+    assert asked.around
+    at = asked.body.index(json.dumps(asked.around.splitlines()[0])[1:-1].encode())
+    return asked.body[: asked.body.rindex(b"{", 0, at)]
+
+
 def assert_growing(asked: Sequence[Asked]) -> None:
     """Each request begins with the whole of the one before."""
     for earlier, later in pairwise(asked):
@@ -38,12 +45,22 @@ async def test_the_prefix_of_a_run_stays(client: Client, script: Script) -> None
 
 
 async def test_the_prefix_of_the_next_run(client: Client, script: Script) -> None:
-    """The next run begins with all that the run before it sent and got."""
+    """The next run begins with the history of the run before it, and that run as it was said.
+
+    What was around that run is left out: the notes and threads that bear on a question are its own.
+    """
     script.will(calls(Call("vault_read", {"path": "oak.md"}), texts=("One. ",)), says("Leaves."))
     for question in ("How did the oak speak?", "Once more?", "And again?"):
         await client.ask(question)
     assert len(script.asked) == 6
-    assert_growing(script.asked)
+    for run in (script.asked[:2], script.asked[2:4], script.asked[4:]):
+        assert_growing(run)
+    firsts = script.asked[::2]
+    for earlier, later in pairwise(firsts):
+        assert later.body.startswith(before_what_is_around(earlier))
+    whole = [json.dumps(asked.said) for asked in script.asked]
+    for earlier, later in pairwise(whole):
+        assert later.startswith(earlier[:-1])
 
 
 async def test_the_prefix_with_notices(client: Client, script: Script) -> None:
@@ -91,7 +108,7 @@ async def test_the_shipped_prompt(client: Client, script: Script) -> None:
     first, second = (asked.messages[0] for asked in script.asked)
     assert first["role"] == "system"
     assert first == second
-    assert len(script.asked[1].messages) == 2, "a new conversation begins with nothing"
+    assert len(script.asked[1].said) == 1, "a new conversation begins with nothing"
 
 
 async def test_a_project_has_its_own_prompt(client: Client, script: Script, vault: Path) -> None:

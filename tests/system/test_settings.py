@@ -127,7 +127,8 @@ async def test_librarian_timeout(client: Client, script: Script) -> None:
     (result,) = of_type(chunks, "tool_result")
     assert result["status"] == "error"
     assert "12 seconds" in result["result"]
-    assert of_type(chunks, "system") == []
+    told = [each["system_message"] for each in of_type(chunks, "system")]
+    assert told == ["The librarian failed."], "and nothing of a limit of the run"
     assert text_of(chunks) == "Without it."
     await until(lambda: script.asked[1].left, "the end of the Librarian's connection")
 

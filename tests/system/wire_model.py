@@ -23,6 +23,7 @@ from tests.system.waiting import until
 MODEL: Final = "test-model"
 _TAG: Final = re.compile(r"\[test-\d+\]")
 _NOTICE: Final = "[System notice] "  # how a hint of ours reads on this wire
+_AROUND: Final = ("Notes of the project", "Threads of the project")
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,33 @@ class Asked:
 
     @property
     def notices(self) -> list[str]:
-        """The hints in the request: system messages after the first reach this wire as a user's."""
-        said = (text_of(each) for each in self.messages if each["role"] in ("user", "system"))
-        return [text.removeprefix(_NOTICE) for text in said if text.startswith(_NOTICE)]
+        """The hints in the request, other than what is around."""
+        return [text for text in self._told() if not text.startswith(_AROUND)]
+
+    @property
+    def around(self) -> str:
+        """The notes and threads that are listed before the question."""
+        return next((text for text in self._told() if text.startswith(_AROUND)), "")
+
+    def _told(self) -> list[str]:
+        """What the runtime says: in system messages before anybody spoke, in a user's after."""
+        said = [(each["role"], text_of(each)) for each in self.messages[1:]]
+        return [
+            text.removeprefix(_NOTICE)
+            for role, text in said
+            if role == "system" or (role == "user" and text.startswith(_NOTICE))
+        ]
+
+    @property
+    def said(self) -> list[dict[str, Any]]:
+        """The conversation: what the user and the model have said, and what tools returned."""
+        said = (each for each in self.messages if each["role"] != "system")
+        return [each for each in said if not text_of(each).startswith(_NOTICE)]
+
+    @property
+    def is_summing(self) -> bool:
+        """Is it to sum up older exchanges? Nobody waits for that."""
+        return text_of(self.messages[0]).startswith("You keep the memory of a conversation")
 
     @property
     def results(self) -> list[str]:
@@ -159,14 +184,20 @@ Answers: TypeAlias = Callable[[Asked], Reply]
 
 
 class Script:
-    """What the model says in one test, and what it was asked."""
+    """What the model says in one test, and what it was asked.
+
+    To sum up older exchanges it is asked beside the questions, and it has nothing to say to that
+    unless a test tells it to.
+    """
 
     def __init__(self, tag: str, loop: asyncio.AbstractEventLoop) -> None:
         self.tag = tag
         self.asked: list[Asked] = []
+        self.summing: list[Asked] = []
         self.at_once = 0
         self.most_at_once = 0
         self._answers: Answers = lambda _: says("Nothing was planned.")
+        self._sums: Answers = lambda _: says("Nothing to sum up.")
         self._loop = loop
         self._gate = asyncio.Event()
 
@@ -180,6 +211,10 @@ class Script:
 
     def will_by(self, answers: Answers) -> None:
         self._answers = answers
+
+    def will_sum_up(self, sums: Answers) -> None:
+        """What it makes of older exchanges."""
+        self._sums = sums
 
     def release(self) -> None:
         """Let go on what is held, and hold nothing from now on."""
@@ -195,10 +230,22 @@ class Script:
 
     async def handle(self, request: web.Request, body: bytes) -> web.StreamResponse:
         asked = Asked(body, len(self.asked) + 1)
+        if asked.is_summing:
+            self.summing.append(asked)
+            return await self._watched(request, self._sums(asked), asked)
         reply = self._answers(asked)
+        self.asked.append(asked)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        self.asked.append(asked)
+        try:
+            return await self._watched(request, reply, asked)
+        finally:
+            self.at_once -= 1
+
+    async def _watched(
+        self, request: web.Request, reply: Reply, asked: Asked
+    ) -> web.StreamResponse:
+        """Answer, and see what becomes of the connection."""
         try:
             return await self._answer(request, reply, asked)
         except (asyncio.CancelledError, ConnectionError):
@@ -206,7 +253,6 @@ class Script:
             raise
         finally:
             asked.finished = not asked.left
-            self.at_once -= 1
 
     async def _answer(self, request: web.Request, reply: Reply, asked: Asked) -> web.StreamResponse:
         if reply.body is not None:

@@ -1,0 +1,51 @@
+"""A gateway in the process of the test, so that it may have tools of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+
+from dodona.agent.agency import Agency
+from dodona.app.config import load
+from dodona.app.credentials import Credentials
+from dodona.app.running import running
+from dodona.net.redactor import Redactor
+from dodona.tools.registry import ToolRegistry
+from tests.gateway.talking import gateway_up
+from tests.system.client import Client
+from tests.system.dodona_up import Home
+from tests.system.wire_model import Script
+
+
+@dataclass
+class Inside:
+    """As a `Client` sees it, a gateway like any other."""
+
+    url: str
+    home: Home
+    agency: Agency
+
+
+@asynccontextmanager
+async def served_inside(
+    home: Home,
+    session: aiohttp.ClientSession,
+    script: Script,
+    tools: Callable[[ToolRegistry], None],
+) -> AsyncIterator[Client]:
+    """Serve what the home's config says, with these tools too, until the block ends."""
+    redactor = Redactor()
+    environment = {**home.environment, "DODONA_HOME": str(home.data)}  # ~ is that of this process
+    config = await asyncio.to_thread(load, environment, home.config)
+    credentials = Credentials(config, environment, redactor)
+    async with (
+        running(config, credentials, redactor, serve=True, tools=tools) as runtime,
+        gateway_up(runtime.agency, redactor=redactor) as gateway,  # type: ignore[arg-type]
+    ):
+        inside: Any = Inside(gateway.url, home, runtime.agency)
+        yield Client(session, inside, project="default", tag=script.tag)

@@ -1,0 +1,98 @@
+"""The sample project, as `make run` starts it: Dodona's own code, and the notes about it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.system.client import Client, notices, of_type, text_of
+from tests.system.wire_model import Asked, Call, Reply, Script, calls, says
+
+HERE = Path(__file__).parents[2]
+NOTES, CODE = HERE / "examples" / "vault", HERE / "src"
+
+QUESTION = "Where is {} defined and what do the notes say about it?"
+_CITED = re.compile(r"^— `(\w+)` · `([^`]+)`, lines? (\d+)", re.MULTILINE)
+_PLACE = re.compile(r"^(\S+):(\d+)-\d+ ", re.MULTILINE)
+
+
+async def begin(own: Client, *, provider: str = "") -> None:
+    home = own.up.home
+    if provider:
+        said = f'[agent]\nprovider = "{provider}"\n'
+    else:
+        said = home.config.read_text().partition("[vault]")[0]
+    home.config.write_text(
+        f'{said}[vault]\npath = "{NOTES}"\n[code]\npaths = ["{CODE}"]\n'
+        f'[store]\nurl = "{home.store}"\n'
+    )
+    await own.up.begin()
+
+
+def line(path: str, number: int) -> str:
+    return (CODE / path).read_text().splitlines()[number - 1]
+
+
+def citations(run: dict[str, Any]) -> dict[str, bool]:
+    return {each["target"]: each["found"] for each in run["citations"]}
+
+
+@pytest.mark.parametrize("name", ["Watchdog", "Blackboard"])
+async def test_without_a_model(own: Client, name: str) -> None:
+    """It looks into both, and quotes both: the definition at its line, and a note that is there."""
+    await begin(own, provider="extractive")
+    own.tag = ""  # it would be looked for
+    asked = QUESTION.format(name)
+    chunks = await own.streamed(asked)
+    called = {each["name"] for each in of_type(chunks, "tool_call")}
+    assert {"find_definition", "search_code", "vault_search"} <= called
+    cited = _CITED.findall(text_of(chunks))
+    tool, path, first = cited[0]
+    assert tool == "find_definition", "where it is defined comes first"
+    assert line(path, int(first)).startswith(f"class {name}")
+    of_notes = [path for tool, path, _ in cited if tool.startswith("vault")]
+    assert f"trees/{name.lower()}.md" in of_notes
+    assert all((NOTES / path).is_file() for path in of_notes)
+    shown = {(each["kind"], each["path"]) for each in of_type(chunks, "source")}
+    assert {("code", path), ("note", of_notes[0])} <= shown
+    assert notices(chunks, "citation_unknown") == []
+    answer = await own.ask(asked, new=True)
+    found = citations(answer)
+    assert len(found) == len(set(found)) >= 2
+    assert all(found.values())
+
+
+def looks_and_cites(asked: Asked) -> Reply:
+    """A model that looks into both, and makes a note up besides."""
+    if asked.round == 0:
+        return calls(
+            Call("find_definition", {"name": "Watchdog"}),
+            Call("vault_search", {"query": "watchdog"}),
+        )
+    code, notes = (_PLACE.findall(result)[0] for result in asked.results)
+    place = f"{code[0]}:{code[1]}"
+    return says(
+        f"It is a class: [{place}]({place}). It fails the steps that hang "
+        f"([{notes[0]}]({notes[0]})), and sinks ships ([trees/kraken.md](trees/kraken.md))."
+    )
+
+
+async def test_with_a_model(own: Client, script: Script) -> None:
+    """Its citations are checked: those that tools returned hold, the other is marked as unknown."""
+    script.will_by(looks_and_cites)
+    await begin(own)
+    chunks = await own.streamed(QUESTION.format("Watchdog"))
+    (place, note, unknown) = re.findall(r"\]\(([^)]+)\)", text_of(chunks))
+    path, _, first = place.rpartition(":")
+    assert line(path, int(first)).startswith("class Watchdog")
+    assert (NOTES / note).is_file()
+    (marked,) = notices(chunks, "citation_unknown")
+    assert marked["metadata"]["citations"] == [unknown]
+    assert unknown in marked["system_message"]
+    assert {path, note} == {each["path"] for each in of_type(chunks, "source")}
+    expected = {place: True, note: True, unknown: False}
+    answer = await own.ask(QUESTION.format("Watchdog"), new=True)
+    assert citations(answer) == expected
