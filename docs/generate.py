@@ -22,7 +22,10 @@ from generating.leaves import leaves_page
 from generating.models import models_page
 from generating.nodes import nodes_page
 from generating.preferences import settings_page
+from generating.rules import rules_page
 from generating.store import store_page
+from generating.subscribers import subscribers_page
+from generating.tools import tools_page
 
 HERE = Path(__file__).resolve().parent / "reference"
 
@@ -30,6 +33,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "nodes.md": nodes_page,
     "expressions.md": expressions_page,
     "leaves.md": leaves_page,
+    "tools.md": tools_page,
     "errors.md": errors_page,
     "cli.md": cli_page,
     "config.md": config_page,
@@ -37,6 +41,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "http.md": http_page,
     "chunks.md": chunks_page,
     "events.md": events_page,
+    "subscribers.md": subscribers_page,
+    "rules.md": rules_page,
     "store.md": store_page,
     "models.md": models_page,
 }

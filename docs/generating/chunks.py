@@ -8,6 +8,7 @@ from typing import Final
 from dodona.core.chunks import ATTEMPT
 from dodona.gateway.openapi import document
 from generating.schemas import fields
+from generating.subscribers import shipped
 from generating.writing import page, prose, table
 
 MEANINGS: Final[Mapping[str, str]] = {
@@ -16,13 +17,16 @@ MEANINGS: Final[Mapping[str, str]] = {
     "source": "Where something in the answer is from.",
     "tool_call": "A tool is called.",
     "tool_result": "What came of the call with this `id`; an error is for the model to mend.",
-    "system": "A warning, or why the run stopped. It is shown, and not kept in the conversation.",
+    "system": "What the agent and its user are told: a notice, a warning, or why the run stopped.",
+    "approval": "A person must allow a call, by `POST /api/runs/{run_id}/approvals/{approval}`. "
+    "`id` is that of the `tool_call`. See [how to](../how-to/approve-calls.md).",
     "context_update": "How much of the model's window is in use: with each turn, and at the end.",
     "restart": "What came after `discard_after` is to be dropped: it is said again.",
     "done": "The run has ended. It is the last chunk.",
     "error": "The run has failed or was cancelled. It is the last chunk.",
 }
 
+# Those that no subscriber makes, or that mean more than its description says.
 SYSTEM_TYPES: Final[Mapping[str, str]] = {
     "limit_warning": "A limit of the run is near: `limit`, `current_value`, `limit_value`, "
     "`advice`.",
@@ -55,7 +59,8 @@ def chunks_page() -> str:
             for type_, reference in mapping.items()
         ),
         "## Kinds of system chunks",
-        table(("system_type", "when, and its metadata"), [*_system_types()]),
+        prose("""Your own [subscribers](subscribers.md) may make others."""),
+        table(("system_type", "when, and its metadata"), _system_types()),
     )
 
 
@@ -68,4 +73,5 @@ def _section(type_: str, schema: Mapping[str, object]) -> str:
 
 
 def _system_types() -> list[tuple[str, ...]]:
-    return [(f"`{name}`", meaning) for name, meaning in SYSTEM_TYPES.items()]
+    made = {each.system_type: each.about.description for each in shipped()}
+    return [(f"`{name}`", meaning) for name, meaning in {**made, **SYSTEM_TYPES}.items()]

@@ -9,9 +9,9 @@ from typing import Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
-from dodona.app import config, toml_lines
 from dodona.app import schema as known
-from dodona.app.settings import Section, Settings
+from dodona.app.settings import Settings
+from dodona.documents import DEEPEST, MAX_BYTES, Section
 from generating.writing import page, prose, table
 
 
@@ -25,7 +25,7 @@ def config_page() -> str:
         prose("""A variable `DODONA_SECTION__KEY` comes before the file: `DODONA_STORE__DURABILITY`,
             `DODONA_AGENT__FALLBACK__MODEL`. For a name of your own, as in
             `DODONA_AGENTS__NIGHT_SHIFT__MODEL`, `_` stands for whatever a variable cannot
-            hold."""),
+            hold. Of a list, the parts are between commas."""),
         prose("""A path is relative to the folder of the file that says it; in a variable, to the
             current folder. `~` is your own folder. [How to configure
             Dodona](../how-to/configure.md) has examples."""),
@@ -34,8 +34,8 @@ def config_page() -> str:
         table(
             ("limit", "at most"),
             [
-                ("the file", f"{config.MAX_BYTES:,} bytes"),
-                ("sections in each other", f"{toml_lines.DEEPEST} deep"),
+                ("the file", f"{MAX_BYTES:,} bytes"),
+                ("sections in each other", f"{DEEPEST} deep"),
             ],
         ),
     )
@@ -89,7 +89,9 @@ def _takes_value(field: FieldInfo) -> str:
         for limit in field.metadata
         if type(limit) in signs
     ]
-    words = {str: "text", int: "a whole number", float: "a number"}[hint]
+    if get_origin(hint) is tuple:
+        return "a list of texts"
+    words = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}[hint]
     return " ".join([words, " and ".join(limits)]).strip()
 
 

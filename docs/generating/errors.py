@@ -38,7 +38,9 @@ def errors_page() -> str:
         last,
         table(("class", "code", "exit code", "HTTP status"), [_row(c) for c in classes()]),
         prose("""The exit code is that of the command line, the HTTP status that of the gateway. All
-            are in `dodona.core.errors`."""),
+            are in `dodona.core.errors`. A condition of a rule or subscriber that meets values it
+            has no answer for is a `ConditionFailed`, of `dodona.conditions`: it has the code of an
+            `ExpressionError`, and is only logged."""),
         "## Over HTTP alone",
         prose("""What only HTTP can get wrong is in `dodona.gateway.errors`. The command line does
             not meet these."""),

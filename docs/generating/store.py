@@ -31,8 +31,9 @@ TABLES: Mapping[str, str] = {
     "memory_entities": "Facts. One that is no longer true is superseded, not removed.",
     "threads": "Lines of thought in a project.",
     "thread_entries": "What was added to a thread.",
-    "notices": "What a model or a user is to be told.",
-    "plugin_state": "What plugins keep.",
+    "notices": "Events that an agent and its user are to be told of when they are due.",
+    "approvals": "Calls of tools that a person must allow, and what was decided.",
+    "plugin_state": "What packs of rules keep for a user.",
     "tree_globals": "The global keys of trees.",
     "settings": "What users have set.",
     "tokens": "Tokens of access, hashed.",
@@ -49,6 +50,9 @@ def store_page() -> str:
         prose("""Times are seconds since 1970. Columns that end in `_json`, and `metadata`, hold
             JSON. Amounts of budgets in dollars are billionths. A column without a default must
             be given."""),
+        prose("""Entries of threads are found by their words: on SQLite through the FTS5 table
+            `thread_words`, on PostgreSQL through the column `words` of `thread_entries`. Triggers
+            keep both up to date, and refuse whatever would change an entry."""),
         table(("table", "holds"), [(f"[`{t.name}`](#{t.name})", TABLES[t.name]) for t in found]),
         *(_table_section(t) for t in found),
     )
