@@ -11,7 +11,7 @@ from dodona.app.config import load
 from dodona.app.settings import Settings
 from dodona.core.errors import ConfigError, as_text
 
-NO_MORE = "Whoever answers, the agent's own tree is run."
+NO_MORE = "Whoever answers, the agent's own is used."
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_all_of_it_can_be_set() -> None:
         ("[budgets.user]\ntokens = 1.5", "budgets.user.tokens must be a whole number (got 1.5)."),
         (
             "[agent.fallback]\nprovider = 'extractive'\ntree = 'x.lisp'",
-            f"agent.fallback must name no tree (got a section). {NO_MORE}",
+            f"agent.fallback must not set tree (got a section). {NO_MORE}",
         ),
     ],
 )

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, Strict
 
+from dodona.core.agents import DEFAULT_AGENT
 from dodona.core.contexts import TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
 from dodona.core.near import did_you_mean
 from dodona.documents import Section, Texts, wrong
@@ -56,9 +57,14 @@ def _agent_name(name: str) -> str:
     return name
 
 
-def _without_tree(fallback: Agent) -> Agent:
-    if fallback.tree is not None:
-        raise wrong("must name no tree", "Whoever answers, the agent's own tree is run.")
+# What belongs to an agent, whichever model answers for it.
+_OWN = ("tree", "system_prompt", "soul_path", "tools", "queue", "queue_limit")
+
+
+def _only_a_model(fallback: Agent) -> Agent:
+    own = [name for name in _OWN if name in fallback.model_fields_set]
+    if own:
+        raise wrong(f"must not set {own[0]}", "Whoever answers, the agent's own is used.")
     return fallback
 
 
@@ -118,10 +124,61 @@ class Agent(Section):
         description="The path of a `.lisp` file with the tree that a run follows, instead of the "
         "one that comes with Dodona.",
     )
+    system_prompt: str | None = Field(
+        default=None,
+        min_length=1,
+        description="What the agent is told instead of the prompt that comes with Dodona.",
+    )
+    soul_path: str | None = Field(
+        default=None,
+        min_length=1,
+        description="The path of a Markdown file that says who the agent is. It comes before "
+        "everything else in the prompt, and counts as soon as it is saved.",
+    )
+    tools: Texts | None = Field(
+        default=None,
+        max_length=200,
+        description="The tools that the agent may use, by name; all of them by default.",
+    )
+    queue: Literal["queue", "collect", "interrupt"] = Field(
+        default="queue",
+        description="What becomes of messages of a session that come while one is answered: "
+        "`queue` answers one after the other, `collect` answers all that wait at once, `interrupt` "
+        "cancels what runs and begins with the newest.",
+    )
+    queue_limit: int = Field(
+        default=20,
+        ge=1,
+        le=1000,
+        description="How many messages of a session may wait; one more is refused.",
+    )
     timeouts: Timeouts = Timeouts()
-    fallback: Annotated[Agent, AfterValidator(_without_tree)] | None = Field(
+    fallback: Annotated[Agent, AfterValidator(_only_a_model)] | None = Field(
         default=None, description="Who answers when this one cannot."
     )
+
+
+class DefaultAgent(Agent):
+    """Who answers where no binding names another. Without `provider`, see `dodona status`."""
+
+    id: AgentName = Field(
+        default=DEFAULT_AGENT, description="Its name, in bindings, session keys and records."
+    )
+
+
+class Binding(Section):
+    """Which agent answers whom. What is not set matches anything; one of them must be set."""
+
+    agent_id: str = Field(min_length=1, description="The agent that answers.")
+    channel: str | None = Field(default=None, min_length=1, description="Like `telegram`.")
+    account_id: str | None = Field(
+        default=None, min_length=1, description="An account within the channel."
+    )
+    peer_id: str | None = Field(default=None, min_length=1, description="A person or a group.")
+    guild_id: str | None = Field(
+        default=None, min_length=1, description="A guild or server within the channel."
+    )
+    team_id: str | None = Field(default=None, min_length=1, description="A team within a guild.")
 
 
 class Store(Section):
@@ -338,8 +395,13 @@ class Log(Section):
 
 
 class Settings(Section):
-    agent: Agent = Field(default=Agent(), description="The agent that answers by default.")
+    agent: DefaultAgent = Field(
+        default=DefaultAgent(), description="The agent that answers by default."
+    )
     agents: Mapping[AgentName, Agent] = Field(default={}, description="Other agents, by name.")
+    bindings: Annotated[tuple[Binding, ...], Strict(strict=False)] = Field(
+        default=(), max_length=200_000, description="Who is answered by which agent."
+    )
     store: Store = Store()
     gateway: Gateway = Gateway()
     vault: Vault = Vault()

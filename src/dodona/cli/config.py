@@ -76,6 +76,9 @@ def _leaves(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
     elif isinstance(value, Mapping):
         for name, below in cast("Mapping[str, Any]", value).items():
             yield from _leaves((*path, name), below)
+    elif isinstance(value, tuple) and any(isinstance(each, Section) for each in value):
+        for place, below in enumerate(cast("tuple[Any, ...]", value)):
+            yield from _leaves((*path, place), below)
     else:
         yield path, value
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from dodona.agent.agency import Agency
 from dodona.gateway import body
-from dodona.gateway.caller import user_of
+from dodona.gateway.caller import Caller, caller_of
 from dodona.gateway.gate import Gate
 from dodona.gateway.sse import EventStream
 
@@ -28,8 +28,12 @@ class Visit:
         return self.gate.agency
 
     @property
+    def caller(self) -> Caller:
+        return caller_of(self.request)
+
+    @property
     def user_id(self) -> str:
-        return user_of(self.request)
+        return self.caller.user_id
 
     async def document(self) -> dict[str, Any]:
         """The JSON object in the body."""

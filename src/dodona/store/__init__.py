@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dodona.core.contexts import ContextStatus, OracleContext
 from dodona.core.projects import Project
+from dodona.core.sessions import Session
 from dodona.core.spending import NANOS, Hold, Line, TokenRecord, Unit
 from dodona.store.budgets import Budget, reserve, settle
 from dodona.store.contexts import add_decisions, touch_context
@@ -12,7 +13,7 @@ from dodona.store.journal import RunJournal
 from dodona.store.location import Location, locate
 from dodona.store.opening import Condition, Durability, look, migrate
 from dodona.store.records import record
-from dodona.store.sessions import Session, count_session
+from dodona.store.sessions import count_session
 from dodona.store.store import Store
 
 __all__ = [

@@ -5,38 +5,19 @@ They are never deleted. A session goes on in another conversation after it was c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import time
-from typing import Final
 
 from sqlalchemy import bindparam, select, update
 
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.projects import DEFAULT_PROJECT
+from dodona.core.sessions import LONGEST_KEY, Session
 from dodona.store.conversations import begin_conversation
 from dodona.store.database import Database, Row, Transaction
 from dodona.store.nodes import find_conversation
 from dodona.store.projects import find_project
 from dodona.store.schema import sessions
 from dodona.store.statements import statement, upsert
-
-LONGEST_KEY: Final = 512  # PostgreSQL's indexes take no more than 2,704 bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """`key` is `agent:channel:account:peer`; its conversation is None once that was deleted."""
-
-    key: str
-    user_id: str
-    agent_id: str
-    conversation_id: int | None
-    message_count: int
-    input_tokens: int
-    output_tokens: int
-    created_at: float
-    updated_at: float
-
 
 _COLUMNS = (
     *(sessions.c.key, sessions.c.user_id, sessions.c.agent_id, sessions.c.conversation_id),

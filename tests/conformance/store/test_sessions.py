@@ -9,11 +9,12 @@ import pytest
 
 from dodona.core.conversation import RunStatus
 from dodona.core.errors import BadRequest, NotFound
+from dodona.core.sessions import LONGEST_KEY, Session
 from dodona.store import Store
 from dodona.store.projects import Project, Projects
 from dodona.store.schema import conversations
 from dodona.store.schema import sessions as table
-from dodona.store.sessions import LONGEST_KEY, Session, Sessions, count_session
+from dodona.store.sessions import Sessions, count_session
 from tests.conformance.store.saying import answer, asked, ended, rows_of
 
 KEY = "oracle:web:local:main"
