@@ -88,7 +88,7 @@ async def test_sessions_do_not_know_each_other(file: Path) -> None:
         await said(here, "Five?")
         seen = [questions(request) for request in model.requests]
         assert seen == [["One?"], ["Two?"], ["Three?"], ["Four?"], ["One?", "Five?"]]
-        found = {each["key"]: each for each in await here.agency.reception.sessions(USER)}
+        found = {each["key"]: each for each in await here.agency.sessions.list(USER)}
         assert set(found) == {"work:chat:acme:bob", "work:chat:acme:eve", "oracle:chat:acme:bob"}
         mine = found["work:chat:acme:bob"]
         assert (mine["agent_id"], mine["message_count"]) == ("work", 4)
@@ -99,16 +99,16 @@ async def test_a_session_can_be_read_and_cleared(file: Path) -> None:
     """By its owner alone. What was said before is kept, and not known any more."""
     model = ScriptedModel(["1", "2"])
     async with opened(file, model, agents=AGENTS) as here:
-        reception = here.agency.reception
+        sessions = here.agency.sessions
         key = (await send(here, "One?")).session_key
         await here.answer(1)
-        told = await reception.history(USER, key)
+        told = await sessions.history(USER, key)
         assert [each["content"] for each in told] == ["One?", "1"]
-        for attempt in (reception.history("eve", key), reception.clear("eve", key)):
+        for attempt in (sessions.history("eve", key), sessions.clear("eve", key)):
             with pytest.raises(NotFound):
                 await attempt
-        await reception.clear(USER, key)
-        assert await reception.history(USER, key) == []
+        await sessions.clear(USER, key)
+        assert await sessions.history(USER, key) == []
         await said(here, "Two?")
         assert questions(model.requests[-1]) == ["Two?"]
 
@@ -220,6 +220,6 @@ async def test_many_at_once_are_answered_in_order(file: Path) -> None:
         runs = await asyncio.gather(*(talk(peer) for peer in range(10)))
         assert all(each == sorted(each) for each in runs)
         for peer in range(10):
-            told = await here.agency.reception.history(USER, f"work:chat:acme:{peer}")
+            told = await here.agency.sessions.history(USER, f"work:chat:acme:{peer}")
             asked = [each["content"] for each in told if each["role"] == "user"]
             assert asked == [f"{n}?" for n in range(10)]
