@@ -45,9 +45,9 @@ class Host:
 
     __slots__ = (
         "_began_with", "_known_state", "answer", "brief", "chosen", "claim", "context_tokens",
-        "decisions", "exchange", "feed", "final", "heard", "hearing", "history", "is_live",
-        "journal", "means", "notices", "output_tokens", "outside", "pins", "role", "sources",
-        "tokens_used", "transcript", "turn_began", "turns", "used",
+        "decisions", "exchange", "feed", "final", "finish", "heard", "hearing", "history",
+        "is_live", "journal", "means", "notices", "output_tokens", "outside", "pins", "role",
+        "sources", "tokens_used", "transcript", "turn_began", "turns", "used",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,7 @@ class Host:
         self.turns: list[Turn] = []
         self.answer: AssistantText | None = None  # the one whose calls are being made
         self.final: AssistantText | None = None  # the one that ends the run
+        self.finish = ""  # why that one ended, as the model says
         self.heard: Heard | None = None  # of an answer that has not ended
         self.exchange: Exchange | None = None  # what is to be saved
         self.turn_began = 0  # the place of the last chunk before it

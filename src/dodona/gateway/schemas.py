@@ -139,11 +139,13 @@ _CHUNKS: Final[dict[str, Schema]] = {
     "DoneChunk": _chunk(
         "done",
         {
+            "finish": one_of("stop", "length", "refusal"),
             "tokens_used": whole(),
             "model_used": text(),
             "context_id": text("To go on from here."),
             "context_tokens_remaining": whole(),
         },
+        optional=("finish",),
     ),
     "ErrorChunk": _chunk("error", {"error": named("Fault")}),
 }
