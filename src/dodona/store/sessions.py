@@ -83,26 +83,9 @@ class Sessions:
         self, user_id: str, key: str, *, agent_id: str, project_id: str = DEFAULT_PROJECT
     ) -> Session:
         """The session for a message: made by the first one, and always with a conversation."""
-        if not 0 < len(key) <= LONGEST_KEY:
-            raise BadRequest(f"a session's key has 1 to {LONGEST_KEY} characters (got {len(key)}).")
-
-        def open_(tx: Transaction) -> Session:
-            find_project(tx, user_id, project_id)
-            now = time()
-            tx.run(
-                _ENSURE,
-                key=key,
-                user_id=user_id,
-                agent_id=agent_id,
-                created_at=now,
-                updated_at=now,
-            )
-            session = _found(tx.row(_READ, **_key(user_id, key)), key)
-            if session.conversation_id is not None:
-                return session
-            return _begin(tx, session, project_id)
-
-        return await self._database.write(open_)
+        return await self._database.write(
+            lambda tx: open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
+        )
 
     async def clear(self, user_id: str, key: str) -> Session:
         """Go on in a new conversation of the same project. The old one stays, and so do counts."""
@@ -129,6 +112,21 @@ class Sessions:
                 output_tokens=output_tokens,
             )
         )
+
+
+def open_session(
+    tx: Transaction, user_id: str, key: str, *, agent_id: str, project_id: str
+) -> Session:
+    """The session for a message: made by the first one, and always with a conversation."""
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise BadRequest(f"a session's key has 1 to {LONGEST_KEY} characters (got {len(key)}).")
+    find_project(tx, user_id, project_id)
+    now = time()
+    tx.run(_ENSURE, key=key, user_id=user_id, agent_id=agent_id, created_at=now, updated_at=now)
+    session = _found(tx.row(_READ, **_key(user_id, key)), key)
+    if session.conversation_id is not None:
+        return session
+    return _begin(tx, session, project_id)
 
 
 def count_session(
