@@ -202,6 +202,8 @@ class OpenAiWire:
                 "description": redactor.hide(tool.description),
                 "parameters": hide_all(tool.parameters, redactor),
             }
+            if tool.strict is not None:
+                function["strict"] = tool.strict
             encoded = msgspec.json.encode({"type": "function", "function": function})
             tool.encoded[self._key] = encoded
         return encoded
