@@ -24,7 +24,7 @@ from dodona.agent.state import AgentState
 from dodona.agent.transcript import Transcript
 from dodona.core.conversation import Driven, StoredMessage
 from dodona.core.events import Event, Severity
-from dodona.core.messages import AssistantText, Message
+from dodona.core.messages import AssistantText, Message, UserText
 from dodona.core.model import ChosenModel
 from dodona.core.notices import Notice
 from dodona.core.origins import Origin
@@ -34,6 +34,10 @@ from dodona.core.tools import Source
 from dodona.trees import Blackboard, Step
 
 WEB: Final = "web"  # the channel of what is asked in contexts
+
+
+# Before what a client wants heeded: it speaks for the user, and after the agent's own prompt.
+INSTRUCTIONS: Final = "Instructions for this conversation:"
 
 
 class Knowing(NamedTuple):
@@ -78,10 +82,11 @@ class Host:
         self.notices: list[tuple[int, Notice]] = []  # to keep, each with the turns before it
         self.decisions: DecisionTree = make_decision_tree(means.decisions, role.limits)
         self.transcript = Transcript(
-            (role.system, *history.messages),
-            tokens=role.fixed_tokens + history.tokens,
-            digest=role.digest + history.digest,
+            (role.system,), tokens=role.fixed_tokens, digest=role.digest + history.digest
         )
+        if instructions := self.wishes.get("instructions"):
+            self.begin(UserText(f"{INSTRUCTIONS}\n\n{instructions}"))
+        self.transcript.go_on(history.messages, history.tokens)
         self._began_with = self.transcript.tokens
         self.turns: list[Turn] = []
         self.answer: AssistantText | None = None  # the one whose calls are being made

@@ -17,6 +17,7 @@ from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.near import did_you_mean
 from dodona.gateway.gate import Gate
 from dodona.gateway.parameter import Parameter
+from dodona.gateway.v1 import errors as v1
 from dodona.gateway.visit import Visit
 
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
@@ -77,13 +78,23 @@ class Operation:
             "operationId": self.name,
             "summary": self.about,
             "tags": [self.group],
-            "responses": {**_says(self.answers), **_fails(sorted({*self.errors, 403, 500}))},
+            "responses": {**_says(self.answers), **self._fails()},
         }
         if self.parameters:
             found["parameters"] = [each.as_openapi() for each in self.parameters]
         if self.body:
             found["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
         return found
+
+    def _fails(self) -> dict[str, Any]:
+        shape = "V1Error" if v1.is_ours(self.path) else "Error"
+        return {
+            str(status): {
+                "description": HTTPStatus(status).phrase,
+                "content": _content(JSON, shape),
+            }
+            for status in sorted({*self.errors, 403, 500})
+        }
 
     def _unknown(self, request: Request) -> Iterator[DodonaError]:
         known = [each.name for each in self.parameters if each.place == "query"]
@@ -112,16 +123,6 @@ def _says(answers: Mapping[int, Says]) -> dict[str, Any]:
         str(status): {"description": says.about}
         | ({"content": _content(says.media, says.schema)} if says.schema else {})
         for status, says in answers.items()
-    }
-
-
-def _fails(statuses: list[int]) -> dict[str, Any]:
-    return {
-        str(status): {
-            "description": HTTPStatus(status).phrase,
-            "content": _content(JSON, "Error"),
-        }
-        for status in statuses
     }
 
 

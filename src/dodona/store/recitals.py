@@ -71,7 +71,7 @@ class Recitals:
                 raise BadRequest(f"the session {key!r:.80} has begun already.")
             last: int | None = None
             for exchange in exchanges:
-                last = add_ended(tx, talk, exchange, parent_id=last, origin="recital")
+                last = add_ended(tx, talk, exchange, parent_id=last, origin="user")
             if last is not None:
                 move_head(tx, talk.id, expected=None, to=last)
             return session

@@ -61,7 +61,7 @@ async def test_a_conversation_begins_with_its_past(store: Store, url: str) -> No
     assert [message.content for message in window.messages] == ["one", "on one", "two", "on two"]
     nodes = await store.conversations.nodes("ada", talk.id)
     assert [node.parent_id for node in nodes] == [None, nodes[0].id]
-    assert {(node.status, node.origin) for node in nodes} == {(RunStatus.SUCCEEDED, "recital")}
+    assert {(node.status, node.origin) for node in nodes} == {(RunStatus.SUCCEEDED, "user")}
     assert window.head_id == nodes[-1].id
     problems = await asyncio.to_thread(lambda: [each.problems for each in check(locate(url))])
     assert not any(problems)

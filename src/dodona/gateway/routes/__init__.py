@@ -27,6 +27,7 @@ from dodona.gateway.routes import (
     settings,
     threads,
     tree,
+    v1,
     vault,
 )
 
@@ -43,6 +44,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *notifications.OPERATIONS,
     *rules.OPERATIONS,
     *events.OPERATIONS,
+    *v1.OPERATIONS,
     *health.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,

@@ -28,8 +28,9 @@ def read_tools(value: Any) -> tuple[ToolSpec, ...]:
 
 def _tool(value: object, param: str) -> ToolSpec:
     match value:
-        case {"type": "function", "function": {**function}}:
-            return _function(cast("dict[str, Any]", function), f"{param}.function")
+        case {"type": "function", "function": dict()}:
+            given = cast("dict[str, dict[str, Any]]", value)
+            return _function(given["function"], f"{param}.function")
         case {"type": str() as kind} if kind != "function":
             raise WrongParameter(f"there are no tools of type {kind!r:.40} here.", param=param)
         case _:
