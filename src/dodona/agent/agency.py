@@ -28,6 +28,7 @@ from dodona.agent.views import (
     ProjectViews,
     RuleViews,
     RunViews,
+    SessionViews,
     TreeViews,
 )
 from dodona.core.code import CodeOf
@@ -60,6 +61,7 @@ class Agency:
     reception: Reception
     reciting: Reciting
     relay: Relay
+    sessions: SessionViews
     agents: AgentsNow
     contexts: ContextViews
     tree: TreeViews
@@ -108,6 +110,7 @@ def make_agency(
         reception=Reception(means, engine, histories=histories),
         reciting=Reciting(storage, means.counter),
         relay=Relay(means),
+        sessions=SessionViews(storage),
         agents=means.agents,
         contexts=ContextViews(storage),
         tree=TreeViews(storage),
