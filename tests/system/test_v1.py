@@ -336,7 +336,7 @@ async def test_a_client_brings_its_tools(ai: Any, client: Client, script: Script
     first = await ai.chat.completions.create(**asked, parallel_tool_calls=True)
     message = first.choices[0].message
     assert (first.choices[0].finish_reason, message.content) == ("tool_calls", None)
-    made = message.tool_calls or []
+    made: list[Any] = message.tool_calls or []
     assert [(call.id, call.function.name) for call in made] == [
         ("call_a", "find_tree"),
         ("call_b", "find_tree"),
@@ -381,7 +381,8 @@ async def test_calls_are_streamed(ai: Any, client: Client, script: Script) -> No
     found: dict[int, list[Any]] = {}
     for chunk in chunks:
         for choice in chunk.choices:
-            for piece in choice.delta.tool_calls or ():
+            pieces: list[Any] = list(choice.delta.tool_calls or ())
+            for piece in pieces:
                 known = found.setdefault(piece.index, [piece.id, piece.function.name, ""])
                 known[2] += piece.function.arguments or ""
     assert found[0] == ["call_a", "find_tree", '{"kind": "oak"}']

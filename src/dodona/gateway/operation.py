@@ -28,11 +28,15 @@ EVENTS = "text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """An answer that is no error: what it means, and its schema's name."""
+    """An answer that is no error: what it means, and its schema's name.
+
+    `events` is the schema of what comes instead when a client wants a stream.
+    """
 
     about: str
     schema: str | None = None
     media: str = JSON
+    events: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +124,15 @@ def _given(request: Request, parameter: Parameter) -> str | None:
 
 def _says(answers: Mapping[int, Says]) -> dict[str, Any]:
     return {
-        str(status): {"description": says.about}
-        | ({"content": _content(says.media, says.schema)} if says.schema else {})
+        str(status): {"description": says.about} | ({"content": content} if content else {})
         for status, says in answers.items()
+        for content in [_contents(says)]
     }
+
+
+def _contents(says: Says) -> dict[str, Any]:
+    whole = _content(says.media, says.schema) if says.schema else {}
+    return whole | (_content(EVENTS, says.events) if says.events else {})
 
 
 def _content(media: str, schema: str) -> dict[str, Any]:

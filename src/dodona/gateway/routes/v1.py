@@ -133,7 +133,13 @@ OPERATIONS: Final = (
         about="Ask an agent as OpenAI's clients ask a model; with `stream`, piece by piece.",
         handle=complete,
         body="V1Request",
-        answers={200: Says("The answer; with `stream`, events that end with [DONE].", "V1Answer")},
+        answers={
+            200: Says(
+                "The answer; with `stream`, events, the last of which is [DONE].",
+                "V1Answer",
+                events="V1Chunk",
+            )
+        },
         errors=_ASKING,
     ),
     Operation(
@@ -216,6 +222,17 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "choices": listed(mapped()),
             "usage": _USAGE,
         }
+    ),
+    "V1Chunk": document(
+        {
+            "id": text(),
+            "object": {"const": "chat.completion.chunk"},
+            "created": whole(),
+            "model": text(),
+            "choices": listed(mapped(), "None in the last one, which tells what was used."),
+            "usage": or_null(_USAGE),
+        },
+        optional=("usage",),
     ),
     "V1Model": document(
         {"id": text(), "object": {"const": "model"}, "created": whole(), "owned_by": text()}
