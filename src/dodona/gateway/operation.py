@@ -82,7 +82,10 @@ class Operation:
             "operationId": self.name,
             "summary": self.about,
             "tags": [self.group],
-            "responses": {**_says(self.answers), **self._fails()},
+            "responses": {
+                **_says(self.answers),
+                **_fails(sorted(self._statuses()), v1.schema_at(self.path)),
+            },
         }
         if self.parameters:
             found["parameters"] = [each.as_openapi() for each in self.parameters]
@@ -90,15 +93,10 @@ class Operation:
             found["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
         return found
 
-    def _fails(self) -> dict[str, Any]:
-        shape = "V1Error" if v1.is_ours(self.path) else "Error"
-        return {
-            str(status): {
-                "description": HTTPStatus(status).phrase,
-                "content": _content(JSON, shape),
-            }
-            for status in sorted({*self.errors, 403, 500})
-        }
+    def _statuses(self) -> set[int]:
+        """Those of errors: the guard's too, which looks at every body."""
+        brings_body = self.method in ("POST", "PUT", "PATCH")
+        return {*self.errors, 403, 500, *((408, 413, 415) if brings_body else ())}
 
     def _unknown(self, request: Request) -> Iterator[DodonaError]:
         known = [each.name for each in self.parameters if each.place == "query"]
@@ -130,10 +128,29 @@ def _says(answers: Mapping[int, Says]) -> dict[str, Any]:
     }
 
 
+def _fails(statuses: list[int], schema: str) -> dict[str, Any]:
+    return {
+        str(status): {
+            "description": HTTPStatus(status).phrase,
+            "content": _content(JSON, schema),
+        }
+        for status in statuses
+    }
+
+
 def _contents(says: Says) -> dict[str, Any]:
     whole = _content(says.media, says.schema) if says.schema else {}
     return whole | (_content(EVENTS, says.events) if says.events else {})
 
 
 def _content(media: str, schema: str) -> dict[str, Any]:
-    return {media: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    found: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
+    if media == EVENTS:
+        data = {"type": "string", "contentMediaType": JSON, "contentSchema": found}
+        found = {
+            "type": "object",
+            "description": "One event of the stream.",
+            "properties": {"id": {"type": "string"}, "data": data},
+            "required": ["data"],
+        }
+    return {media: {"schema": found}}

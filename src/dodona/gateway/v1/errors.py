@@ -55,6 +55,11 @@ def is_ours(path: str) -> bool:
     return path.startswith(PREFIX)
 
 
+def schema_at(path: str) -> str:
+    """The name of the schema that errors at this path have."""
+    return "V1Error" if is_ours(path) else "Error"
+
+
 def status_of(error: DodonaError) -> int:
     """What a provider says of the request is the client's business, as if it had asked there."""
     if isinstance(error, ProviderError):
