@@ -175,7 +175,7 @@ _MESSAGE: Final = {
 }
 
 _REQUEST: Final[dict[str, Schema]] = {
-    "model": text("An agent; after a slash, a model that it is to use.", minLength=1),
+    "model": text("An agent; after a slash, a model that it is to use.", examples=["oracle"]),
     "messages": {"type": "array", "items": _MESSAGE, "minItems": 1, "maxItems": 2000},
     "user": or_null(text("Names a session, which goes on by itself.", maxLength=200)),
     "stream": or_null(yes_or_no()),
