@@ -18,6 +18,7 @@ from dodona.store.notices import NoticeLog
 from dodona.store.opening import Durability, open_database
 from dodona.store.pack_state import PackState
 from dodona.store.projects import Projects
+from dodona.store.recitals import Recitals
 from dodona.store.records import Records
 from dodona.store.runs import Runs
 from dodona.store.sessions import Sessions
@@ -44,6 +45,7 @@ class Store:
         self.projects = Projects(database)
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
+        self.recitals = Recitals(database)
         self.threads = Threads(database)
         self.notices = NoticeLog(database, hide=hide)
         self.pack_state = PackState(database, hide=hide)

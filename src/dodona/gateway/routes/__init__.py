@@ -28,6 +28,7 @@ from dodona.gateway.routes import (
     settings,
     threads,
     tree,
+    v1,
     vault,
 )
 
@@ -45,6 +46,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *notifications.OPERATIONS,
     *rules.OPERATIONS,
     *events.OPERATIONS,
+    *v1.OPERATIONS,
     *health.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
