@@ -123,11 +123,11 @@ def done(
     """`finish` is "length" when a limit cut the answer, "refusal" when the model declined."""
     return {
         "type": "done",
-        "finish": finish,
         "tokens_used": tokens_used,
         "model_used": model_used,
         "context_id": context_id,
         "context_tokens_remaining": context_tokens_remaining,
+        "finish": finish,
     }
 
 

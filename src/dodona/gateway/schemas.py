@@ -149,11 +149,11 @@ _CHUNKS: Final[dict[str, Schema]] = {
     "DoneChunk": _chunk(
         "done",
         {
-            "finish": one_of("stop", "length", "refusal"),
             "tokens_used": whole(),
             "model_used": text(),
             "context_id": text("To go on from here."),
             "context_tokens_remaining": whole(),
+            "finish": one_of("stop", "length", "refusal"),
         },
         optional=("finish",),
     ),
