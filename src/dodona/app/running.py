@@ -22,12 +22,15 @@ from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.means import Means
 from dodona.agent.pins import TreeNow
+from dodona.agent.subagents import SUBAGENTS
 from dodona.app.building import price_list
 from dodona.app.choice import Choice, Chooser
 from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.heeding import heeded
+from dodona.app.measured_models import MeasuredModels
+from dodona.app.measuring import Standing, hear, watch
 from dodona.app.models import ConfiguredModels
 from dodona.app.probes import spots
 from dodona.app.settings import Budgets
@@ -35,6 +38,7 @@ from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
+from dodona.core.measures import Measures
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
@@ -68,6 +72,8 @@ class Runtime:
     choice: Choice
     vault: Path
     store: str
+    measures: Measures
+    standing: Standing
 
     async def leave(self, patience: float) -> int:
         """Take no more questions and let runs end; how many were left to be resumed."""
@@ -91,7 +97,8 @@ async def running(
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(Http())
         url = await asyncio.to_thread(store_url, config, credentials)
-        store = await _store(stack, config, url, redactor)
+        measures = Measures()
+        store = await _store(stack, config, url, redactor, measures)
         bus = Bus()
         stack.callback(bus.close)
         chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
@@ -113,7 +120,9 @@ async def running(
         made = partial(ConfiguredModels, agent=settings.agent, http=http, redactor=redactor)
         means = Means(
             storage=store,
-            models=await asyncio.to_thread(made, chooser, choice),
+            models=MeasuredModels(
+                await asyncio.to_thread(made, chooser, choice), measures, price_list(settings)
+            ),
             meter=_meter(config),
             toolbox=registry,
             call_tool=partial(call_tool, registry),
@@ -142,12 +151,21 @@ async def running(
         )
         agency = await asyncio.to_thread(make)  # it reads files
         await _looked_after(stack, store, config, agency, serve=serve)
-        yield Runtime(agency, choice, folder, str(locate(url)))
+        hear(measures, bus, is_tool=partial(_is_tool, registry))
+        watch(measures, store=store, bus=bus, engine=agency.engine)
+        standing = Standing(store, agency.engine, measures)
+        yield Runtime(agency, choice, folder, str(locate(url)), measures, standing)
 
 
-async def _store(stack: AsyncExitStack, config: Config, url: str, redactor: Redactor) -> Store:
-    durability = config.settings.store.durability
-    opened = await Store.open(url, hide=redactor.hide, durability=durability)
+async def _store(
+    stack: AsyncExitStack, config: Config, url: str, redactor: Redactor, measures: Measures
+) -> Store:
+    opened = await Store.open(
+        url,
+        hide=redactor.hide,
+        durability=config.settings.store.durability,
+        on_write=measures.write_seconds.observe,
+    )
     return await stack.enter_async_context(opened)
 
 
@@ -155,6 +173,11 @@ def _add_kept(registry: ToolRegistry, store: Store) -> None:
     """The tools for what the store keeps."""
     add_thread_tools(registry, store.threads)
     notify_self.add(registry, store.notices)
+
+
+def _is_tool(registry: ToolRegistry, name: str) -> bool:
+    handed_on = (subagent.delegation.name for subagent in SUBAGENTS.values())
+    return registry.find(name) is not None or name in handed_on
 
 
 async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Codes:

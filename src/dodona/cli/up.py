@@ -23,7 +23,6 @@ from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, note, say
 from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
-from dodona.core.users import LOCAL_USER
 from dodona.gateway.app import make_app
 from dodona.gateway.rules import Rules
 from dodona.gateway.server import listening, serve
@@ -72,7 +71,7 @@ async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None
             say(redactor.scrub(_greeting(url, config, runtime)))
 
         async def ready() -> Mapping[str, Any]:
-            await runtime.agency.preferences.get(LOCAL_USER)  # raises when the store is gone
+            await runtime.standing.ready()
             return {"provider": runtime.choice.provider, "model": runtime.choice.model}
 
         async def leave() -> None:
@@ -82,7 +81,14 @@ async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None
             _tell_left(await runtime.leave(PATIENCE))
 
         try:
-            app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
+            app = make_app(
+                runtime.agency,
+                rules=Rules(),
+                ready=ready,
+                redactor=redactor,
+                measures=runtime.measures,
+                status=runtime.standing.now,
+            )
             await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:

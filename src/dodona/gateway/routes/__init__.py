@@ -17,6 +17,7 @@ from dodona.gateway.routes import (
     code,
     events,
     health,
+    metrics,
     notifications,
     openapi,
     oracle,
@@ -29,6 +30,7 @@ from dodona.gateway.routes import (
     tree,
     vault,
 )
+from dodona.gateway.watching import OPERATION
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,
@@ -44,6 +46,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *rules.OPERATIONS,
     *events.OPERATIONS,
     *health.OPERATIONS,
+    *metrics.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
 )
@@ -64,6 +67,7 @@ def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
         operation = by_method.get(request.method)
         if operation is None:
             raise WrongMethod(request.method, by_method)
+        request.scope[OPERATION] = operation.name
         return await operation.answer(request, gate)
 
     route = Route(path, dispatch)
