@@ -19,12 +19,12 @@ def metrics_page() -> str:
     ]
     return page(
         "# Metrics",
-        prose("""`GET /metrics` answers with these, in the text format of Prometheus, to whoever has
-            scope `admin`. [How to run Dodona as a service](../how-to/run-as-a-service.md) shows what
-            to look at."""),
+        prose("""`GET /metrics` answers with these, in the text format of Prometheus, to whoever
+            has scope `admin`. [How to run Dodona as a service](../how-to/run-as-a-service.md)
+            shows what to look at."""),
         table(("metric", "kind", "labels", "what it counts"), rows),
-        prose(f"""No label holds a user, a session, a run or a path. Names that others choose have an
-            end: the first {MOST_MODELS} models and the first {MOST_AGENTS} agents have series of
+        prose(f"""No label holds a user, a session, a run or a path. Names that others choose have
+            an end: the first {MOST_MODELS} models and the first {MOST_AGENTS} agents have series of
             their own, and so has every tool that there is; all others are counted as `other`. No
             metric has more than {MOST_SERIES:,} series."""),
         prose("""Numbers are those of one process, from its start. `dodona_lanes_waiting` and

@@ -1,4 +1,4 @@
-"""Every request has an id, is measured, and has one line in the log that tells nothing of others'."""
+"""Every request has an id, is measured, and has one line in the log."""
 
 from __future__ import annotations
 
