@@ -15,7 +15,7 @@ from dodona.agent.ending_journal import EndingJournal
 from dodona.agent.feed import Feed
 from dodona.agent.histories import Histories
 from dodona.agent.host import Host, Knowing, wishes
-from dodona.agent.means import AGENT, Means
+from dodona.agent.means import Means
 from dodona.agent.pins import Pinning
 from dodona.agent.result import CANCELLED, Result, broken, result_of
 from dodona.agent.retelling import retold
@@ -28,6 +28,7 @@ from dodona.core.errors import Fenced, StoreError
 from dodona.core.events import RUN_BEGIN, RUN_END, Event, Severity
 from dodona.core.model import ChosenModel
 from dodona.core.ports import Journal
+from dodona.core.sessions import parts_of
 from dodona.core.storage import RunJournal
 from dodona.trees import Options, Run, Watchdog
 
@@ -132,14 +133,19 @@ class Driver:
             "project_id": context.project_id,
             "run_id": driven.claim.run_id,
         }
-        payload = {"agent": AGENT, **payload, **whose}
+        payload = {"agent": self._agent_of(driven.brief), **payload, **whose}
         self._means.emit(Event(kind, "agent.driver", Severity.DEBUG, payload))
+
+    def _agent_of(self, brief: Brief) -> str:
+        if brief.session_key is None:
+            return self._means.agents().default.id
+        return parts_of(brief.session_key)[0]
 
     async def _host(self, driven: Driven, journal: RunJournal, feed: Feed) -> Host:
         """All that the tree will need; whatever is wrong with it is raised here."""
         brief = driven.brief
         pins = await self._pinning.pins(brief, wishes(brief.question))
-        chosen = await self._means.models.choose(pins.model)
+        chosen = await self._means.models.choose(pins.model, agent=pins.agent_id)
         if brief.pins is None:
             journal.pin(pins.body)
         await self._note_change(brief, chosen)
@@ -171,7 +177,7 @@ class Driver:
     async def _note_change(self, brief: Brief, chosen: ChosenModel) -> None:
         """A context that goes on with another model is suspended until that has answered."""
         context = brief.context
-        before = context.last_model
+        before = None if brief.session_key else context.last_model
         if not before or before == chosen.model.name or context.status is not ContextStatus.ACTIVE:
             return
         move = self._means.storage.contexts.move

@@ -33,8 +33,8 @@ class MeasuredModels:
         self._measures = measures
         self._prices = prices
 
-    async def choose(self, name: str = "") -> ChosenModel:
-        chosen = await self._models.choose(name)
+    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+        chosen = await self._models.choose(name, agent=agent)
         return replace(chosen, model=_Measured(chosen.model, self._measures, self._prices))
 
 

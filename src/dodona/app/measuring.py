@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dodona import __version__
 from dodona.agent.engine import LocalEngine
+from dodona.app.choice import Choice
 from dodona.core.events import (
     RUN_BEGIN,
     RUN_END,
@@ -105,17 +106,27 @@ def _process() -> dict[str, float]:
 class Standing:
     """What a gateway does at the moment, and whether it can work."""
 
-    def __init__(self, store: Store, engine: LocalEngine, measures: Measures) -> None:
+    def __init__(
+        self,
+        store: Store,
+        engine: LocalEngine,
+        measures: Measures,
+        *,
+        choice: Callable[[], Choice],
+    ) -> None:
+        self._choice = choice
         self._store = store
         self._engine = engine
         self._measures = measures
         self._began = time()
 
-    async def ready(self) -> None:
-        """Raise when questions cannot be taken in."""
+    async def ready(self) -> dict[str, Any]:
+        """Who answers; raises when questions cannot be taken in."""
         if self._engine.is_leaving:
             raise Leaving("Dodona is stopping.")
         await self._store.pulse.take()
+        choice = self._choice()
+        return {"provider": choice.provider, "model": choice.model}
 
     async def now(self) -> dict[str, Any]:
         now = time()

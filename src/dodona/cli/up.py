@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
@@ -52,27 +53,25 @@ def up(
     logs.start(loaded.settings.log, redactor)
     gateway = loaded.settings.gateway
     here = (host or gateway.host, gateway.port if port is None else port)
-    asyncio.run(_up(loaded, redactor, here))
+    asyncio.run(_up(loaded, redactor, here, reread=partial(load, os.environ, config)))
 
 
-async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None:
+async def _up(
+    config: Config, redactor: Redactor, here: tuple[str, int], *, reread: Callable[[], Config]
+) -> None:
     credentials = Credentials(config, os.environ, redactor)
     announced: list[Announcement] = []
     async with AsyncExitStack() as stack:
         # Before runs are taken up: if the port is in use, somebody else takes them up.
         listener = stack.enter_context(listening(*here))
         runtime = await stack.enter_async_context(
-            running(config, credentials, redactor, serve=True)
+            running(config, credentials, redactor, serve=True, reread=reread)
         )
 
         def tell(url: str) -> None:
             announced.append(Announcement(url, os.getpid(), runtime.store))
             announced[0].write(config.home)
             say(redactor.scrub(_greeting(url, config, runtime)))
-
-        async def ready() -> Mapping[str, Any]:
-            await runtime.standing.ready()
-            return {"provider": runtime.choice.provider, "model": runtime.choice.model}
 
         async def leave() -> None:
             note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
@@ -84,7 +83,7 @@ async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None
             app = make_app(
                 runtime.agency,
                 rules=Rules(),
-                ready=ready,
+                ready=runtime.standing.ready,
                 redactor=redactor,
                 measures=runtime.measures,
                 status=runtime.standing.now,

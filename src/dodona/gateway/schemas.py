@@ -19,6 +19,7 @@ from dodona.gateway.routes import (
     metrics,
     notifications,
     rules,
+    sessions,
     threads,
     tree,
     vault,
@@ -329,4 +330,5 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **rules.SCHEMAS,
     **approvals.SCHEMAS,
     **metrics.SCHEMAS,
+    **sessions.SCHEMAS,
 }
