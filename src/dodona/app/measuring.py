@@ -33,6 +33,7 @@ _TOOLS: Final = {
     TOOL_CALL_FAILURE: "failure",
     TOOL_CALL_TIMEOUT: "timeout",
 }
+_BEGAN: Final = round(time(), 2)  # nearly: where the system does not tell
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
@@ -89,7 +90,7 @@ def _process() -> dict[str, float]:
         "cpu": used.user + used.system,
         "files": 0.0,
         "most_files": float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        "started": 0.0,
+        "started": _BEGAN,
     }
     here = Path("/proc/self")
     try:
