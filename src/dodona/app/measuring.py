@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any, Final
 from dodona import __version__
 from dodona.agent.engine import LocalEngine
 from dodona.app.choice import Choice
+from dodona.core.errors import StoreError
 from dodona.core.events import (
     RUN_BEGIN,
     RUN_END,
@@ -33,9 +35,13 @@ _TOOLS: Final = {
     TOOL_CALL_FAILURE: "failure",
     TOOL_CALL_TIMEOUT: "timeout",
 }
+PATIENCE: Final = 2.0  # seconds for what the store knows
+
 _BEGAN: Final = round(time(), 2)  # nearly: where the system does not tell
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+_log = logging.getLogger(__name__)
 
 
 # -- events ----------------------------------------------------------------------------------
@@ -70,8 +76,13 @@ def watch(measures: Measures, *, store: Store, bus: Bus, engine: LocalEngine) ->
         measures.runs_now.set(engine.runs_now)
         for where, count in bus.dropped.items():
             measures.events_dropped.set(count, where)
-        measures.lanes_waiting.set(await store.gauges.lanes_waiting())
-        measures.budget_used.replace(await store.gauges.fullest(time()))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                measures.lanes_waiting.set(await store.gauges.lanes_waiting())
+                measures.budget_used.replace(await store.gauges.fullest(time()))
+        except (StoreError, TimeoutError) as error:
+            # The rest is wanted all the more then.
+            _log.warning("the store cannot be measured: %s", error)
         process = await asyncio.to_thread(_process)
         measures.memory.set(process["memory"])
         measures.cpu.set(process["cpu"])

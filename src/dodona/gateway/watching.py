@@ -25,6 +25,7 @@ HEADER: Final = b"x-request-id"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _READS: Final = ("GET", "HEAD")
 _NOBODY: Final = "-"
+_UNNAMED: Final = {"http": "none", "websocket": "websocket"}
 _CUT: Final = "cut"  # instead of a status: nobody was answered
 
 _log = logging.getLogger("dodona.access")
@@ -113,7 +114,7 @@ class _Watched:
 
     @property
     def _operation(self) -> str:
-        return self._scope.get(OPERATION, "none")
+        return self._scope.get(OPERATION) or _UNNAMED[self._scope["type"]]
 
     def _user(self) -> str:
         """Of a request that was let in."""

@@ -9,6 +9,7 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from dodona.app.codes import code_folders
 from dodona.app.config import Config
@@ -46,7 +47,8 @@ def indexes(folder: Path) -> Iterator[Finding]:
     """They can be thrown away: what is damaged is made again when it is needed."""
     for file in sorted(folder.glob("*.db")) if folder.is_dir() else ():
         try:
-            with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)) as db:
+            uri = f"file:{quote(str(file))}?mode=ro"
+            with closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
                 (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.DatabaseError as error:
             found = str(error)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from time import time
 from typing import Final
+from urllib.parse import quote
 
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
@@ -76,7 +77,8 @@ def _mode(location: Location) -> Iterator[Finding]:
 
 def _future(path: Path) -> Iterator[Finding]:
     """What was written later than now: the clock was, or is, wrong."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as db:
+    uri = f"file:{quote(str(path))}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=10)) as db:
         (newest,) = db.execute("SELECT max(created_at) FROM runs").fetchone()
     if newest is not None and newest > time() + _SKEW:
         when = datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")
