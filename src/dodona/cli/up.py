@@ -16,6 +16,7 @@ from cyclopts import Parameter, validators
 from dodona import __version__
 from dodona.app import logs
 from dodona.app.building import price_list
+from dodona.app.codes import code_folders
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
 from dodona.app.running import Runtime, running
@@ -72,7 +73,8 @@ async def _up(
         )
 
         def tell(url: str) -> None:
-            announced.append(Announcement(url, os.getpid(), runtime.store))
+            vault, code = str(runtime.vault or ""), tuple(map(str, code_folders(config)))
+            announced.append(Announcement(url, os.getpid(), runtime.store, vault=vault, code=code))
             announced[0].write(config.home)
             say(redactor.scrub(_greeting(url, config, runtime)))
 

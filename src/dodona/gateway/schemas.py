@@ -22,6 +22,7 @@ from dodona.gateway.routes import (
     sessions,
     threads,
     tree,
+    v1,
     vault,
 )
 from dodona.gateway.shapes import (
@@ -149,11 +150,13 @@ _CHUNKS: Final[dict[str, Schema]] = {
     "DoneChunk": _chunk(
         "done",
         {
+            "finish": one_of("stop", "length", "refusal"),
             "tokens_used": whole(),
             "model_used": text(),
             "context_id": text("To go on from here."),
             "context_tokens_remaining": whole(),
         },
+        optional=("finish",),
     ),
     "ErrorChunk": _chunk("error", {"error": named("Fault")}),
 }
@@ -331,4 +334,5 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **approvals.SCHEMAS,
     **metrics.SCHEMAS,
     **sessions.SCHEMAS,
+    **v1.SCHEMAS,
 }

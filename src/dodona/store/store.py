@@ -21,6 +21,7 @@ from dodona.store.opening import Durability, open_database
 from dodona.store.pack_state import PackState
 from dodona.store.projects import Projects
 from dodona.store.pulse import Pulse
+from dodona.store.recitals import Recitals
 from dodona.store.records import Records
 from dodona.store.runs import Runs
 from dodona.store.sessions import Sessions
@@ -50,6 +51,7 @@ class Store:
         self.projects = Projects(database)
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
+        self.recitals = Recitals(database)
         self.threads = Threads(database)
         self.notices = NoticeLog(database, hide=hide)
         self.pack_state = PackState(database, hide=hide)

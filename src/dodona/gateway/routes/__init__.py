@@ -29,6 +29,7 @@ from dodona.gateway.routes import (
     settings,
     threads,
     tree,
+    v1,
     vault,
 )
 from dodona.gateway.watching import OPERATION
@@ -47,6 +48,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *notifications.OPERATIONS,
     *rules.OPERATIONS,
     *events.OPERATIONS,
+    *v1.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
     *openapi.OPERATIONS,
