@@ -1,8 +1,8 @@
 """Keeps secrets out of what is written, shown or sent: logs, errors, the journal, models.
 
-`hide` takes out the values it was told; `scrub` also takes out what merely looks like a key, for
-text that people read. Secrets of fewer than eight characters are refused: hiding one would eat
-ordinary words, and by that tell it.
+`hide` takes out the values it was told, and tokens of Dodona's own; `scrub` also takes out what
+merely looks like a key, for text that people read. Secrets of fewer than eight characters are
+refused: hiding one would eat ordinary words, and by that tell it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 from dodona.core.errors import ConfigError
+from dodona.core.tokens import PREFIX
 
 SHORTEST = 8
 
@@ -39,6 +40,10 @@ _LOOKS_SECRET = (
         r"|xox[a-z]-[\w-]{10,}+)"
     ),
 )
+
+
+# Our own: nothing else looks so, and their texts are known to nobody who could name them.
+_TOKEN = re.compile(r"dod_[\w-]{32,}+", re.ASCII)
 
 
 class Redactor:
@@ -73,9 +78,11 @@ class Redactor:
             self.generation += 1
 
     def hide(self, text: str) -> str:
-        """The text without any known secret; itself when it holds none."""
+        """The text without any known secret or token of ours; itself when it holds none."""
         pattern = self._pattern
-        return pattern.sub(self._marker, text) if pattern else text
+        if pattern:
+            text = pattern.sub(self._marker, text)
+        return _TOKEN.sub("[secret token]", text) if PREFIX in text else text
 
     def scrub(self, text: str) -> str:
         """`hide`, then without anything that looks like a key or a password."""

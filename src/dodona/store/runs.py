@@ -64,6 +64,9 @@ _FIRST_OPEN = statement(
     .order_by(IS_QUEUED, runs.c.id)
     .limit(1)
 )
+_OPEN_COUNT = statement(
+    select(func.count()).select_from(runs).where(runs.c.user_id == bindparam("its_user"), IS_OPEN)
+)
 _LOCK_LANE = statement(
     select(*CONVERSATION_COLUMNS)
     .where(conversations.c.id == bindparam("conversation_id"))
@@ -313,6 +316,11 @@ class Runs:
     async def open_in(self, user_id: str, project_id: str) -> list[int]:
         """The runs of a context that have not ended: the one that runs, then those that wait."""
         return await self._database.read(lambda tx: open_runs(tx, user_id, project_id))
+
+    async def open_count(self, user_id: str) -> int:
+        """How many runs of a user wait or go on."""
+        row = await self._database.read(lambda tx: tx.row(_OPEN_COUNT, its_user=user_id))
+        return 0 if row is None else row[0]
 
     async def messages(self, user_id: str, run_id: int) -> list[StoredMessage]:
         def read(tx: Transaction) -> list[StoredMessage]:

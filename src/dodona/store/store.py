@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from dodona.core.storage import Storage
 from dodona.store.approvals import Approvals
+from dodona.store.audit import AuditLog
 from dodona.store.budgets import Budgets
 from dodona.store.contexts import Contexts
 from dodona.store.conversations import Conversations
@@ -25,6 +26,7 @@ from dodona.store.settings import UserSettings
 from dodona.store.summaries import Summaries
 from dodona.store.text import Hide
 from dodona.store.threads import Threads
+from dodona.store.tokens import Tokens
 
 T = TypeVar("T")
 
@@ -48,12 +50,15 @@ class Store:
         self.notices = NoticeLog(database, hide=hide)
         self.pack_state = PackState(database, hide=hide)
         self.approvals = Approvals(database, hide=hide)
+        self.tokens = Tokens(database)
+        self.audit = AuditLog(database, hide=hide)
 
     @classmethod
     async def open(cls, url: str, *, hide: Hide, durability: Durability = "full") -> Self:
         """Open the store at a path or url, made or migrated if need be.
 
-        `hide` takes known secrets out of what runs leave: journals, notices, approvals.
+        `hide` takes known secrets out of what runs leave: journals, notices, approvals; and out
+        of the audit log.
         """
         store = cls(await open_database(locate(url), durability=durability), hide=hide)
         await store.budgets.settle_dead()
@@ -71,6 +76,7 @@ class Store:
         return await self.database.write(operation, soft=True)
 
     async def close(self) -> None:
+        await self.audit.close()
         await self.journals.close()
         await self.database.close()
 
