@@ -12,7 +12,7 @@ from generating.schemas import about, fields, takes
 from generating.writing import page, prose, table
 
 # Every operation can fail so; it is said once.
-EVERYWHERE = ("403", "500")
+EVERYWHERE = ("401", "403", "429", "500", "503")
 
 
 def http_page() -> str:

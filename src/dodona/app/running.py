@@ -35,12 +35,14 @@ from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
+from dodona.core.tokens import Tokens
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
 from dodona.store import Store, locate
+from dodona.store.audit import AuditLog
 from dodona.tools import notify_self
 from dodona.tools.calling import call_tool
 from dodona.tools.code import add_code_tools
@@ -68,6 +70,8 @@ class Runtime:
     choice: Choice
     vault: Path
     store: str
+    tokens: Tokens
+    audit: AuditLog
 
     async def leave(self, patience: float) -> int:
         """Take no more questions and let runs end; how many were left to be resumed."""
@@ -142,7 +146,7 @@ async def running(
         )
         agency = await asyncio.to_thread(make)  # it reads files
         await _looked_after(stack, store, config, agency, serve=serve)
-        yield Runtime(agency, choice, folder, str(locate(url)))
+        yield Runtime(agency, choice, folder, str(locate(url)), store.tokens, store.audit)
 
 
 async def _store(stack: AsyncExitStack, config: Config, url: str, redactor: Redactor) -> Store:
@@ -213,17 +217,18 @@ async def _looked_after(
     stack.push_async_callback(agency.engine.leave, 0.0)
     if serve:
         agency.engine.start()
-        tidying = asyncio.create_task(_tidy(store, idle))
+        tidying = asyncio.create_task(_tidy(store, idle, config.settings.audit.kept_days))
         stack.push_async_callback(_cancelled, tidying)
 
 
-async def _tidy(store: Store, idle: float) -> None:
+async def _tidy(store: Store, idle: float, audit_days: int) -> None:
     while True:
         await asyncio.sleep(TIDY_EVERY)
         try:
             await store.contexts.close_idle(time() - idle)
             await store.journals.expire(time() - KEPT_FOR)
             await store.budgets.expire(time() - KEPT_FOR)
+            await store.audit.expire(time() - audit_days * 86_400.0)
         except StoreError as error:
             _log.warning("the store cannot be tidied: %s", error)
 

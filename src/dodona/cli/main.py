@@ -33,6 +33,10 @@ app.command("dodona.cli.approve:approve", name="approve", help="Allow calls that
 app.command("dodona.cli.run:app", name="run", help="List and show runs.")
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
 app.command("dodona.cli.config:app", name="config", help="Check and show the settings.")
+app.command("dodona.cli.token:app", name="token", help="Make, list and revoke tokens.")
+app.command(
+    "dodona.cli.audit:audit", name="audit", help="Show who was turned away, and who changed what."
+)
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
 app.command(
     "dodona.cli.status:status",

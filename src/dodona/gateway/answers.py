@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from dodona.core.errors import DodonaError, ProviderError, as_json
-from dodona.gateway.errors import WrongMethod
+from dodona.core.errors import DodonaError, ProviderError, Unauthorized, as_json
+from dodona.gateway.errors import TooMany, WrongMethod
 from dodona.net.redactor import Redactor
 
 _encoder = msgspec.json.Encoder(enc_hook=str)  # what a plugin put into a payload may be anything
@@ -47,6 +47,10 @@ def _headers(error: DodonaError) -> dict[str, str]:
     match error:
         case ProviderError(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(0, ceil(seconds)))}
+        case TooMany(retry_after=float() | int() as seconds):
+            return {"retry-after": str(max(1, ceil(seconds)))}
+        case Unauthorized():
+            return {"www-authenticate": 'Bearer realm="dodona"'}
         case WrongMethod():
             return {"allow": error.allowed}
         case _:

@@ -13,23 +13,47 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
 from dodona.core.errors import DodonaError, NotFound
+from dodona.core.tokens import Tokens
 from dodona.gateway.answers import bug, refusal
 from dodona.gateway.closing import Closing
-from dodona.gateway.gate import Gate, Ready
+from dodona.gateway.connections import Connections
+from dodona.gateway.crowd import Crowd
+from dodona.gateway.gate import Gate, ReadableAudit, Ready
 from dodona.gateway.guard import Guard
+from dodona.gateway.known import KnownTokens
 from dodona.gateway.openapi import document
-from dodona.gateway.routes import routes
+from dodona.gateway.routes import OPERATIONS, routes
 from dodona.gateway.rules import Rules
+from dodona.gateway.turnstile import Turnstile
 from dodona.net.redactor import Redactor
 
 _log = logging.getLogger(__name__)
 
 
 def make_app(
-    agency: Agency, *, rules: Rules, ready: Ready, redactor: Redactor | None = None
+    agency: Agency,
+    *,
+    rules: Rules,
+    ready: Ready,
+    tokens: Tokens | None = None,
+    audit: ReadableAudit | None = None,
+    redactor: Redactor | None = None,
 ) -> Starlette:
-    """All of it over an agency. `redactor` keeps secrets out of errors."""
-    gate = Gate(agency=agency, rules=rules, ready=ready, document=document(), redactor=redactor)
+    """All of it over an agency. `redactor` keeps secrets out of errors.
+
+    Without `tokens` every token is wrong, and there is but the operator.
+    """
+    gate = Gate(
+        agency=agency,
+        rules=rules,
+        ready=ready,
+        document=document(),
+        known=KnownTokens(tokens, rules.limits),
+        crowd=Crowd(rules.limits),
+        audit=audit,
+        redactor=redactor,
+    )
+    open_to_all = [operation.path for operation in OPERATIONS if operation.is_open]
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, DodonaError)
@@ -46,17 +70,27 @@ def make_app(
 
     app = Starlette(
         routes=routes(gate),
-        middleware=[Middleware(Guard, rules), Middleware(_Boundary, redactor)],
+        middleware=[
+            Middleware(Guard, rules),
+            Middleware(_Boundary, redactor),
+            Middleware(Turnstile, gate, open_to_all),
+        ],
         exception_handlers={DodonaError: refuse, HTTPException: unknown},
     )
     app.router.redirect_slashes = False
     app.state.closing = gate.closing
+    app.state.connections = Connections(rules)
     return app
 
 
 def closing_of(app: Starlette) -> Closing:
     """How to end the streams of an application."""
     return app.state.closing
+
+
+def connections_of(app: Starlette) -> Connections:
+    """How many may come to an application at once."""
+    return app.state.connections
 
 
 class _Boundary:

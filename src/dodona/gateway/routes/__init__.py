@@ -14,6 +14,7 @@ from dodona.gateway.gate import Gate
 from dodona.gateway.operation import Operation
 from dodona.gateway.routes import (
     approvals,
+    audit,
     code,
     events,
     health,
@@ -43,6 +44,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *notifications.OPERATIONS,
     *rules.OPERATIONS,
     *events.OPERATIONS,
+    *audit.OPERATIONS,
     *health.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
