@@ -19,9 +19,10 @@ from dodona.gateway.caller import OPERATOR, Caller
 from dodona.gateway.errors import TooMany
 from dodona.gateway.gate import Gate
 from dodona.gateway.hosts import only, own_hosts, reached_at
+from dodona.gateway.known import HINT
 from dodona.gateway.rules import Rules
 
-_HINT: Final = "Send one as: Authorization: Bearer dod_… (dodona token create makes one)."
+_AUTHORIZATION: Final = b"authorization"
 
 
 async def authenticate(gate: Gate, connection: HTTPConnection, token: str | None) -> Caller:
@@ -33,7 +34,7 @@ async def authenticate(gate: Gate, connection: HTTPConnection, token: str | None
     scope = connection.scope
     if token is None:
         if why := why_no_operator(scope, gate.rules):
-            raise Unauthorized(why, hint=_HINT)
+            raise Unauthorized(why, hint=HINT)
         return OPERATOR
     found = await gate.known.check(token, address_of(scope, gate.rules.proxies))
     caller = Caller(found.user_id, found.scopes, found.id)
@@ -59,9 +60,6 @@ def given_token(scope: Scope) -> str | None:
         return None
     scheme, _, text = given[0].strip().partition(" ")
     return text.strip() if len(given) == 1 and scheme.lower() == "bearer" else ""
-
-
-_AUTHORIZATION: Final = b"authorization"
 
 
 def why_no_operator(scope: Scope, rules: Rules) -> str:

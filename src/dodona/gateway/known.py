@@ -18,7 +18,7 @@ from dodona.gateway.errors import TooMany
 FRESH: Final = 0.5  # seconds for which a token is not looked up again: so soon a revocation counts
 MOST_KNOWN: Final = 4_096
 NOTED: Final = 60.0  # seconds between two notes of when a token was last used
-_HINT: Final = "Send it as: Authorization: Bearer dod_… (dodona token create makes one)."
+HINT: Final = "Send it in the header Authorization, as Bearer TOKEN; dodona token create makes one."
 
 
 class KnownTokens:
@@ -50,7 +50,7 @@ class KnownTokens:
         if token is None or not token.is_active(time()):
             self._known.pop(digest, None)
             self._failed(place_of(address))
-            raise Unauthorized(_why(token), hint=_HINT)
+            raise Unauthorized(_why(token), hint=HINT)
         self._note(token)
         return token
 
