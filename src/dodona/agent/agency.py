@@ -97,7 +97,7 @@ def make_agency(
         compressor=Compressor(means, prompts=prompts, prompt_folder=prompt_folder),
         watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
     )
-    engine = LocalEngine(storage, driver.drive, serves=serves)
+    engine = LocalEngine(storage, driver.drive, serves=serves, hide=means.hide)
     return Agency(
         oracle=Oracle(
             storage,

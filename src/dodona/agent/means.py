@@ -8,6 +8,7 @@ from typing import Final
 from dodona.agent.approving import Desk
 from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
+from dodona.agent.feed import HideAll, keep_all
 from dodona.core.code import CodeOf
 from dodona.core.events import Emit
 from dodona.core.model import Counter, Models
@@ -36,6 +37,7 @@ class Means:
     rules: Rules
     desk: Desk
     choices: ChoicesOf
+    hide: HideAll = keep_all  # takes secrets out of what is shown of a run
     decisions: str = DEFAULT_DECISIONS  # the name of a registered decision tree
     summarises: bool = True  # does the Librarian sum up results that are too large?
     compresses: bool = True  # are older exchanges summed up when the context is nearly full?

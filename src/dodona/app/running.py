@@ -123,6 +123,7 @@ async def running(
             call_tool=partial(call_tool, registry),
             counter=await _counter(choice),
             emit=bus.emit,
+            hide=redactor.hide_all,
             notes=vaults,
             code=codes,
             subscribers=subscribers,

@@ -65,13 +65,14 @@ def make_app(
         return refusal(
             NotFound(
                 f"there is nothing at {request.url.path!r:.200}.", hint="See /api/openapi.json."
-            )
+            ),
+            redactor,
         )
 
     app = Starlette(
         routes=routes(gate),
         middleware=[
-            Middleware(Guard, rules),
+            Middleware(Guard, rules, redactor),
             Middleware(_Boundary, redactor),
             Middleware(Turnstile, gate, open_to_all),
         ],

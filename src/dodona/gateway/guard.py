@@ -17,6 +17,7 @@ from dodona.gateway.errors import HeadTooLarge, WrongMediaType
 from dodona.gateway.hosts import hosts, only, origins, reached_at
 from dodona.gateway.intake import Intake, too_large
 from dodona.gateway.rules import Rules
+from dodona.net.redactor import Redactor
 
 _BRINGS_BODY = ("POST", "PUT", "PATCH")
 _FRIENDLY = ("same-origin", "none")  # our page, or a person who typed the address
@@ -39,9 +40,10 @@ SECURITY: Final[list[tuple[bytes, bytes]]] = [
 class Guard:
     """ASGI middleware, to be put around everything."""
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules, redactor: Redactor | None = None) -> None:
         self._app = app
         self._rules = rules
+        self._redactor = redactor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -60,7 +62,7 @@ class Guard:
             self._check_origin(scope)
             self._check_body(scope)
         except DodonaError as error:
-            await refusal(error)(scope, intake.receive, way_out.send)
+            await refusal(error, self._redactor)(scope, intake.receive, way_out.send)
         else:
             await self._app(scope, intake.receive, way_out.send)
 

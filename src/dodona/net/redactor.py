@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
@@ -83,6 +83,17 @@ class Redactor:
         if pattern:
             text = pattern.sub(self._marker, text)
         return _TOKEN.sub("[secret token]", text) if PREFIX in text else text
+
+    def hide_all(self, value: Any) -> Any:
+        """`hide` in every text of a JSON value; keys stay as they are."""
+        if isinstance(value, str):
+            return self.hide(value)
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[Any, Any]", value).items()
+            return {key: self.hide_all(below) for key, below in pairs}
+        if isinstance(value, list | tuple):
+            return [self.hide_all(below) for below in cast("list[Any]", value)]
+        return value
 
     def scrub(self, text: str) -> str:
         """`hide`, then without anything that looks like a key or a password."""

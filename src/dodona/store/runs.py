@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from time import time
 from typing import Any, Literal, TypeVar
 
@@ -32,7 +33,13 @@ from dodona.store.budgets import settle_cut
 from dodona.store.contexts import check_budget
 from dodona.store.conversations import HEAD
 from dodona.store.database import Database, Operation, Transaction, log_lost
-from dodona.store.messages import MESSAGE_COLUMNS, add_messages, check_messages, read_message
+from dodona.store.messages import (
+    MESSAGE_COLUMNS,
+    add_messages,
+    check_messages,
+    hidden_message,
+    read_message,
+)
 from dodona.store.nodes import (
     CONVERSATION_COLUMNS,
     NODE_COLUMNS,
@@ -46,6 +53,7 @@ from dodona.store.owners import told
 from dodona.store.questions import take_in
 from dodona.store.schema import IS_OPEN, IS_QUEUED, Id, conversations, messages, runs
 from dodona.store.statements import addition, statement
+from dodona.store.text import Hide
 from dodona.store.window import Reach
 
 _Got = TypeVar("_Got", bound=Asked | Driven | Busy | None)
@@ -113,10 +121,11 @@ _MESSAGES = statement(
 
 
 class Runs:
-    """The runs of all conversations."""
+    """The runs of all conversations. `hide` takes known secrets out of what is asked."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, hide: Hide = str) -> None:
         self._database = database
+        self._hide = hide
         self._driven: set[int] = set()  # by this process; the others' are in the database
 
     async def accept(
@@ -134,6 +143,7 @@ class Runs:
         It goes on from the head at the time when it is its turn, or from a given node.
         """
         check_messages([message])
+        message = hidden_message(message, self._hide)
         now = time()
 
         def accept(tx: Transaction) -> RunNode:
@@ -161,6 +171,7 @@ class Runs:
         """Take a question in; driven by this process if its lane is free."""
         check_messages([asking.message])
         check_budget(asking.token_budget)
+        asking = replace(asking, message=hidden_message(asking.message, self._hide))
         asked = await self._wanted(lambda tx: self._ask(tx, asking))
         assert isinstance(asked, Asked)
         return asked

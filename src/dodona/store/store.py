@@ -38,7 +38,7 @@ class Store:
         self.database = database
         self.conversations = Conversations(database)
         self.summaries = Summaries(database)
-        self.runs = Runs(database)
+        self.runs = Runs(database, hide=hide)
         self.journals = Journals(database, hide=hide, release=self.runs.abandon)
         self.budgets = Budgets(database)
         self.records = Records(database)
@@ -46,7 +46,7 @@ class Store:
         self.projects = Projects(database)
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
-        self.threads = Threads(database)
+        self.threads = Threads(database, hide=hide)
         self.notices = NoticeLog(database, hide=hide)
         self.pack_state = PackState(database, hide=hide)
         self.approvals = Approvals(database, hide=hide)
@@ -57,8 +57,8 @@ class Store:
     async def open(cls, url: str, *, hide: Hide, durability: Durability = "full") -> Self:
         """Open the store at a path or url, made or migrated if need be.
 
-        `hide` takes known secrets out of what runs leave: journals, notices, approvals; and out
-        of the audit log.
+        `hide` takes known secrets out of what is said and done: messages, journals, notices,
+        threads, approvals, the audit log.
         """
         store = cls(await open_database(locate(url), durability=durability), hide=hide)
         await store.budgets.settle_dead()
