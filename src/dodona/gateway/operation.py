@@ -109,7 +109,7 @@ class Operation:
             "operationId": self.name,
             "summary": self.about,
             "tags": [self.group],
-            "responses": {**_says(self.answers), **_fails(sorted({*self.errors, *self._always}))},
+            "responses": {**_says(self.answers), **_fails(sorted(self._statuses()))},
             # On this machine none is needed, hence the empty one.
             "security": [] if self.is_open else [{}, {TOKEN: [self.needs] if self.needs else []}],
         }
@@ -119,9 +119,11 @@ class Operation:
             found["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
         return found
 
-    @property
-    def _always(self) -> tuple[int, ...]:
-        return (403, 429, 500, 503) if self.is_open else (401, 403, 429, 500, 503)
+    def _statuses(self) -> set[int]:
+        """Those of errors: the door's too, which looks at everybody and at every body."""
+        brings_body = self.method in ("POST", "PUT", "PATCH")
+        always = (403, 429, 500, 503, *(() if self.is_open else (401,)))
+        return {*self.errors, *always, *((408, 413, 415) if brings_body else ())}
 
     def _unknown(self, request: Request) -> Iterator[DodonaError]:
         known = [each.name for each in self.parameters if each.place == "query"]
@@ -164,4 +166,13 @@ def _fails(statuses: list[int]) -> dict[str, Any]:
 
 
 def _content(media: str, schema: str) -> dict[str, Any]:
-    return {media: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    found: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
+    if media == EVENTS:
+        data = {"type": "string", "contentMediaType": JSON, "contentSchema": found}
+        found = {
+            "type": "object",
+            "description": "One event of the stream.",
+            "properties": {"id": {"type": "string"}, "data": data},
+            "required": ["data"],
+        }
+    return {media: {"schema": found}}

@@ -13,7 +13,17 @@ from dodona.core.conversation import RunStatus
 from dodona.core.events import Severity
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.tools import SourceKind
-from dodona.gateway.routes import approvals, audit, code, notifications, rules, threads, tree, vault
+from dodona.gateway.routes import (
+    approvals,
+    audit,
+    code,
+    notifications,
+    rules,
+    sessions,
+    threads,
+    tree,
+    vault,
+)
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -320,4 +330,5 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **rules.SCHEMAS,
     **approvals.SCHEMAS,
     **audit.SCHEMAS,
+    **sessions.SCHEMAS,
 }
