@@ -35,6 +35,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "Cancelled": ("cancelled", 8, 409),
     "BadRequest": ("bad_request", 2, 400),
     "HeadMoved": ("head_moved", 2, 409),
+    "LaneFull": ("queue_full", 2, 429),
 }
 
 

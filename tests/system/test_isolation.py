@@ -26,6 +26,7 @@ from tests.system.wire_model import Call, Script, calls, says
 SECRET: Final = "zanzibar"  # noqa: S105 - a word of A's
 PROJECT: Final = "garden"
 NOTE: Final = "plans.md"
+SESSION: Final = "oracle:web:ada:main"
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,9 @@ TRIES: Final[dict[str, Tries]] = {
         Try(path={"rule_id": "large_result"}, body={"enabled": True}, status=200)
     ],
     "testRule": lambda _: [Try(path={"rule_id": "large_result"}, body={}, status=200)],
+    "listSessions": nothing,
+    "readSession": lambda _: [Try(query={"key": SESSION})],
+    "clearSession": lambda _: [Try(body={"key": SESSION})],
     "followEvents": lambda _: [],  # tried below: it does not end
     "readAudit": lambda _: [Try(status=403)],
     "isAlive": nothing,
@@ -243,6 +247,12 @@ async def asked(a: User, script: Script, move: int, thread: int) -> Things:
     node = next(each for each in tree["nodes"] if each["id"] == answer["run_id"])
     label = {"context_id": node["context_id"], "label": SECRET}
     await a.does("POST", "/api/oracle/tree/label", label)
+    with a.client.up.home.changing() as store:
+        store.execute(
+            "INSERT INTO sessions (key, user_id, agent_id, conversation_id, created_at, updated_at)"
+            " SELECT ?, 'ada', 'oracle', conversation_id, 1, 1 FROM runs WHERE id = ?",
+            (SESSION, answer["run_id"]),
+        )
     notices = await a.does("GET", "/api/notifications")
     (approval,) = (await a.does("GET", "/api/approvals"))["approvals"]
     return Things(
@@ -265,6 +275,8 @@ LOOKS: Final = (
     ("/api/notifications", {}),
     ("/api/subscribers", {}),
     ("/api/rules", {}),
+    ("/api/sessions", {}),
+    ("/api/sessions/history", {"key": SESSION}),
     *(
         (path, {"project_id": PROJECT})
         for path in (
