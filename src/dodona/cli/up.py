@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
@@ -26,7 +26,6 @@ from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, note, say
 from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
-from dodona.core.users import LOCAL_USER
 from dodona.gateway.app import make_app
 from dodona.gateway.rules import Rules
 from dodona.gateway.server import listening, serve
@@ -79,10 +78,6 @@ async def _up(
             announced[0].write(config.home)
             say(redactor.scrub(_greeting(url, config, runtime)))
 
-        async def ready() -> Mapping[str, Any]:
-            await runtime.agency.preferences.get(LOCAL_USER)  # raises when the store is gone
-            return {"provider": runtime.choice.provider, "model": runtime.choice.model}
-
         async def leave() -> None:
             note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
             for each in announced:
@@ -90,7 +85,14 @@ async def _up(
             _tell_left(await runtime.leave(PATIENCE))
 
         try:
-            app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
+            app = make_app(
+                runtime.agency,
+                rules=Rules(),
+                ready=runtime.standing.ready,
+                redactor=redactor,
+                measures=runtime.measures,
+                status=runtime.standing.now,
+            )
             await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:

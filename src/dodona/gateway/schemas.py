@@ -16,6 +16,7 @@ from dodona.core.tools import SourceKind
 from dodona.gateway.routes import (
     approvals,
     code,
+    metrics,
     notifications,
     rules,
     sessions,
@@ -331,6 +332,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **notifications.SCHEMAS,
     **rules.SCHEMAS,
     **approvals.SCHEMAS,
+    **metrics.SCHEMAS,
     **sessions.SCHEMAS,
     **v1.SCHEMAS,
 }

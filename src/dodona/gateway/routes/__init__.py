@@ -17,6 +17,7 @@ from dodona.gateway.routes import (
     code,
     events,
     health,
+    metrics,
     notifications,
     openapi,
     oracle,
@@ -31,6 +32,7 @@ from dodona.gateway.routes import (
     v1,
     vault,
 )
+from dodona.gateway.watching import OPERATION
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,
@@ -48,6 +50,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *events.OPERATIONS,
     *v1.OPERATIONS,
     *health.OPERATIONS,
+    *metrics.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
 )
@@ -68,6 +71,7 @@ def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
         operation = by_method.get(request.method)
         if operation is None:
             raise WrongMethod(request.method, by_method)
+        request.scope[OPERATION] = operation.name
         return await operation.answer(request, gate)
 
     route = Route(path, dispatch)
