@@ -42,8 +42,9 @@ class Turnstile:
             note_refusal(self._gate, scope, error, caller)
             await refusal(error, self._gate.redactor)(scope, receive, send)
             return
+        scope[CALLER] = caller  # no copy: those around look there for who it was
         with self._gate.crowd.at_work(caller):
-            await self._app({**scope, CALLER: caller}, receive, send)
+            await self._app(scope, receive, send)
 
     async def _let_upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Without a token in its head the first message may bring one: then nobody has a name."""
@@ -56,7 +57,8 @@ class Turnstile:
                 answer = refusal(error, self._gate.redactor).told(scope["path"])
                 await _turn_away(scope, send, answer)
                 return
-        await self._app({**scope, CALLER: caller}, receive, send)
+        scope[CALLER] = caller
+        await self._app(scope, receive, send)
 
     async def _who(self, scope: Scope) -> Caller | None:
         """Who asks; None where that does not matter."""
