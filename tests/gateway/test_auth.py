@@ -14,6 +14,7 @@ from dodona.core.tokens import SCOPES
 from dodona.gateway import Rules
 from dodona.gateway.app import make_app
 from dodona.gateway.caller import CALLER, Caller
+from dodona.gateway.gate import Beside
 from dodona.gateway.operation import Operation
 from dodona.gateway.routes import OPERATIONS
 from tests.gateway.plain_agency import PlainAgency
@@ -234,7 +235,10 @@ def _path(operation: Operation) -> str:
 async def upgraded(keys: Keys, rules: Rules, **headers: str) -> list[Message]:
     sent: list[Message] = []
     app = make_app(
-        PlainAgency(), rules=rules, ready=ready, tokens=keys.store.tokens, audit=keys.store.audit
+        PlainAgency(),
+        rules=rules,
+        ready=ready,
+        beside=Beside(tokens=keys.store.tokens, audit=keys.store.audit),
     )
 
     async def ws(scope: Scope, _receive: Receive, send: Send) -> None:

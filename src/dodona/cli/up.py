@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
@@ -31,9 +31,9 @@ from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
 from dodona.core.errors import ConfigError
 from dodona.core.limits import Limits
-from dodona.core.users import LOCAL_USER
 from dodona.gateway.addresses import is_loopback
 from dodona.gateway.app import make_app
+from dodona.gateway.gate import Beside
 from dodona.gateway.rules import Rules
 from dodona.gateway.server import address_to_listen, listening, serve
 from dodona.net.redactor import Redactor
@@ -89,10 +89,6 @@ async def _up(
             announced[0].write(config.home)
             say(redactor.scrub(_greeting(url, config, runtime)))
 
-        async def ready() -> Mapping[str, Any]:
-            await runtime.agency.preferences.get(LOCAL_USER)  # raises when the store is gone
-            return {"provider": runtime.choice.provider, "model": runtime.choice.model}
-
         async def leave() -> None:
             note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
             for each in announced:
@@ -103,9 +99,13 @@ async def _up(
             app = make_app(
                 runtime.agency,
                 rules=_rules(config.settings.gateway, needs_token=not is_here),
-                ready=ready,
-                tokens=runtime.tokens,
-                audit=runtime.audit,
+                ready=runtime.standing.ready,
+                beside=Beside(
+                    tokens=runtime.tokens,
+                    audit=runtime.audit,
+                    measures=runtime.measures,
+                    status=runtime.standing.now,
+                ),
                 redactor=redactor,
             )
             await serve(app, listener, on_started=tell, leave=leave)

@@ -13,18 +13,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
 from dodona.core.errors import DodonaError, NotFound
-from dodona.core.tokens import Tokens
 from dodona.gateway.answers import bug, refusal
 from dodona.gateway.closing import Closing
 from dodona.gateway.connections import Connections
 from dodona.gateway.crowd import Crowd
-from dodona.gateway.gate import Gate, ReadableAudit, Ready
+from dodona.gateway.gate import Beside, Gate, Ready
 from dodona.gateway.guard import Guard
 from dodona.gateway.known import KnownTokens
 from dodona.gateway.openapi import document
 from dodona.gateway.routes import OPERATIONS, routes
 from dodona.gateway.rules import Rules
 from dodona.gateway.turnstile import Turnstile
+from dodona.gateway.watching import Watch
 from dodona.net.redactor import Redactor
 
 _log = logging.getLogger(__name__)
@@ -35,22 +35,19 @@ def make_app(
     *,
     rules: Rules,
     ready: Ready,
-    tokens: Tokens | None = None,
-    audit: ReadableAudit | None = None,
+    beside: Beside | None = None,
     redactor: Redactor | None = None,
 ) -> Starlette:
-    """All of it over an agency. `redactor` keeps secrets out of errors.
-
-    Without `tokens` every token is wrong, and there is but the operator.
-    """
+    """All of it over an agency. `redactor` keeps secrets out of errors."""
+    beside = beside or Beside()
     gate = Gate(
         agency=agency,
         rules=rules,
         ready=ready,
         document=document(),
-        known=KnownTokens(tokens, rules.limits),
+        known=KnownTokens(beside.tokens, rules.limits),
         crowd=Crowd(rules.limits),
-        audit=audit,
+        beside=beside,
         redactor=redactor,
     )
     open_to_all = [operation.path for operation in OPERATIONS if operation.is_open]
@@ -72,6 +69,7 @@ def make_app(
     app = Starlette(
         routes=routes(gate),
         middleware=[
+            Middleware(Watch, beside.measures),
             Middleware(Guard, rules, redactor),
             Middleware(_Boundary, redactor),
             Middleware(Turnstile, gate, open_to_all),

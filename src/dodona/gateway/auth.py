@@ -14,6 +14,7 @@ from starlette.types import Scope
 
 from dodona.core.audit import AuditEntry
 from dodona.core.errors import DodonaError, Unauthorized
+from dodona.core.tokens import PREFIX
 from dodona.gateway.addresses import address_of, came_through, is_loopback
 from dodona.gateway.caller import OPERATOR, Caller
 from dodona.gateway.errors import TooMany
@@ -22,6 +23,7 @@ from dodona.gateway.hosts import only, own_hosts, reached_at
 from dodona.gateway.known import HINT
 from dodona.gateway.rules import Rules
 
+OPENAI: Final = "/v1/"
 _AUTHORIZATION: Final = b"authorization"
 
 
@@ -62,12 +64,17 @@ async def admit_run(gate: Gate, caller: Caller) -> None:
 
 
 def given_token(scope: Scope) -> str | None:
-    """What stands in the header; something that cannot be a token is a wrong one, not none."""
+    """What stands in the header; something that cannot be a token is a wrong one, not none.
+
+    OpenAI's clients always send a key: where they ask, one that is not of our making is none.
+    """
     given = [value.decode("latin-1") for name, value in scope["headers"] if name == _AUTHORIZATION]
     if not given:
         return None
     scheme, _, text = given[0].strip().partition(" ")
-    return text.strip() if len(given) == 1 and scheme.lower() == "bearer" else ""
+    token = text.strip() if len(given) == 1 and scheme.lower() == "bearer" else ""
+    is_foreign = scope["path"].startswith(OPENAI) and token and not token.startswith(PREFIX)
+    return None if is_foreign else token
 
 
 def why_no_operator(scope: Scope, rules: Rules) -> str:
@@ -84,7 +91,7 @@ def why_no_operator(scope: Scope, rules: Rules) -> str:
 
 def note_refusal(gate: Gate, scope: Scope, error: DodonaError, caller: Caller | None) -> None:
     """Into the audit log: who was turned away, from where, and why."""
-    if gate.audit is None:
+    if gate.beside.audit is None:
         return
     match error:
         case Unauthorized():
@@ -94,7 +101,7 @@ def note_refusal(gate: Gate, scope: Scope, error: DodonaError, caller: Caller | 
         case _:
             kind = "denied"
     what = f"{scope.get('method', 'upgrade')} {scope['path'][:200]}: {error.message}"
-    gate.audit.note(
+    gate.beside.audit.note(
         AuditEntry(
             kind=kind,
             what=what,

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeAlias
 
 from dodona.agent.agency import Agency
 from dodona.core.audit import Audit, AuditEntry
+from dodona.core.measures import Measures
+from dodona.core.tokens import Tokens
 from dodona.gateway.closing import Closing
 from dodona.gateway.crowd import Crowd
 from dodona.gateway.known import KnownTokens
@@ -15,6 +17,11 @@ from dodona.gateway.rules import Rules
 from dodona.net.redactor import Redactor
 
 Ready: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+Status: TypeAlias = Ready
+
+
+async def nothing() -> Mapping[str, Any]:
+    return {}
 
 
 class ReadableAudit(Audit, Protocol):
@@ -23,6 +30,20 @@ class ReadableAudit(Audit, Protocol):
     ) -> list[AuditEntry]:
         """Entries, the newest first."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What stands beside the agency: who may come in, what is noted and measured.
+
+    Without `tokens` every token is wrong, and there is but the operator. `status` tells what is
+    being done.
+    """
+
+    tokens: Tokens | None = None
+    audit: ReadableAudit | None = None
+    measures: Measures = field(default_factory=Measures)
+    status: Status = nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +56,6 @@ class Gate:
     document: Mapping[str, Any]  # OpenAPI
     known: KnownTokens
     crowd: Crowd
-    audit: ReadableAudit | None = None
+    beside: Beside
     redactor: Redactor | None = None
     closing: Closing = field(default_factory=Closing)

@@ -20,6 +20,7 @@ from dodona.gateway.caller import caller_of
 from dodona.gateway.errors import TooMany
 from dodona.gateway.gate import Gate
 from dodona.gateway.parameter import Parameter
+from dodona.gateway.v1 import errors as v1
 from dodona.gateway.visit import Visit
 
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
@@ -31,11 +32,15 @@ TOKEN = "token"  # noqa: S105 - the name of the security scheme
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """An answer that is no error: what it means, and its schema's name."""
+    """An answer that is no error: what it means, and its schema's name.
+
+    `events` is the schema of what comes instead when a client wants a stream.
+    """
 
     about: str
     schema: str | None = None
     media: str = JSON
+    events: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +114,10 @@ class Operation:
             "operationId": self.name,
             "summary": self.about,
             "tags": [self.group],
-            "responses": {**_says(self.answers), **_fails(sorted(self._statuses()))},
+            "responses": {
+                **_says(self.answers),
+                **_fails(sorted(self._statuses()), v1.schema_at(self.path)),
+            },
             # On this machine none is needed, hence the empty one.
             "security": [] if self.is_open else [{}, {TOKEN: [self.needs] if self.needs else []}],
         }
@@ -149,20 +157,25 @@ def _given(request: Request, parameter: Parameter) -> str | None:
 
 def _says(answers: Mapping[int, Says]) -> dict[str, Any]:
     return {
-        str(status): {"description": says.about}
-        | ({"content": _content(says.media, says.schema)} if says.schema else {})
+        str(status): {"description": says.about} | ({"content": content} if content else {})
         for status, says in answers.items()
+        for content in [_contents(says)]
     }
 
 
-def _fails(statuses: list[int]) -> dict[str, Any]:
+def _fails(statuses: list[int], schema: str) -> dict[str, Any]:
     return {
         str(status): {
             "description": HTTPStatus(status).phrase,
-            "content": _content(JSON, "Error"),
+            "content": _content(JSON, schema),
         }
         for status in statuses
     }
+
+
+def _contents(says: Says) -> dict[str, Any]:
+    whole = _content(says.media, says.schema) if says.schema else {}
+    return whole | (_content(EVENTS, says.events) if says.events else {})
 
 
 def _content(media: str, schema: str) -> dict[str, Any]:

@@ -17,11 +17,13 @@ from dodona.gateway.routes import (
     approvals,
     audit,
     code,
+    metrics,
     notifications,
     rules,
     sessions,
     threads,
     tree,
+    v1,
     vault,
 )
 from dodona.gateway.shapes import (
@@ -153,7 +155,9 @@ _CHUNKS: Final[dict[str, Schema]] = {
             "model_used": text(),
             "context_id": text("To go on from here."),
             "context_tokens_remaining": whole(),
+            "finish": one_of("stop", "length", "refusal"),
         },
+        optional=("finish",),
     ),
     "ErrorChunk": _chunk("error", {"error": named("Fault")}),
 }
@@ -329,6 +333,8 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **notifications.SCHEMAS,
     **rules.SCHEMAS,
     **approvals.SCHEMAS,
+    **metrics.SCHEMAS,
     **audit.SCHEMAS,
     **sessions.SCHEMAS,
+    **v1.SCHEMAS,
 }

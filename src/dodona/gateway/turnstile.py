@@ -48,7 +48,8 @@ class Turnstile:
         try:
             caller = await self._who(scope)
         except DodonaError as error:
-            await _turn_away(scope, send, refusal(error, self._gate.redactor))
+            answer = refusal(error, self._gate.redactor).told(scope["path"])
+            await _turn_away(scope, send, answer)
         else:
             await self._app({**scope, CALLER: caller}, receive, send)
 

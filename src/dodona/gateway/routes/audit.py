@@ -37,8 +37,8 @@ async def page(visit: Visit) -> Response:
         raise BadRequest(f"there is no kind {kind!r:.80}.", hint=near)
     found = (
         []
-        if visit.gate.audit is None
-        else await visit.gate.audit.page(
+        if visit.gate.beside.audit is None
+        else await visit.gate.beside.audit.page(
             since=float(visit.values["since"]),
             kind=kind or "",
             before=visit.values["before"],
