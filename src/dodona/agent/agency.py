@@ -25,6 +25,7 @@ from dodona.agent.views import (
     ProjectViews,
     RuleViews,
     RunViews,
+    SpendingViews,
     TreeViews,
 )
 from dodona.core.code import CodeOf
@@ -66,6 +67,7 @@ class Agency:
     notices: NoticeViews
     rules: RuleViews
     approvals: ApprovalViews
+    spending: SpendingViews
     events: Events
     engine: LocalEngine
 
@@ -117,6 +119,7 @@ def make_agency(
         notices=NoticeViews(storage.notices, means.subscribers, means.choices),
         rules=RuleViews(means.rules, means.choices),
         approvals=ApprovalViews(storage.approvals, means.desk),
+        spending=SpendingViews(storage, means.meter),
         events=events,
         engine=engine,
     )

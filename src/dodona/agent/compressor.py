@@ -26,8 +26,9 @@ from dodona.agent.compression import (
 from dodona.agent.histories import History
 from dodona.agent.host import Host
 from dodona.agent.means import Means
+from dodona.agent.paying import ModelCall
 from dodona.agent.prompting import Prompts, render
-from dodona.agent.unattended import UnattendedCall, call_unattended
+from dodona.agent.unattended import call_unattended
 from dodona.core.conversation import Brief, NewSummary
 from dodona.core.errors import DodonaError, NotFound
 from dodona.core.events import CONTEXT_COMPRESSED, Event
@@ -54,6 +55,7 @@ class Crowd:
 
     user_id: str
     project_id: str
+    session_key: str | None
     conversation_id: int
     run_id: int
     token_budget: int
@@ -89,6 +91,7 @@ class Compressor:
         crowd = Crowd(
             user_id=host.user_id,
             project_id=host.project_id,
+            session_key=host.claim.session_key,
             conversation_id=host.claim.conversation_id,
             run_id=host.claim.run_id,
             token_budget=budget,
@@ -196,11 +199,17 @@ class Compressor:
             max_tokens=chosen.max_tokens,
             temperature=chosen.temperature,
         )
-        call = UnattendedCall(
-            user_id=crowd.user_id,
+        call = ModelCall(
             step_key=PROMPT,
             chosen=chosen,
             request=request,
             input_tokens=await asyncio.to_thread(self._count, chosen.model.name, prompt + shown),
         )
-        return (await call_unattended(self._means, call)).message.text
+        done = await call_unattended(
+            self._means,
+            call,
+            user_id=crowd.user_id,
+            project_id=crowd.project_id,
+            session_key=crowd.session_key,
+        )
+        return done.message.text

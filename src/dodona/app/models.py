@@ -9,7 +9,7 @@ from dodona.app.building import build
 from dodona.app.choice import Choice, Chooser
 from dodona.app.settings import Agent
 from dodona.core.errors import ConfigError, NotFound
-from dodona.core.model import ChosenModel
+from dodona.core.model import ChosenModel, Counter
 from dodona.models.catalogue import facts
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -21,12 +21,20 @@ class ConfiguredModels:
     """A `Models`. The empty name is the configured model, chosen at start."""
 
     def __init__(
-        self, chooser: Chooser, usual: Choice, *, agent: Agent, http: Http, redactor: Redactor
+        self,
+        chooser: Chooser,
+        usual: Choice,
+        *,
+        agent: Agent,
+        http: Http,
+        redactor: Redactor,
+        counter: Counter,
     ) -> None:
         self._chooser = chooser
         self._agent = agent
         self._http = http
         self._redactor = redactor
+        self._counter = counter
         self._usual = self._made(usual)
         self._named: dict[str, ChosenModel] = {}
 
@@ -52,7 +60,7 @@ class ConfiguredModels:
     def _made(self, choice: Choice) -> ChosenModel:
         others = tuple(choice.chain())[1:]
         return ChosenModel(
-            model=build(choice, http=self._http, redactor=self._redactor),
+            model=build(choice, http=self._http, redactor=self._redactor, counter=self._counter),
             context_size=facts(choice.model).context_size,
             max_tokens=self._agent.max_tokens,
             temperature=self._agent.temperature,

@@ -110,14 +110,21 @@ async def running(
             tools(registry)
         subscribers, rules = await heeded(stack, config, follow=serve)
         settings = config.settings
-        made = partial(ConfiguredModels, agent=settings.agent, http=http, redactor=redactor)
+        counter = await _counter(choice)
+        made = partial(
+            ConfiguredModels,
+            agent=settings.agent,
+            http=http,
+            redactor=redactor,
+            counter=counter,
+        )
         means = Means(
             storage=store,
             models=await asyncio.to_thread(made, chooser, choice),
             meter=_meter(config),
             toolbox=registry,
             call_tool=partial(call_tool, registry),
-            counter=await _counter(choice),
+            counter=counter,
             emit=bus.emit,
             notes=vaults,
             code=codes,
@@ -176,9 +183,10 @@ def _meter(config: Config) -> Meter:
 
 
 async def _counter(choice: Choice) -> TokenCounter:
-    """One that has its vocabulary: to load it takes longer than a loop may stand still."""
+    """One that has its vocabularies: to load one takes longer than a loop may stand still."""
     counter = TokenCounter()
-    await asyncio.to_thread(counter.count, "warm", choice.model)
+    for link in choice.chain():
+        await asyncio.to_thread(counter.count, "warm", link.model)
     return counter
 
 

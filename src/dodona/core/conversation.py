@@ -140,6 +140,7 @@ class Claim:
     parent_id: int | None = None
     cancel_requested: bool = False
     started_at: float = 0.0
+    session_key: str | None = None
 
     @property
     def is_resumed(self) -> bool:

@@ -32,8 +32,9 @@ from dodona.core.notices import NoticeLog
 from dodona.core.ports import Journal
 from dodona.core.projects import Project
 from dodona.core.rules import PackState
-from dodona.core.spending import Operation
+from dodona.core.spending import Budgets, Operation
 from dodona.core.thread_logs import ThreadLogs
+from dodona.core.usage import UsageLog
 
 T = TypeVar("T")
 
@@ -268,3 +269,9 @@ class Storage(Protocol):
 
     @property
     def approvals(self) -> Approvals: ...
+
+    @property
+    def budgets(self) -> Budgets: ...
+
+    @property
+    def usage(self) -> UsageLog: ...

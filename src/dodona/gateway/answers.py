@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
-from dodona.core.errors import DodonaError, ProviderError, as_json
+from dodona.core.errors import BudgetExceeded, DodonaError, ProviderError, as_json
 from dodona.gateway.errors import WrongMethod
 from dodona.net.redactor import Redactor
 
@@ -47,6 +48,9 @@ def _headers(error: DodonaError) -> dict[str, str]:
     match error:
         case ProviderError(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(0, ceil(seconds)))}
+        case BudgetExceeded(details={"resets_at": str() as moment}):
+            left = datetime.fromisoformat(moment) - datetime.now(UTC)
+            return {"retry-after": str(max(1, ceil(left.total_seconds())))}
         case WrongMethod():
             return {"allow": error.allowed}
         case _:

@@ -13,7 +13,7 @@ from dodona.core.conversation import RunStatus
 from dodona.core.events import Severity
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.tools import SourceKind
-from dodona.gateway.routes import approvals, code, notifications, rules, threads, tree, vault
+from dodona.gateway.routes import approvals, code, notifications, rules, threads, tree, usage, vault
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -80,8 +80,9 @@ _FAULT: Final = document(
             {"file": text(), "line": whole(), "column": whole()}, optional=("line", "column")
         ),
         "problems": listed(named("Fault"), "When there is more than one."),
+        "details": mapped("Figures of it; of a budget: scope, used, limit, resets_at and more."),
     },
-    optional=("where", "problems"),
+    optional=("where", "problems", "details"),
 )
 
 _AGENT: Final = text("The subagent that made the call, if it was not the Oracle.")
@@ -313,6 +314,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Fault": _FAULT,
     "Error": document({"error": named("Fault")}),
     **tree.SCHEMAS,
+    **usage.SCHEMAS,
     **vault.SCHEMAS,
     **threads.SCHEMAS,
     **code.SCHEMAS,

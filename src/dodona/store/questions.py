@@ -117,7 +117,9 @@ def _drive(
         known=known,
         notices=told,
     )
-    claim = Claim(run_id, lane.id, 1, owner, parent_id, started_at=now)
+    claim = Claim(
+        *(run_id, lane.id, 1, owner, parent_id), started_at=now, session_key=asking.session_key
+    )
     return Driven(claim, brief)
 
 

@@ -257,6 +257,7 @@ class Runs:
             parent_id=parent_id,
             cancel_requested=node.cancel_requested_at is not None,
             started_at=now if node.started_at is None else node.started_at,
+            session_key=node.session_key,
         )
 
     def abandon(self, claim: Claim) -> None:

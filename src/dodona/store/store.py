@@ -25,6 +25,7 @@ from dodona.store.settings import UserSettings
 from dodona.store.summaries import Summaries
 from dodona.store.text import Hide
 from dodona.store.threads import Threads
+from dodona.store.usage import UsageLog
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ class Store:
         self.journals = Journals(database, hide=hide, release=self.runs.abandon)
         self.budgets = Budgets(database)
         self.records = Records(database)
+        self.usage = UsageLog(database)
         self.settings = UserSettings(database)
         self.projects = Projects(database)
         self.contexts = Contexts(database)

@@ -27,6 +27,7 @@ from dodona.gateway.routes import (
     settings,
     threads,
     tree,
+    usage,
     vault,
 )
 
@@ -42,6 +43,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *code.OPERATIONS,
     *notifications.OPERATIONS,
     *rules.OPERATIONS,
+    *usage.OPERATIONS,
     *events.OPERATIONS,
     *health.OPERATIONS,
     *openapi.OPERATIONS,
