@@ -34,8 +34,8 @@ def _payer(host: Host) -> Payer:
         reserve=host.journal.commit,
         settle=settle,
         user_id=host.user_id,
-        project_id=host.project_id,
-        session_key=claim.session_key,
+        agent_id=host.agent_id,
+        session_key=host.session_key,
         run_id=claim.run_id,
         attempt=claim.attempt,
     )

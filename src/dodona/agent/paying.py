@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from time import time
 from typing import Any, TypeAlias
 
-from dodona.agent.means import AGENT
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.model import (
     Attempt,
@@ -19,7 +18,6 @@ from dodona.core.model import (
     ModelStream,
     Usage,
 )
-from dodona.core.sessions import session_key
 from dodona.core.spending import CallPlan, Hold, Meter, Operation, Used, is_silent
 
 Commit: TypeAlias = Callable[[Operation[Any]], Awaitable[Any]]
@@ -46,9 +44,8 @@ class Payer:
     reserve: Commit
     settle: Commit
     user_id: str
-    project_id: str
-    agent_id: str = AGENT
-    session_key: str | None = None
+    agent_id: str
+    session_key: str
     run_id: int | None = None
     attempt: int = 0
     owner: str | None = None
@@ -84,15 +81,11 @@ async def _last(stream: ModelStream, hear: Callable[[ModelEvent], None], provide
 
 
 def _plan(payer: Payer, call: ModelCall) -> CallPlan:
-    """Every call has a session: without one of its own, that of the user's project."""
     chosen, most = call.chosen, call.request.max_tokens
-    session = payer.session_key or session_key(
-        payer.agent_id, "web", payer.user_id, payer.project_id
-    )
     return CallPlan(
         user_id=payer.user_id,
         agent_id=payer.agent_id,
-        session_key=session,
+        session_key=payer.session_key,
         run_id=payer.run_id,
         attempt=payer.attempt,
         step_key=call.step_key,

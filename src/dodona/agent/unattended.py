@@ -8,7 +8,7 @@ from dodona.core.model import Done, ModelEvent
 
 
 async def call_unattended(
-    means: Means, call: ModelCall, *, user_id: str, project_id: str, session_key: str | None
+    means: Means, call: ModelCall, *, user_id: str, agent_id: str, session_key: str
 ) -> Done:
     """The whole answer. What was used is settled whatever happens, also when it is cancelled.
 
@@ -20,7 +20,7 @@ async def call_unattended(
         reserve=storage.commit,
         settle=storage.commit,
         user_id=user_id,
-        project_id=project_id,
+        agent_id=agent_id,
         session_key=session_key,
         owner=storage.owner,
     )

@@ -31,6 +31,7 @@ app.command("dodona.cli.context:app", name="context", help="Show and change a co
 app.command("dodona.cli.rules:app", name="rules", help="List, check and test rules.")
 app.command("dodona.cli.approve:approve", name="approve", help="Allow calls that wait for you.")
 app.command("dodona.cli.run:app", name="run", help="List and show runs.")
+app.command("dodona.cli.sessions:app", name="sessions", help="List, show and clear sessions.")
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
 app.command("dodona.cli.config:app", name="config", help="Check and show the settings.")
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
