@@ -6,8 +6,9 @@ from decimal import Decimal
 from pathlib import Path
 
 from dodona.app.choice import Choice
-from dodona.app.settings import Settings
+from dodona.app.settings import Budget, Settings
 from dodona.core.model import Counter, Model
+from dodona.metering import Ceiling, Ceilings
 from dodona.models.counted import Counted
 from dodona.models.extractive import ExtractiveModel
 from dodona.models.fallback import Fallback
@@ -42,6 +43,15 @@ def _single(choice: Choice, http: Http, redactor: Redactor, counter: Counter) ->
         timeouts=choice.timeouts,
     )
     return TextCalls(Counted(model, counter))
+
+
+def ceilings(settings: Settings) -> Ceilings:
+    """What may be spent."""
+
+    def ceiling(budget: Budget) -> Ceiling:
+        return Ceiling(budget.tokens, None if budget.usd is None else Decimal(str(budget.usd)))
+
+    return Ceilings(**{name: ceiling(budget) for name, budget in settings.budgets})
 
 
 def price_list(settings: Settings) -> Prices:

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, fields
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from time import time
@@ -20,21 +19,21 @@ from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.agent.means import Conduct, Means
 from dodona.app import logs
-from dodona.app.building import price_list
+from dodona.app.building import ceilings, price_list
 from dodona.app.choice import Choice
 from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.heeding import heeded
 from dodona.app.reloading import Reloading
-from dodona.app.settings import Budgets, Settings
+from dodona.app.settings import Settings
 from dodona.app.staff import Staff
 from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
 from dodona.documents import KeyPath
-from dodona.metering import Ceiling, Ceilings, Meter
+from dodona.metering import Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -165,7 +164,7 @@ def _live(
         logs.start(config.settings.log, redactor)
 
     async def terms(config: Config) -> None:
-        meter.take(_ceilings(config.settings.budgets), price_list(config.settings))
+        meter.take(ceilings(config.settings), price_list(config.settings))
 
     return {
         ("agent",): staff.take,
@@ -216,17 +215,8 @@ async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow:
 
 
 def _meter(config: Config) -> Meter:
-    ceilings = _ceilings(config.settings.budgets)
-    return Meter(ceilings, prices=price_list(config.settings), ledger=ledger)
-
-
-def _ceilings(budgets: Budgets) -> Ceilings:
-    def ceiling(name: str) -> Ceiling:
-        budget = getattr(budgets, name)
-        usd = None if budget.usd is None else Decimal(str(budget.usd))
-        return Ceiling(budget.tokens, usd)
-
-    return Ceilings(**{name: ceiling(name) for name in type(budgets).model_fields})
+    settings = config.settings
+    return Meter(ceilings(settings), prices=price_list(settings), ledger=ledger)
 
 
 async def _looked_after(

@@ -141,12 +141,14 @@ class Budgets(Protocol):
         ...
 
 
-class Meter(Protocol):
-    """Every call of a model passes it: reserved before, settled and recorded after."""
-
+class Limits(Protocol):
     def limits(self, at: float) -> tuple[Limit, ...]:
         """What calls are held to at a time."""
         ...
+
+
+class Meter(Limits, Protocol):
+    """Every call of a model passes it: reserved before, settled and recorded after."""
 
     def reserve(self, plan: CallPlan) -> Operation[Hold]:
         """Put aside the most that a call can use, or raise BudgetExceeded."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from time import time
 from typing import Any, Final
 
-from dodona.core.spending import Budget, Limit, Meter, kind_of, resets_at
+from dodona.core.spending import Budget, Limit, Limits, kind_of, resets_at
 from dodona.core.storage import Storage
 from dodona.core.usage import By, Span, Spent
 
@@ -23,10 +23,10 @@ _NAMES: Final[Mapping[By, tuple[str, ...]]] = {
 class SpendingViews:
     """For one user, or (None) for all of them: whoever asks must be allowed to."""
 
-    def __init__(self, storage: Storage, meter: Meter) -> None:
+    def __init__(self, storage: Storage, limits: Limits) -> None:
         self._usage = storage.usage
         self._budgets = storage.budgets
-        self._meter = meter
+        self._limits = limits
 
     async def usage(self, span: Span, by: By, *, most: int) -> dict[str, Any]:
         """All of it, and by what it is put together."""
@@ -42,7 +42,7 @@ class SpendingViews:
     async def budgets(self, user_id: str | None, *, most: int) -> list[dict[str, Any]]:
         """Those that a user's calls fall under. A day, a month and an agent are everybody's."""
         found: list[dict[str, Any]] = []
-        for limit in self._meter.limits(time()):
+        for limit in self._limits.limits(time()):
             standing = await self._budgets.standing(limit, user_id=user_id, most=most)
             found += [_status(budget, limit) for budget in standing]
         return found
