@@ -17,7 +17,8 @@ from typing import Annotated, Any, Final
 from cyclopts import Parameter
 
 from dodona.app.codes import Codes, code_folders, outermost
-from dodona.app.config import Config, expanded
+from dodona.app.config import Config
+from dodona.app.places import expanded
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile, Hidden

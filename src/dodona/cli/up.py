@@ -19,6 +19,7 @@ from dodona.app.building import price_list
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
 from dodona.app.running import Runtime, running
+from dodona.app.unused import unused
 from dodona.cli.announcement import Announcement
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, note, say
@@ -52,6 +53,8 @@ def up(
     """Start Dodona, and keep it running until Ctrl-C. Runs that were cut short are resumed."""
     loaded = load(os.environ, config)
     logs.start(loaded.settings.log, redactor)
+    for line in unused(loaded):
+        note(line)
     gateway = loaded.settings.gateway
     here = (host or gateway.host, gateway.port if port is None else port)
     asyncio.run(_up(loaded, redactor, here, reread=partial(load, os.environ, config)))
