@@ -84,13 +84,13 @@ def set_(
         told = {"file": str(file), "scope": scope, "tokens": now.tokens, "usd": now.usd}
         document(redactor.scrub_all(told))
     else:
-        say(redactor.scrub(f"{file}: {scope} {_ceiling(now.tokens, now.usd)}"))
+        say(redactor.scrub(f"{file}: budgets.{scope} is {_ceiling(now.tokens, now.usd)}"))
 
 
 def _ceiling(tokens: int | None, usd: float | None) -> str:
     known = [_told(tokens, "tokens")] if tokens is not None else []
     known += [_told(usd, "usd")] if usd is not None else []
-    return f"may spend {' and '.join(known)}." if known else "has no ceiling."
+    return f"{' and '.join(known)} at most." if known else "without a ceiling."
 
 
 async def _look(config: Config, redactor: Redactor, user_id: str | None) -> list[dict[str, Any]]:
