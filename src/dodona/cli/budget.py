@@ -100,11 +100,12 @@ async def _look(config: Config, redactor: Redactor, user_id: str | None) -> list
 
 
 def _row(budget: dict[str, Any]) -> tuple[str, ...]:
-    spent, ceiling = budget["used"] + budget["held"], budget["ceiling"]
-    share = round(1000 * min(1.0, spent / ceiling)) if ceiling else 1000
+    ceiling = budget["ceiling"]
+    spent = min(budget["used"] + budget["held"], ceiling)
+    drawn = bar(spent, ceiling) if ceiling else bar(1, 1)
     amounts = (_told(budget[name], budget["unit"]) for name in ("used", "held", "left", "ceiling"))
     again = budget["resets_at"]
-    return (plain(budget["scope"]), bar(share, 1000), *amounts, again[:10] if again else "never")
+    return (plain(budget["scope"]), drawn, *amounts, again[:10] if again else "never")
 
 
 def _told(amount: float, unit: str) -> str:

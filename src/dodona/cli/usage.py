@@ -7,7 +7,6 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter, validators
@@ -28,7 +27,6 @@ from dodona.net.redactor import Redactor
 
 EVERYBODY: Final = "*"
 WIDEST: Final = 24  # of a bar
-LAST: Final = 1e12  # seconds since 1970: nobody has called anything by then
 _NAMES: Final = ("day", "agent_id", "provider", "model", "session_key", "user_id")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
@@ -43,8 +41,8 @@ class Which:
         Literal["day", "agent", "model", "session", "user"],
         Parameter(help="What calls are put together by."),
     ] = "day"
-    since: Annotated[datetime | None, Parameter(help="The first day, of UTC: 2026-11-01.")] = None
-    until: Annotated[datetime | None, Parameter(help="The last day.")] = None
+    since: Annotated[str | None, Parameter(help="The first day, of UTC, as in 2026-11-01.")] = None
+    until: Annotated[str | None, Parameter(help="The last day.")] = None
     user: User = LOCAL_USER
     limit: Annotated[
         int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1000))
@@ -52,11 +50,8 @@ class Which:
 
     @property
     def span(self) -> Span:
-        return Span(
-            user_id=None if self.user == EVERYBODY else self.user,
-            since=0.0 if self.since is None else _midnight(self.since),
-            until=LAST if self.until is None else _midnight(self.until) + 86_400.0,
-        )
+        user_id = None if self.user == EVERYBODY else self.user
+        return Span.days(user_id, since=self.since, until=self.until)
 
 
 def usage(
@@ -89,10 +84,6 @@ async def _look(config: Config, redactor: Redactor, which: Which) -> dict[str, A
     async with opened_store(config, redactor) as store:
         views = SpendingViews(store, ceilings(config.settings))
         return await views.usage(which.span, By(which.by), most=which.limit)
-
-
-def _midnight(day: datetime) -> float:
-    return day.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC).timestamp()
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
@@ -132,7 +123,7 @@ def _figures(row: dict[str, Any]) -> tuple[str, ...]:
     return f"{read + written:,}", f"{read:,}", f"{written:,}", f"{row['calls']:,}", cost
 
 
-def bar(value: int, most: int) -> str:
+def bar(value: float, most: float) -> str:
     """As long as its share of the most; what is something is never drawn as nothing."""
     eighths = round(8 * WIDEST * value / most) if most else 0
     whole, rest = divmod(max(1 if value else 0, eighths), 8)

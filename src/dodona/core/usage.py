@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol, Self
+
+from dodona.core.errors import BadRequest
+
+_LAST: Final = 1e12  # seconds since 1970: nobody has called anything by then
 
 
 class By(Enum):
@@ -45,6 +50,15 @@ class Span:
     since: float
     until: float
 
+    @classmethod
+    def days(cls, user_id: str | None, *, since: str | None, until: str | None) -> Self:
+        """From the beginning of a day to the end of another, both as in 2026-11-16."""
+        return cls(
+            user_id=user_id,
+            since=0.0 if since is None else _midnight("since", since),
+            until=_LAST if until is None else _midnight("until", until) + 86_400.0,
+        )
+
 
 class UsageLog(Protocol):
     async def total(self, span: Span) -> Spent: ...
@@ -52,3 +66,12 @@ class UsageLog(Protocol):
     async def grouped(self, span: Span, by: By, *, most: int) -> list[Spent]:
         """Days from the newest on; of others those with most tokens first."""
         ...
+
+
+def _midnight(name: str, day: str) -> float:
+    try:
+        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+    except ValueError as error:
+        raise BadRequest(
+            f"{name} must be a day (got {day!r:.80}).", hint="Like 2026-11-16."
+        ) from error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import Response
 
@@ -27,17 +26,12 @@ from dodona.gateway.shapes import (
 from dodona.gateway.visit import Visit
 
 EVERYBODY: Final = "*"
-_ALWAYS: Final = 1e12  # seconds since 1970, in the year 33658
 
 
 async def usage(visit: Visit) -> Response:
     """Whole days of UTC: `until` is the last one that counts."""
     values = visit.values
-    span = Span(
-        user_id=_whose(visit),
-        since=_day(values, "since", 0.0),
-        until=_day(values, "until", _ALWAYS, days=1),
-    )
+    span = Span.days(_whose(visit), since=values["since"], until=values["until"])
     found = await visit.agency.spending.usage(span, _by(values["by"]), most=values["limit"])
     return answer(found)
 
@@ -62,20 +56,6 @@ def _by(name: str) -> By:
         hint = did_you_mean(name, names) or f"It can be {', '.join(names)}."
         raise BadRequest(f"usage cannot be put together by {name!r:.80}.", hint=hint)
     return By(name)
-
-
-def _day(values: Any, name: str, default: float, *, days: int = 0) -> float:
-    """The beginning of a day, or that of the one after it."""
-    text: str | None = values[name]
-    if text is None:
-        return default
-    try:
-        moment = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError as error:
-        raise BadRequest(
-            f"{name} must be a day (got {text!r:.80}).", hint="Like 2026-11-16."
-        ) from error
-    return moment.timestamp() + days * 86_400.0
 
 
 _USER = Parameter(name="user", about="Whose, for scope admin; * is everybody's. Your own if none.")
