@@ -26,9 +26,8 @@ from dodona.agent.compression import (
 from dodona.agent.histories import History
 from dodona.agent.host import Host
 from dodona.agent.means import Means
-from dodona.agent.paying import ModelCall
 from dodona.agent.prompting import Prompts, render
-from dodona.agent.unattended import call_unattended
+from dodona.agent.unattended import UnattendedCall, call_unattended
 from dodona.core.conversation import Brief, NewSummary
 from dodona.core.errors import DodonaError, NotFound
 from dodona.core.events import CONTEXT_COMPRESSED, Event
@@ -201,17 +200,13 @@ class Compressor:
             max_tokens=chosen.max_tokens,
             temperature=chosen.temperature,
         )
-        call = ModelCall(
+        call = UnattendedCall(
+            user_id=crowd.user_id,
+            agent_id=crowd.agent_id,
+            session_key=crowd.session_key,
             step_key=PROMPT,
             chosen=chosen,
             request=request,
             input_tokens=await asyncio.to_thread(self._count, chosen.model.name, prompt + shown),
         )
-        done = await call_unattended(
-            self._means,
-            call,
-            user_id=crowd.user_id,
-            agent_id=crowd.agent_id,
-            session_key=crowd.session_key,
-        )
-        return done.message.text
+        return (await call_unattended(self._means, call)).message.text

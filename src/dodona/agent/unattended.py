@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from dodona.agent.means import Means
 from dodona.agent.paying import ModelCall, Payer, pay
 from dodona.core.model import Done, ModelEvent
 
 
-async def call_unattended(
-    means: Means, call: ModelCall, *, user_id: str, agent_id: str, session_key: str
-) -> Done:
-    """The whole answer. What was used is settled whatever happens, also when it is cancelled.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnattendedCall(ModelCall):
+    """A call, and who pays for it."""
 
-    If the process dies, whoever opens the store next settles it.
+    user_id: str
+    agent_id: str
+    session_key: str
+
+
+def _ignore(event: ModelEvent) -> None:
+    del event
+
+
+async def call_unattended(
+    means: Means, call: UnattendedCall, hear: Callable[[ModelEvent], None] = _ignore
+) -> Done:
+    """The whole answer; pieces are heard as they come.
+
+    What was used is settled whatever happens, also when it is cancelled. If the process dies,
+    whoever opens the store next settles it.
     """
     storage = means.storage
     payer = Payer(
         meter=means.meter,
         reserve=storage.commit,
         settle=storage.commit,
-        user_id=user_id,
-        agent_id=agent_id,
-        session_key=session_key,
+        user_id=call.user_id,
+        agent_id=call.agent_id,
+        session_key=call.session_key,
         owner=storage.owner,
     )
-    return await pay(payer, call, _ignore)
-
-
-def _ignore(event: ModelEvent) -> None:
-    del event
+    return await pay(payer, call, hear)

@@ -18,6 +18,7 @@ from dodona.agent.approving import Desk
 from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.agent.means import Conduct, Means
+from dodona.agent.subagents import SUBAGENTS
 from dodona.app import logs
 from dodona.app.building import ceilings, price_list
 from dodona.app.choice import Choice
@@ -25,6 +26,8 @@ from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.heeding import heeded
+from dodona.app.measured_models import MeasuredModels
+from dodona.app.measuring import Standing, hear, watch
 from dodona.app.reloading import Reloading
 from dodona.app.settings import Settings
 from dodona.app.staff import Staff
@@ -32,6 +35,7 @@ from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
+from dodona.core.measures import Measures
 from dodona.documents import KeyPath
 from dodona.metering import Meter
 from dodona.models.counter import TokenCounter
@@ -65,6 +69,8 @@ class Runtime:
     choice: Choice
     vault: Path
     store: str
+    measures: Measures
+    standing: Standing
 
     async def leave(self, patience: float) -> int:
         """Take no more questions and let runs end; how many were left to be resumed."""
@@ -90,7 +96,8 @@ async def running(
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(Http())
         url = await asyncio.to_thread(store_url, config, credentials)
-        store = await _store(stack, config, url, redactor)
+        measures = Measures()
+        store = await _store(stack, config, url, redactor, measures)
         bus = Bus()
         stack.callback(bus.close)
         counter = TokenCounter()
@@ -115,7 +122,7 @@ async def running(
         meter = _meter(config)
         means = Means(
             storage=store,
-            models=staff.models,
+            models=MeasuredModels(staff.models, measures, price_list(config.settings)),
             meter=meter,
             toolbox=registry,
             call_tool=partial(call_tool, registry),
@@ -146,7 +153,10 @@ async def running(
             live = _live(staff, means, meter, idle, redactor)
             followed = await asyncio.to_thread(Reloading, config, reread, live)
             await stack.enter_async_context(followed.following())
-        yield Runtime(agency, choice, folder, str(locate(url)))
+        hear(measures, bus, is_tool=partial(_is_tool, registry))
+        watch(measures, store=store, bus=bus, engine=agency.engine)
+        standing = Standing(store, agency.engine, measures, choice=lambda: staff.choices[""])
+        yield Runtime(agency, choice, folder, str(locate(url)), measures, standing)
 
 
 def _live(
@@ -189,9 +199,15 @@ def _conduct(settings: Settings) -> Conduct:
     )
 
 
-async def _store(stack: AsyncExitStack, config: Config, url: str, redactor: Redactor) -> Store:
-    durability = config.settings.store.durability
-    opened = await Store.open(url, hide=redactor.hide, durability=durability)
+async def _store(
+    stack: AsyncExitStack, config: Config, url: str, redactor: Redactor, measures: Measures
+) -> Store:
+    opened = await Store.open(
+        url,
+        hide=redactor.hide,
+        durability=config.settings.store.durability,
+        on_write=measures.write_seconds.observe,
+    )
     return await stack.enter_async_context(opened)
 
 
@@ -199,6 +215,11 @@ def _add_kept(registry: ToolRegistry, store: Store) -> None:
     """The tools for what the store keeps."""
     add_thread_tools(registry, store.threads)
     notify_self.add(registry, store.notices)
+
+
+def _is_tool(registry: ToolRegistry, name: str) -> bool:
+    handed_on = (subagent.delegation.name for subagent in SUBAGENTS.values())
+    return registry.find(name) is not None or name in handed_on
 
 
 async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Codes:

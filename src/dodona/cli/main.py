@@ -37,6 +37,8 @@ app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace an
 app.command("dodona.cli.usage:usage", name="usage", help="Tell what calls of models came to.")
 app.command("dodona.cli.budget:app", name="budget", help="Tell and set what may be spent.")
 app.command("dodona.cli.config:app", name="config", help="Check, show and change the settings.")
+app.command("dodona.cli.backup:app", name="backup", help="Back the store up, and restore it.")
+app.command("dodona.cli.doctor:doctor", name="doctor", help="Look over all that Dodona needs.")
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
 app.command(
     "dodona.cli.status:status",

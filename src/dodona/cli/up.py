@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
 from dodona import __version__
 from dodona.app import logs
 from dodona.app.building import price_list
+from dodona.app.codes import code_folders
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
 from dodona.app.running import Runtime, running
@@ -25,7 +26,6 @@ from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, note, say
 from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
-from dodona.core.users import LOCAL_USER
 from dodona.gateway.app import make_app
 from dodona.gateway.rules import Rules
 from dodona.gateway.server import listening, serve
@@ -73,13 +73,10 @@ async def _up(
         )
 
         def tell(url: str) -> None:
-            announced.append(Announcement(url, os.getpid(), runtime.store))
+            vault, code = str(runtime.vault or ""), tuple(map(str, code_folders(config)))
+            announced.append(Announcement(url, os.getpid(), runtime.store, vault=vault, code=code))
             announced[0].write(config.home)
             say(redactor.scrub(_greeting(url, config, runtime)))
-
-        async def ready() -> Mapping[str, Any]:
-            await runtime.agency.preferences.get(LOCAL_USER)  # raises when the store is gone
-            return {"provider": runtime.choice.provider, "model": runtime.choice.model}
 
         async def leave() -> None:
             note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
@@ -88,7 +85,14 @@ async def _up(
             _tell_left(await runtime.leave(PATIENCE))
 
         try:
-            app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
+            app = make_app(
+                runtime.agency,
+                rules=Rules(),
+                ready=runtime.standing.ready,
+                redactor=redactor,
+                measures=runtime.measures,
+                status=runtime.standing.now,
+            )
             await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:

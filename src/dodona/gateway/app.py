@@ -13,23 +13,40 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
 from dodona.core.errors import DodonaError, NotFound
+from dodona.core.measures import Measures
 from dodona.gateway.answers import bug, refusal
 from dodona.gateway.closing import Closing
-from dodona.gateway.gate import Gate, Ready
+from dodona.gateway.gate import Gate, Ready, Status, nothing
 from dodona.gateway.guard import Guard
 from dodona.gateway.openapi import document
 from dodona.gateway.routes import routes
 from dodona.gateway.rules import Rules
+from dodona.gateway.watching import Watch
 from dodona.net.redactor import Redactor
 
 _log = logging.getLogger(__name__)
 
 
 def make_app(
-    agency: Agency, *, rules: Rules, ready: Ready, redactor: Redactor | None = None
+    agency: Agency,
+    *,
+    rules: Rules,
+    ready: Ready,
+    redactor: Redactor | None = None,
+    measures: Measures | None = None,
+    status: Status = nothing,
 ) -> Starlette:
     """All of it over an agency. `redactor` keeps secrets out of errors."""
-    gate = Gate(agency=agency, rules=rules, ready=ready, document=document(), redactor=redactor)
+    measures = measures or Measures()
+    gate = Gate(
+        agency=agency,
+        rules=rules,
+        ready=ready,
+        document=document(),
+        redactor=redactor,
+        measures=measures,
+        status=status,
+    )
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, DodonaError)
@@ -46,7 +63,11 @@ def make_app(
 
     app = Starlette(
         routes=routes(gate),
-        middleware=[Middleware(Guard, rules), Middleware(_Boundary, redactor)],
+        middleware=[
+            Middleware(Watch, measures),
+            Middleware(Guard, rules),
+            Middleware(_Boundary, redactor),
+        ],
         exception_handlers={DodonaError: refuse, HTTPException: unknown},
     )
     app.router.redirect_slashes = False

@@ -17,6 +17,7 @@ from dodona.gateway.routes import (
     code,
     events,
     health,
+    metrics,
     notifications,
     openapi,
     oracle,
@@ -29,8 +30,10 @@ from dodona.gateway.routes import (
     threads,
     tree,
     usage,
+    v1,
     vault,
 )
+from dodona.gateway.watching import OPERATION
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,
@@ -47,7 +50,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *rules.OPERATIONS,
     *usage.OPERATIONS,
     *events.OPERATIONS,
+    *v1.OPERATIONS,
     *health.OPERATIONS,
+    *metrics.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
 )
@@ -68,6 +73,7 @@ def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
         operation = by_method.get(request.method)
         if operation is None:
             raise WrongMethod(request.method, by_method)
+        request.scope[OPERATION] = operation.name
         return await operation.answer(request, gate)
 
     route = Route(path, dispatch)
