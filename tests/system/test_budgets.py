@@ -97,7 +97,7 @@ async def in_process(client: Client) -> dict[str, Any]:
     return json.loads(done.stdout)["error"]
 
 
-# Every way to a model. One more belongs here: /v1, /ws, a channel.
+# Every way to a model, but /v1 (see test_v1.py). One more belongs here: /ws, a channel.
 WAYS: tuple[Way, ...] = (oracle, stream, other_model, in_process)
 
 

@@ -269,6 +269,7 @@ async def _tidy(store: Store, idle: Idle) -> None:
         try:
             await store.contexts.close_idle(time() - idle.seconds)
             await store.journals.expire(time() - KEPT_FOR)
+            await store.budgets.settle_dead()
             await store.budgets.expire(time() - KEPT_FOR)
         except StoreError as error:
             _log.warning("the store cannot be tidied: %s", error)

@@ -253,7 +253,7 @@ class Budgets:
         return await self._database.write(lambda tx: settle(tx, hold, tokens=tokens, nanos=nanos))
 
     async def settle_dead(self) -> None:
-        """After a start: what calls held whose process is no more counts as used."""
+        """What calls held whose process is no more counts as used: at a start, and now and then."""
         await self._database.write(lambda tx: settle_dead(tx, self._database.owners))
 
     async def expire(self, before: float) -> int:
