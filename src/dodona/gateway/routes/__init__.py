@@ -30,6 +30,7 @@ from dodona.gateway.routes import (
     settings,
     threads,
     tree,
+    usage,
     v1,
     vault,
 )
@@ -48,6 +49,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *code.OPERATIONS,
     *notifications.OPERATIONS,
     *rules.OPERATIONS,
+    *usage.OPERATIONS,
     *events.OPERATIONS,
     *v1.OPERATIONS,
     *audit.OPERATIONS,
