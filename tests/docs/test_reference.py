@@ -76,6 +76,7 @@ COMMANDS = (
     "rules list",
     "rules set",
     "rules test",
+    "route",
     "run list",
     "run show",
     "tree check",

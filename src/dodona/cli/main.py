@@ -32,6 +32,7 @@ app.command("dodona.cli.rules:app", name="rules", help="List, check and test rul
 app.command("dodona.cli.approve:approve", name="approve", help="Allow calls that wait for you.")
 app.command("dodona.cli.run:app", name="run", help="List and show runs.")
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
+app.command("dodona.cli.route:route", name="route", help="Tell which agent answers a message.")
 app.command("dodona.cli.config:app", name="config", help="Check and show the settings.")
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
 app.command(
