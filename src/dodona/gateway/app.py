@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
@@ -19,17 +20,34 @@ from dodona.gateway.gate import Gate, Ready
 from dodona.gateway.guard import Guard
 from dodona.gateway.openapi import document
 from dodona.gateway.routes import routes
+from dodona.gateway.routing import Routing
 from dodona.gateway.rules import Rules
+from dodona.gateway.websocket import PATH, Endpoint
 from dodona.net.redactor import Redactor
 
 _log = logging.getLogger(__name__)
 
 
 def make_app(
-    agency: Agency, *, rules: Rules, ready: Ready, redactor: Redactor | None = None
+    agency: Agency,
+    *,
+    rules: Rules,
+    ready: Ready,
+    redactor: Redactor | None = None,
+    routing: Routing | None = None,
 ) -> Starlette:
-    """All of it over an agency. `redactor` keeps secrets out of errors."""
-    gate = Gate(agency=agency, rules=rules, ready=ready, document=document(), redactor=redactor)
+    """All of it over an agency. `redactor` keeps secrets out of errors.
+
+    Whoever has the `routing` may give it another router at any time.
+    """
+    gate = Gate(
+        agency=agency,
+        rules=rules,
+        ready=ready,
+        document=document(),
+        redactor=redactor,
+        routing=routing or Routing(),
+    )
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, DodonaError)
@@ -45,7 +63,7 @@ def make_app(
         )
 
     app = Starlette(
-        routes=routes(gate),
+        routes=[*routes(gate), WebSocketRoute(PATH, Endpoint(gate))],
         middleware=[Middleware(Guard, rules), Middleware(_Boundary, redactor)],
         exception_handlers={DodonaError: refuse, HTTPException: unknown},
     )

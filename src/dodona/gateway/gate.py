@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from dodona.agent.agency import Agency
 from dodona.gateway.closing import Closing
+from dodona.gateway.routing import Routing
 from dodona.gateway.rules import Rules
 from dodona.net.redactor import Redactor
 
@@ -23,4 +24,5 @@ class Gate:
     ready: Ready
     document: Mapping[str, Any]  # OpenAPI
     redactor: Redactor | None = None
+    routing: Routing = field(default_factory=Routing)
     closing: Closing = field(default_factory=Closing)

@@ -1,0 +1,10 @@
+"""All methods, one group per file."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dodona.gateway.websocket.method import Method
+from dodona.gateway.websocket.methods import chat, sessions, state
+
+METHODS: Final[tuple[Method, ...]] = (*state.METHODS, *chat.METHODS, *sessions.METHODS)
