@@ -21,9 +21,10 @@ from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
 from dodona.agent.approving import Desk
 from dodona.agent.choices import ChoicesOf
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.means import Means
+from dodona.agent.means import Conduct, Means
 from dodona.agent.oracle import Oracle
 from dodona.agent.question import Answer, Question
+from dodona.core.agents import Agents
 from dodona.core.chunks import Chunk
 from dodona.core.code import Code, CodeOf
 from dodona.core.contexts import TOKEN_BUDGET
@@ -77,8 +78,10 @@ class Shelf:
         self._chosen = {each.name: ChosenModel(each, size, MOST_TOKENS) for each in models}
         self._gate = gate
         self.asked: list[str] = []
+        self.agents: list[str] = []  # for whom
 
-    async def choose(self, name: str = "") -> ChosenModel:
+    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+        self.agents.append(agent)
         self.asked.append(name)
         if self._gate is not None:
             await self._gate.wait()
@@ -270,7 +273,8 @@ async def opened(
     code: CodeOf | None = None,
     rules: Path | None = None,
     subscribers: Path | None = None,
-    **means: Any,
+    agents: Agents | None = None,
+    **conduct: Any,
 ) -> AsyncGenerator[Opened]:
     """A process on the store in this file. At the end it leaves its runs to others."""
     async with await Store.open(str(file), hide=str, durability="normal") as store:
@@ -302,13 +306,13 @@ async def opened(
                 rules=book,
                 desk=Desk(store.approvals),
                 choices=ChoicesOf(store.pack_state),
-                **means,
+                agents=lambda: agents or Agents(),
+                conduct=Conduct(token_budget=token_budget, **conduct),
             ),
             events=bus,
-            tree=lambda: now,
+            tree=lambda _: now,
             prompt_folder=lambda brief: prompts,
             serves=serves,
-            token_budget=token_budget,
         )
         if serves:
             agency.engine.start()

@@ -170,7 +170,7 @@ async def test_a_bug_outside_the_tree_ends_the_run(
     class Buggy:
         asked = False
 
-        async def choose(self, name: str = "") -> object:
+        async def choose(self, name: str = "", *, agent: str = "") -> object:
             raise ZeroDivisionError(name)
 
     async with opened(file, shelf=Buggy()) as here:  # pyright: ignore[reportArgumentType]

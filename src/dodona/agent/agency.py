@@ -13,10 +13,11 @@ from dodona.agent.driver import Driver
 from dodona.agent.engine import LocalEngine
 from dodona.agent.histories import Histories
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.means import Means
+from dodona.agent.means import AgentsNow, Means
 from dodona.agent.oracle import Oracle
-from dodona.agent.pins import Pinning, TreeNow
+from dodona.agent.pins import Pinning, TreeOf
 from dodona.agent.prompting import Prompts
+from dodona.agent.reception import Reception
 from dodona.agent.views import (
     ApprovalViews,
     ContextViews,
@@ -28,7 +29,6 @@ from dodona.agent.views import (
     TreeViews,
 )
 from dodona.core.code import CodeOf
-from dodona.core.contexts import TOKEN_BUDGET
 from dodona.core.conversation import Brief
 from dodona.core.events import Event
 from dodona.core.notes import NotesOf
@@ -55,6 +55,8 @@ class Events(Protocol):
 @dataclass(frozen=True, slots=True)
 class Agency:
     oracle: Oracle
+    reception: Reception
+    agents: AgentsNow
     contexts: ContextViews
     tree: TreeViews
     runs: RunViews
@@ -74,10 +76,9 @@ def make_agency(
     means: Means,
     *,
     events: Events,
-    tree: TreeNow,
+    tree: TreeOf,
     prompt_folder: Callable[[Brief], Path | None],
     serves: bool,
-    token_budget: int = TOKEN_BUDGET,
 ) -> Agency:
     """An agency on these means. One that serves takes up what others have left."""
     storage = means.storage
@@ -97,15 +98,11 @@ def make_agency(
         compressor=Compressor(means, prompts=prompts, prompt_folder=prompt_folder),
         watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
     )
-    engine = LocalEngine(storage, driver.drive, serves=serves)
+    engine = LocalEngine(storage, driver.drive, serves=serves, conduct=means.conduct)
     return Agency(
-        oracle=Oracle(
-            storage,
-            engine,
-            histories=histories,
-            counter=means.counter,
-            token_budget=token_budget,
-        ),
+        oracle=Oracle(storage, engine, histories=histories, means=means),
+        reception=Reception(means, engine, histories=histories),
+        agents=means.agents,
         contexts=ContextViews(storage),
         tree=TreeViews(storage),
         runs=RunViews(storage),

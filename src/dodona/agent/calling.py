@@ -8,7 +8,6 @@ from time import time
 
 from dodona.agent.heard import Heard
 from dodona.agent.host import Host
-from dodona.agent.means import AGENT
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.model import (
     ChosenModel,
@@ -66,8 +65,8 @@ def _plan(host: Host, call: ModelCall) -> CallPlan:
     model = call.chosen.model
     return CallPlan(
         user_id=host.user_id,
-        agent_id=AGENT,
-        session_key=None,
+        agent_id=host.agent_id,
+        session_key=host.session_key,
         run_id=host.claim.run_id,
         attempt=host.claim.attempt,
         step_key=call.step_key,

@@ -54,6 +54,8 @@ class Crowd:
 
     user_id: str
     project_id: str
+    agent_id: str
+    session_key: str
     conversation_id: int
     run_id: int
     token_budget: int
@@ -82,13 +84,15 @@ class Compressor:
         window, budget = brief.window, brief.context.token_budget
         most = settings.max_context_nodes
         is_cut = window is not None and window.is_cut
-        if not self._means.compresses or not (
+        if not self._means.conduct.compresses or not (
             is_cut or is_crowded(after.tokens, after.runs, budget=budget, most_runs=most)
         ):
             return None
         crowd = Crowd(
             user_id=host.user_id,
             project_id=host.project_id,
+            agent_id=host.agent_id,
+            session_key=host.session_key,
             conversation_id=host.claim.conversation_id,
             run_id=host.claim.run_id,
             token_budget=budget,
@@ -160,14 +164,14 @@ class Compressor:
             "tokens_after": summary.context_tokens,
             "model": summary.model,
         }
-        self._means.emit(Event(CONTEXT_COMPRESSED, "agent.oracle", payload=payload))
+        self._means.emit(Event(CONTEXT_COMPRESSED, f"agent.{crowd.agent_id}", payload=payload))
 
     # -- by a model ----------------------------------------------------------------------------
 
     async def _answered(self, crowd: Crowd, folding: Folding) -> tuple[str, Answered] | None:
         """What a model made of it, and its name; None when there is none, or it came to nothing."""
         try:
-            chosen = await self._means.models.choose(crowd.model)
+            chosen = await self._means.models.choose(crowd.model, agent=crowd.agent_id)
             if chosen.model.provider == NO_MODEL:
                 return None
             async with asyncio.timeout(PATIENCE):
@@ -198,6 +202,8 @@ class Compressor:
         )
         call = UnattendedCall(
             user_id=crowd.user_id,
+            agent_id=crowd.agent_id,
+            session_key=crowd.session_key,
             step_key=PROMPT,
             chosen=chosen,
             request=request,

@@ -114,7 +114,7 @@ class Driver:
         """All that the tree will need; whatever is wrong with it is raised here."""
         brief = driven.brief
         pins = await self._pinning.pins(brief, wishes(brief.question))
-        chosen = await self._means.models.choose(pins.model)
+        chosen = await self._means.models.choose(pins.model, agent=pins.agent_id)
         if brief.pins is None:
             journal.pin(pins.body)
         await self._note_change(brief, chosen)
@@ -146,7 +146,7 @@ class Driver:
     async def _note_change(self, brief: Brief, chosen: ChosenModel) -> None:
         """A context that goes on with another model is suspended until that has answered."""
         context = brief.context
-        before = context.last_model
+        before = None if brief.session_key else context.last_model
         if not before or before == chosen.model.name or context.status is not ContextStatus.ACTIVE:
             return
         move = self._means.storage.contexts.move

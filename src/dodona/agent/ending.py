@@ -32,6 +32,7 @@ async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
     fresh = _new_to(host.brief.context, insight)
     cut = host.feed.after(host.turn_began) if exchange.is_partial else []
     model = host.used[1]
+    _count(host)
     ended = await host.journal.end(
         Ending(
             status=result.status,
@@ -63,6 +64,15 @@ async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
     question = host.brief.question
     said = (UserText(question.content), *exchange.said())
     return ended, host.history.followed_by(said, question.token_count + sizes.said, exchange.traces)
+
+
+def _count(host: Host) -> None:
+    """Let the session know how much was said in it."""
+    if (key := host.brief.session_key) is not None:
+        said = host.output_tokens
+        used = {"input_tokens": max(0, host.tokens_used - said), "output_tokens": said}
+        sessions = host.means.storage.sessions
+        host.journal.ride(sessions.counted(host.user_id, key, messages=2, **used))
 
 
 async def _keep_late(host: Host) -> None:

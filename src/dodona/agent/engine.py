@@ -15,6 +15,7 @@ from typing import Final
 from dodona.agent.compressor import After
 from dodona.agent.driver import Held, Hold
 from dodona.agent.feed import Feed
+from dodona.agent.means import Conduct
 from dodona.core.conversation import Asked, Asking, Claim, Driven, RunStatus
 from dodona.core.errors import StoreError
 from dodona.core.storage import Storage
@@ -62,8 +63,11 @@ class _Running:
 class LocalEngine:
     """Dispatches, orders and wakes."""
 
-    def __init__(self, storage: Storage, drive: Drive, *, serves: bool) -> None:
+    def __init__(
+        self, storage: Storage, drive: Drive, *, serves: bool, conduct: Conduct | None = None
+    ) -> None:
         self._storage = storage
+        self._conduct = conduct or Conduct()
         self._drive = drive
         self._serves = serves
         self._running: dict[int, _Running] = {}
@@ -79,6 +83,9 @@ class LocalEngine:
         if self.is_leaving:
             raise StoreError("Dodona is shutting down.", hint="Ask again when it is back.")
         asked = await self._storage.runs.ask(asking)
+        for run_id in asked.interrupted:
+            if (running := self._running.get(run_id)) is not None:
+                running.cancel()
         if asked.driven is not None:
             self._begin(asked.driven)
         else:
@@ -196,7 +203,9 @@ class LocalEngine:
     async def _take(self, conversation_id: int) -> None:
         """Drive the next run of a lane, if it is to be had."""
         try:
-            found = await self._storage.runs.drive(conversation_id)
+            found = await self._storage.runs.drive(
+                conversation_id, token_budget=self._conduct.token_budget
+            )
         except StoreError as error:
             _log.warning("lane %s cannot be looked at: %s", conversation_id, error)
             return

@@ -82,7 +82,7 @@ async def run_errand(
         limits, project_id=host.project_id, counter=host.means.counter, within=host.key(step)
     )
     model = settings.subagent_model or role.model or host.pins.model
-    other = host.sent(role, await host.means.models.choose(model))
+    other = host.sent(role, await host.means.models.choose(model, agent=host.agent_id))
 
     def show(body: Any) -> Any:
         step.progress()

@@ -52,14 +52,14 @@ class History:
 
 
 class Histories:
-    """By user and project, the newest last."""
+    """By user, project and session, the newest last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str], Known] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, str | None], Known] = OrderedDict()
 
-    def known(self, user_id: str, project_id: str) -> Known | None:
+    def known(self, user_id: str, project_id: str, session_key: str | None = None) -> Known | None:
         """What need not be read again, if it is still so."""
-        return self._kept.get((user_id, project_id))
+        return self._kept.get((user_id, project_id, session_key))
 
     def of(self, brief: Brief) -> History:
         """The history of a run that begins."""
@@ -80,11 +80,11 @@ class Histories:
     def remember(
         self, brief: Brief, *, run_id: int, ended: Ended, after: History, most_runs: int
     ) -> None:
-        """Keep what the next question of the same context will begin with.
+        """Keep what the next question of the same context or session will begin with.
 
         A full window is not kept: the store reads it anew, and lets half of it go.
         """
-        key = (brief.context.user_id, brief.context.project_id)
+        key = (brief.context.user_id, brief.context.project_id, brief.session_key)
         self._kept.pop(key, None)
         fits = after.tokens <= brief.context.token_budget and after.runs <= most_runs
         if ended.head_moved and fits:

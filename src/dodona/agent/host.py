@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dodona.agent.choices import Choices
 from dodona.agent.decision import DecisionTree, make_decision_tree
@@ -28,9 +28,12 @@ from dodona.core.messages import AssistantText, Message
 from dodona.core.model import ChosenModel
 from dodona.core.notices import Notice
 from dodona.core.origins import Origin
+from dodona.core.sessions import session_key
 from dodona.core.storage import RunJournal
 from dodona.core.tools import Source
 from dodona.trees import Blackboard, Step
+
+WEB: Final = "web"  # the channel of what is asked in contexts
 
 
 class Knowing(NamedTuple):
@@ -92,6 +95,8 @@ class Host:
         self.used: tuple[str, str] = ("", "")  # the provider and model that answered last
         self.sources: dict[Source, None] = {}  # in the order in which tools gave them
         self.outside: set[Origin] = set(history.outside)  # whose texts it has read
+        if (origin := Origin(driven.brief.origin)).is_outside:
+            self.outside.add(origin)
         self.is_live = not self.claim.is_resumed  # until then, all that happens has happened before
         self._known_state: tuple[Any, AgentState] | None = None
 
@@ -138,6 +143,17 @@ class Host:
     def project_id(self) -> str:
         return self.brief.context.project_id
 
+    @property
+    def agent_id(self) -> str:
+        """The agent that is asked, and pays, whoever works for it."""
+        return self.pins.agent_id
+
+    @property
+    def session_key(self) -> str:
+        """The session that pays; a context is one by itself."""
+        asked = self.brief.session_key
+        return asked or session_key(self.agent_id, WEB, self.user_id, self.project_id)
+
     def output_left(self) -> int | None:
         """How many tokens the request still allows the model to say; None is no limit."""
         most: int | None = self.wishes.get("max_tokens")
@@ -159,7 +175,8 @@ class Host:
             "project_id": self.project_id,
             "run_id": self.claim.run_id,
         }
-        return Event(kind, f"agent.{self.role.agent}", severity, {**payload, **whose})
+        who = self.role.agent if self.is_sent else self.agent_id
+        return Event(kind, f"agent.{who}", severity, {**payload, **whose})
 
     def emit(self, event: Event) -> None:
         """Tell the bus, unless that was done before a crash."""

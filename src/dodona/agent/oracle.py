@@ -6,12 +6,11 @@ from collections.abc import AsyncGenerator
 
 from dodona.agent.engine import LocalEngine
 from dodona.agent.histories import Histories
+from dodona.agent.means import Means
 from dodona.agent.question import Answer, Question
 from dodona.agent.replay import read_answer, read_past
 from dodona.core.chunks import Chunk
-from dodona.core.contexts import TOKEN_BUDGET
 from dodona.core.conversation import Asking, NewMessage, RunStatus
-from dodona.core.model import Counter
 from dodona.core.storage import Storage
 
 
@@ -24,19 +23,18 @@ class Oracle:
         engine: LocalEngine,
         *,
         histories: Histories,
-        counter: Counter,
-        token_budget: int = TOKEN_BUDGET,
+        means: Means,
     ) -> None:
         self._storage = storage
         self._engine = engine
         self._histories = histories
-        self._counter = counter
-        self._token_budget = token_budget
+        self._means = means
 
     async def ask(self, user_id: str, question: Question) -> int:
         """Take a question in; the id of the run that answers it."""
         wishes = question.wishes()
-        tokens = max(1, self._counter.count(question.question, question.model or ""))
+        tokens = max(1, self._means.counter.count(question.question, question.model or ""))
+        agent = self._means.agents().default
         asked = await self._engine.submit(
             Asking(
                 user_id=user_id,
@@ -49,7 +47,10 @@ class Oracle:
                 ),
                 parent=question.node,
                 anew=question.new,
-                token_budget=self._token_budget,
+                agent_id=agent.id,
+                queueing=agent.queueing,
+                queue_limit=agent.queue_limit,
+                token_budget=self._means.conduct.token_budget,
                 known=self._histories.known(user_id, question.project_id),
             )
         )

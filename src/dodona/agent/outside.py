@@ -58,4 +58,4 @@ def note_results(host: Host, results: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _is_wary(host: Host) -> bool:
-    return host.means.holds_effects and bool(host.outside)
+    return host.means.conduct.holds_effects and bool(host.outside)

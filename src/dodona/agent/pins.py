@@ -19,9 +19,12 @@ from dodona.agent.prompting import Prompts, render
 from dodona.agent.roles import Role
 from dodona.agent.settings import ModelSettings
 from dodona.agent.subagents import SUBAGENTS, Subagent
+from dodona.core.agents import DEFAULT_AGENT, AgentDef
 from dodona.core.conversation import Brief
+from dodona.core.errors import NotFound
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.model import Counter
+from dodona.core.sessions import parts_of
 from dodona.core.tools import Category
 from dodona.lisp import to_text
 from dodona.trees import Registry, Tree, load
@@ -29,7 +32,7 @@ from dodona.trees import Registry, Tree, load
 REMEMBERED: Final = 128
 FRESH_SECONDS: Final = 1.0  # how long the texts of prompts are not looked at again
 
-TreeNow = Callable[[], Tree]
+TreeOf = Callable[[str], Tree]  # of an agent, as it is now
 
 
 class _Tool(msgspec.Struct, frozen=True):
@@ -53,6 +56,9 @@ class _Kept(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
     model: str
     subagents: dict[str, _Sub] = {}
+    agent: str = DEFAULT_AGENT
+    soul: str = ""
+    system_prompt: str = ""  # instead of the prompt
 
 
 _kept = msgspec.json.Decoder(_Kept)
@@ -96,6 +102,7 @@ class Pins:
     deputies: Mapping[str, Deputy]
     settings: ModelSettings
     body: bytes
+    agent_id: str = DEFAULT_AGENT
 
     @property
     def tree(self) -> Tree:
@@ -114,7 +121,7 @@ class Pinning:
         self,
         means: Means,
         *,
-        tree: TreeNow,
+        tree: TreeOf,
         registry: Registry,
         prompts: Prompts,
         prompt_folder: Callable[[Brief], Path | None],
@@ -134,13 +141,14 @@ class Pinning:
     async def pins(self, brief: Brief, wishes: Mapping[str, Any]) -> Pins:
         if brief.pins is not None:
             return self._revived(brief)
-        tree = self._tree()
+        agent = self._agent(brief)
+        tree = self._tree(agent.id)
         prompts = await self._prompt_texts(self._folder(brief))
         sources: list[str] | None = wishes.get("sources")
-        tools = self._tools(sources)
+        tools = self._tools(agent, sources)
         settings = brief.settings
         key = (
-            *(id(tree), prompts, id(tools), tuple(settings.items())),
+            *(agent, id(tree), prompts, id(tools), tuple(settings.items())),
             *(wishes.get("model"), brief.project.id),
         )
         found = self._made.get(key)
@@ -152,15 +160,37 @@ class Pinning:
                 prompts={AGENT: prompt},
                 tools=_kept_tools(tools),
                 settings=chosen.as_dict(),
-                model=wishes.get("model") or chosen.oracle_model,
+                model=wishes.get("model") or self._usual_model(agent, chosen),
                 subagents={
                     subagent.name: self._sub(subagent, text, sources)
                     for subagent, text in zip(self._subagents, others, strict=True)
+                    if agent.may_use(subagent.delegation.name)
                 },
+                agent=agent.id,
+                soul=agent.soul,
+                system_prompt=agent.system_prompt,
             )
             found = self._pins(kept, tree, tools, brief.project.id)
             self._remember(key, found)
         return found
+
+    def _agent(self, brief: Brief) -> AgentDef:
+        """Whom the question is for. A session's key names it; a context is the default one's."""
+        agents = self._means.agents()
+        if brief.session_key is None:
+            return agents.default
+        name = parts_of(brief.session_key)[0]
+        found = agents.get(name)
+        if found is None:
+            raise NotFound(
+                f"there is no agent {name!r:.80} any more.",
+                hint="Configure it again, or bind its channel to another.",
+            )
+        return found
+
+    def _usual_model(self, agent: AgentDef, chosen: ModelSettings) -> str:
+        """What a user has chosen for the Oracle is not meant for agents of another name."""
+        return chosen.oracle_model if agent.id == self._means.agents().default.id else ""
 
     def _sub(self, subagent: Subagent, prompt: str, sources: list[str] | None) -> _Sub:
         """Its tools are those that it may use and that may be used by it, of the kinds wished for.
@@ -198,7 +228,8 @@ class Pinning:
     def _revived(self, brief: Brief) -> Pins:
         assert brief.pins is not None
         kept = _kept.decode(brief.pins)
-        tree = self._loaded(kept.tree, self._tree())
+        known = self._means.agents().get(kept.agent)
+        tree = self._loaded(kept.tree, None if known is None else self._tree(known.id))
         return self._pins(kept, tree, _specs(kept.tools), brief.project.id)
 
     def _loaded(self, text: str, now: Tree | None) -> Tree:
@@ -208,9 +239,7 @@ class Pinning:
 
     def _pins(self, kept: _Kept, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str) -> Pins:
         names = [tool.name for tool in tools]
-        text = render(
-            kept.prompts[AGENT], {"project_id": project_id, "tools": names}, file=f"{AGENT}.md"
-        )
+        text = _prompt(kept, {"project_id": project_id, "tools": names})
         settings = ModelSettings.read(kept.settings)
         body = msgspec.json.encode(kept)
         oracle = Role(
@@ -225,18 +254,19 @@ class Pinning:
             names=frozenset(names),
         )
         deputies = {name: self._deputy(name, sub) for name, sub in kept.subagents.items()}
-        return Pins(oracle, deputies, settings, body)
+        return Pins(oracle, deputies, settings, body, kept.agent)
 
     def _deputy(self, name: str, sub: _Sub) -> Deputy:
         tree = self._loaded(sub.tree, self._trees.get(name))
         return Deputy(name, tree, sub.prompt, _specs(sub.tools), sub.max_turns, sub.model)
 
-    def _tools(self, sources: list[str] | None) -> tuple[ToolSpec, ...]:
-        """Those that are offered, of the kinds that are wished for; always the same objects."""
+    def _tools(self, agent: AgentDef, sources: list[str] | None) -> tuple[ToolSpec, ...]:
+        """Those that it may use, of the kinds that are wished for; always the same objects."""
         offered = self._means.toolbox.offered(AGENT)
-        key = (id(offered), None if sources is None else tuple(sorted(sources)))
+        key = (id(offered), agent.tools, None if sources is None else tuple(sorted(sources)))
         if key not in self._filtered:
-            self._filtered[key] = (*self._of(offered, sources), *self._delegations)
+            found = (*self._of(offered, sources), *self._delegations)
+            self._filtered[key] = tuple(tool for tool in found if agent.may_use(tool.name))
         return self._filtered[key]
 
     def _of(self, tools: Iterable[ToolSpec], sources: list[str] | None) -> list[ToolSpec]:
@@ -251,6 +281,12 @@ class Pinning:
         self._made[key] = pins
         if len(self._made) > REMEMBERED:
             self._made.popitem(last=False)
+
+
+def _prompt(kept: _Kept, values: Mapping[str, Any]) -> str:
+    """The soul first. What an operator wrote is taken word for word, and is no template."""
+    said = kept.system_prompt or render(kept.prompts[AGENT], values, file=f"{AGENT}.md")
+    return f"{kept.soul.strip()}\n\n{said}" if kept.soul.strip() else said
 
 
 def _text(tree: Tree) -> str:

@@ -7,7 +7,7 @@ from time import time
 
 from dodona.agent.calling import used_by_cut
 from dodona.agent.heard import Heard
-from dodona.agent.means import AGENT, Means
+from dodona.agent.means import Means
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.model import ChosenModel, Done, ModelRequest, ModelStream
 from dodona.core.spending import CallPlan, used_by
@@ -18,6 +18,8 @@ class UnattendedCall:
     """`step_key` says in the books what it was for."""
 
     user_id: str
+    agent_id: str
+    session_key: str
     step_key: str
     chosen: ChosenModel
     request: ModelRequest
@@ -61,8 +63,8 @@ def _plan(means: Means, call: UnattendedCall) -> CallPlan:
     chosen = call.chosen
     return CallPlan(
         user_id=call.user_id,
-        agent_id=AGENT,
-        session_key=None,
+        agent_id=call.agent_id,
+        session_key=call.session_key,
         run_id=None,
         attempt=0,
         step_key=call.step_key,

@@ -70,16 +70,18 @@ class Chooser:
             return await self._agent(settings.agents[name], ("agents", name))
         return await self._agent(settings.agent, ("agent",))
 
-    async def choose_model(self, name: str) -> Choice:
-        """For a model that somebody names: another of the same provider, or `provider/model`."""
-        agent = self._config.settings.agent
+    async def choose_model(self, name: str, *, of: str = "") -> Choice:
+        """For a model that somebody names: another of the agent's provider, or `provider/model`."""
+        settings = self._config.settings
+        agent = settings.agents[of] if of else settings.agent
+        path = ("agents", of) if of else ("agent",)
         provider, _, model = name.partition("/")
         if name == "extractive":
             return Choice(name, name, "it was asked for")
         if model and provider in PROVIDERS and provider != agent.provider:
             other = {"provider": provider, "model": model, "base_url": None, "api_key": None}
-            return await self._agent(agent.model_copy(update=other), ("agent",))
-        usual = await self.choose()
+            return await self._agent(agent.model_copy(update=other), path)
+        usual = await self.choose(of)
         if usual.provider not in PROVIDERS and name != usual.model:
             raise NotFound(
                 f"there is no model {name!r:.80}: {usual.provider} has no others.",

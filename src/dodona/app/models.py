@@ -1,13 +1,15 @@
-"""The models of a config, each made once, when somebody first asks for it."""
+"""The models of a config, for each of its agents; each is made once, when it is first asked for."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from dodona.app.building import build
 from dodona.app.choice import Choice, Chooser
-from dodona.app.settings import Agent
+from dodona.app.settings import Agent, Settings
 from dodona.core.errors import ConfigError, NotFound
 from dodona.core.model import ChosenModel
 from dodona.models.catalogue import facts
@@ -17,44 +19,67 @@ from dodona.net.redactor import Redactor
 MOST_MODELS: Final = 64  # names come with requests
 
 
-class ConfiguredModels:
-    """A `Models`. The empty name is the configured model, chosen at start."""
+@dataclass(frozen=True, slots=True)
+class OfAgent:
+    """One agent's: the model that was chosen for it, and those that somebody named since."""
 
-    def __init__(
-        self, chooser: Chooser, usual: Choice, *, agent: Agent, http: Http, redactor: Redactor
-    ) -> None:
-        self._chooser = chooser
-        self._agent = agent
+    agent: Agent
+    usual: ChosenModel
+    named: dict[str, ChosenModel] = field(default_factory=dict[str, ChosenModel])
+
+
+class ConfiguredModels:
+    """A `Models`. `choices` are those of the agents, by name; the empty name is [agent]."""
+
+    def __init__(self, *, http: Http, redactor: Redactor) -> None:
         self._http = http
         self._redactor = redactor
-        self._usual = self._made(usual)
-        self._named: dict[str, ChosenModel] = {}
+        self._chooser: Chooser | None = None
+        self._default = ""
+        self._agents: Mapping[str, OfAgent] = {}
 
-    async def choose(self, name: str = "") -> ChosenModel:
-        if not name or name == self._usual.model.name:
-            return self._usual
-        if name not in self._named:
-            if len(self._named) >= MOST_MODELS:
-                self._named.clear()
-            self._named[name] = await self._found(name)
-        return self._named[name]
+    def build(self, settings: Settings, choices: Mapping[str, Choice]) -> dict[str, OfAgent]:
+        """What was chosen for each agent, to be taken. It blocks."""
+        agents: Mapping[str, Agent] = {"": settings.agent, **settings.agents}
+        return {
+            name: OfAgent(agents[name], self._made(choice, agents[name]))
+            for name, choice in choices.items()
+        }
 
-    async def _found(self, name: str) -> ChosenModel:
+    def take(self, built: Mapping[str, OfAgent], chooser: Chooser, *, default: str) -> None:
+        """Use these from now on; `default` is the name of [agent]."""
+        self._agents, self._chooser, self._default = built, chooser, default
+
+    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+        whose = "" if agent == self._default else agent
+        of = self._agents.get(whose)
+        if of is None:
+            raise NotFound(f"there is no agent {agent!r:.80}.")
+        if not name or name == of.usual.model.name:
+            return of.usual
+        if name not in of.named:
+            if len(of.named) >= MOST_MODELS:
+                of.named.clear()
+            of.named[name] = await self._found(name, whose, of)
+        return of.named[name]
+
+    async def _found(self, name: str, whose: str, of: OfAgent) -> ChosenModel:
+        assert self._chooser is not None
         try:
-            choice = await self._chooser.choose_model(name)
-            return await asyncio.to_thread(self._made, choice)
+            choice = await self._chooser.choose_model(name, of=whose)
+            return await asyncio.to_thread(self._made, choice, of.agent)
         except ConfigError as error:
             # Whoever asked must act, not the operator.
             raise NotFound(
                 f"model {name!r:.80} cannot be used: {error.message}", hint=error.hint
             ) from error
 
-    def _made(self, choice: Choice) -> ChosenModel:
+    def _made(self, choice: Choice, agent: Agent) -> ChosenModel:
         others = tuple(choice.chain())[1:]
         return ChosenModel(
             model=build(choice, http=self._http, redactor=self._redactor),
             context_size=facts(choice.model).context_size,
-            max_tokens=self._agent.max_tokens,
-            temperature=self._agent.temperature,
+            max_tokens=agent.max_tokens,
+            temperature=agent.temperature,
             fallbacks=tuple((other.provider, other.model) for other in others),
         )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -15,26 +14,26 @@ from time import time
 from typing import Final
 
 from dodona import store as ledger
-from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
+from dodona.agent.agency import Agency, make_agency
 from dodona.agent.approving import Desk
 from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
-from dodona.agent.leaves import REGISTRY
-from dodona.agent.means import Means
-from dodona.agent.pins import TreeNow
+from dodona.agent.means import Conduct, Means
+from dodona.app import logs
 from dodona.app.building import price_list
-from dodona.app.choice import Choice, Chooser
+from dodona.app.choice import Choice
 from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.heeding import heeded
-from dodona.app.models import ConfiguredModels
-from dodona.app.probes import spots
-from dodona.app.settings import Budgets
+from dodona.app.reloading import Reloading
+from dodona.app.settings import Budgets, Settings
+from dodona.app.staff import Staff
 from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
+from dodona.documents import KeyPath
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
@@ -47,7 +46,6 @@ from dodona.tools.code import add_code_tools
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
 from dodona.tools.vault import add_vault_tools
-from dodona.trees import Reloader, load
 
 TIDY_EVERY: Final = 60.0  # seconds
 KEPT_FOR: Final = 30 * 86_400.0  # seconds that steps of ended runs can be replayed
@@ -83,10 +81,12 @@ async def running(
     serve: bool,
     tools: AddTools | None = None,
     decisions: str = DEFAULT_DECISIONS,
+    reread: Callable[[], Config] | None = None,
 ) -> AsyncGenerator[Runtime]:
     """Dodona on this config. `serve`: it also takes up what a process that died has left.
 
-    Whoever embeds it may add `tools`, and name a decision tree that they registered.
+    Whoever embeds it may add `tools`, and name a decision tree that they registered. With
+    `reread` the config is followed: it loads it anew.
     """
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(Http())
@@ -94,8 +94,9 @@ async def running(
         store = await _store(stack, config, url, redactor)
         bus = Bus()
         stack.callback(bus.close)
-        chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
-        choice = await chooser.choose()
+        staff = Staff(stack, http=http, redactor=redactor, emit=bus.emit, follow=serve)
+        await staff.take(config)
+        choice = staff.choices[""]
         folder = await asyncio.to_thread(vault_folder, config)
         vaults = await stack.enter_async_context(
             Vaults(store.projects, default=folder, home=config.home, follow=serve)
@@ -109,11 +110,9 @@ async def running(
         if tools is not None:
             tools(registry)
         subscribers, rules = await heeded(stack, config, follow=serve)
-        settings = config.settings
-        made = partial(ConfiguredModels, agent=settings.agent, http=http, redactor=redactor)
         means = Means(
             storage=store,
-            models=await asyncio.to_thread(made, chooser, choice),
+            models=staff.models,
             meter=_meter(config),
             toolbox=registry,
             call_tool=partial(call_tool, registry),
@@ -125,24 +124,60 @@ async def running(
             rules=rules,
             desk=Desk(store.approvals),
             choices=ChoicesOf(store.pack_state),
+            agents=staff.now,
+            conduct=_conduct(config.settings),
             decisions=decisions,
-            summarises=settings.librarian.summarise,
-            compresses=settings.context.compress,
-            holds_effects=settings.web.hold_effects,
-            approval_seconds=settings.approvals.timeout_seconds,
         )
         make = partial(
             make_agency,
             means,
             events=bus,
-            tree=await _tree(stack, config, bus, follow=serve),
+            tree=staff.trees,
             prompt_folder=lambda brief: vaults.place(brief.project) / PROMPTS,
             serves=serve,
-            token_budget=settings.context.token_budget,
         )
         agency = await asyncio.to_thread(make)  # it reads files
-        await _looked_after(stack, store, config, agency, serve=serve)
+        idle = Idle(config)
+        await _looked_after(stack, store, idle, agency, serve=serve)
+        if reread is not None:
+            live = _live(staff, means, idle, redactor)
+            await stack.enter_async_context(Reloading(config, reread, live).following())
         yield Runtime(agency, choice, folder, str(locate(url)))
+
+
+def _live(
+    staff: Staff, means: Means, idle: Idle, redactor: Redactor
+) -> dict[KeyPath, Callable[[Config], Awaitable[None]]]:
+    """What changes while Dodona runs, by the first names of its keys."""
+
+    async def conduct(config: Config) -> None:
+        fresh = _conduct(config.settings)
+        for field in fields(fresh):
+            setattr(means.conduct, field.name, getattr(fresh, field.name))
+        idle.take(config)
+
+    async def log(config: Config) -> None:
+        logs.start(config.settings.log, redactor)
+
+    return {
+        ("agent",): staff.take,
+        ("agents",): staff.take,
+        ("log",): log,
+        ("librarian", "summarise"): conduct,
+        ("context",): conduct,
+        ("web", "hold_effects"): conduct,
+        ("approvals",): conduct,
+    }
+
+
+def _conduct(settings: Settings) -> Conduct:
+    return Conduct(
+        summarises=settings.librarian.summarise,
+        compresses=settings.context.compress,
+        holds_effects=settings.web.hold_effects,
+        approval_seconds=settings.approvals.timeout_seconds,
+        token_budget=settings.context.token_budget,
+    )
 
 
 async def _store(stack: AsyncExitStack, config: Config, url: str, redactor: Redactor) -> Store:
@@ -191,25 +226,11 @@ def _ceilings(budgets: Budgets) -> Ceilings:
     return Ceilings(**{name: ceiling(name) for name in type(budgets).model_fields})
 
 
-async def _tree(stack: AsyncExitStack, config: Config, bus: Bus, *, follow: bool) -> TreeNow:
-    """The agent's tree as it is now: it follows its file while Dodona serves."""
-    named = config.settings.agent.tree
-    path = ORACLE_TREE if named is None else config.resolve(named, ("agent", "tree"))
-    if not follow:
-        tree = await asyncio.to_thread(load, path, registry=REGISTRY)
-        return lambda: tree
-    made = partial(Reloader, [path], registry=REGISTRY, emit=bus.emit)
-    reloader = await asyncio.to_thread(made)
-    await stack.enter_async_context(reloader.following())
-    return reloader.tree
-
-
 async def _looked_after(
-    stack: AsyncExitStack, store: Store, config: Config, agency: Agency, *, serve: bool
+    stack: AsyncExitStack, store: Store, idle: Idle, agency: Agency, *, serve: bool
 ) -> None:
     """Tidy up now, and while serving now and then; leave runs to others in the end."""
-    idle = config.settings.context.idle_minutes * 60.0
-    await store.contexts.close_idle(time() - idle)
+    await store.contexts.close_idle(time() - idle.seconds)
     stack.push_async_callback(agency.engine.leave, 0.0)
     if serve:
         agency.engine.start()
@@ -217,11 +238,22 @@ async def _looked_after(
         stack.push_async_callback(_cancelled, tidying)
 
 
-async def _tidy(store: Store, idle: float) -> None:
+class Idle:
+    """How long a context may be idle, as the config says now."""
+
+    def __init__(self, config: Config) -> None:
+        self.seconds = 0.0
+        self.take(config)
+
+    def take(self, config: Config) -> None:
+        self.seconds = config.settings.context.idle_minutes * 60.0
+
+
+async def _tidy(store: Store, idle: Idle) -> None:
     while True:
         await asyncio.sleep(TIDY_EVERY)
         try:
-            await store.contexts.close_idle(time() - idle)
+            await store.contexts.close_idle(time() - idle.seconds)
             await store.journals.expire(time() - KEPT_FOR)
             await store.budgets.expire(time() - KEPT_FOR)
         except StoreError as error:

@@ -76,11 +76,15 @@ def _leaves(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
     elif isinstance(value, Mapping):
         for name, below in cast("Mapping[str, Any]", value).items():
             yield from _leaves((*path, name), below)
-    elif isinstance(value, tuple) and any(isinstance(each, Section) for each in value):
-        for place, below in enumerate(cast("tuple[Any, ...]", value)):
+    elif isinstance(value, tuple) and isinstance(next(iter(_items(value)), None), Section):
+        for place, below in enumerate(_items(value)):
             yield from _leaves((*path, place), below)
     else:
         yield path, value
+
+
+def _items(value: Any) -> tuple[Any, ...]:
+    return value
 
 
 def _brief(value: Any) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -53,17 +54,19 @@ def up(
     logs.start(loaded.settings.log, redactor)
     gateway = loaded.settings.gateway
     here = (host or gateway.host, gateway.port if port is None else port)
-    asyncio.run(_up(loaded, redactor, here))
+    asyncio.run(_up(loaded, redactor, here, reread=partial(load, os.environ, config)))
 
 
-async def _up(config: Config, redactor: Redactor, here: tuple[str, int]) -> None:
+async def _up(
+    config: Config, redactor: Redactor, here: tuple[str, int], *, reread: Callable[[], Config]
+) -> None:
     credentials = Credentials(config, os.environ, redactor)
     announced: list[Announcement] = []
     async with AsyncExitStack() as stack:
         # Before runs are taken up: if the port is in use, somebody else takes them up.
         listener = stack.enter_context(listening(*here))
         runtime = await stack.enter_async_context(
-            running(config, credentials, redactor, serve=True)
+            running(config, credentials, redactor, serve=True, reread=reread)
         )
 
         def tell(url: str) -> None:

@@ -33,6 +33,9 @@ class AgentDef:
     queueing: Queueing = Queueing.QUEUE
     queue_limit: int = 20
 
+    def may_use(self, tool: str) -> bool:
+        return self.tools is None or tool in self.tools
+
 
 @dataclass(frozen=True, slots=True)
 class Agents:

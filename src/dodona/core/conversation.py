@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
+from dodona.core.agents import DEFAULT_AGENT, Queueing
 from dodona.core.contexts import TOKEN_BUDGET, OracleContext
 from dodona.core.messages import Raw
 from dodona.core.notices import StoredNotice
 from dodona.core.projects import Project
+
+MOST_QUEUED: Final = 1_000  # messages that may wait in a lane, whoever sends them
 
 
 class RunStatus(Enum):
@@ -170,10 +173,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A question to take in, in the context of a user's project.
+    """A question to take in, in a session, or without one in the context of a user's project.
 
     `parent` is a run to go on from; without one it is the head, once it is the question's turn.
-    `anew` closes the context first, so that the question begins another conversation.
+    `anew` closes the context first, so that the question begins another conversation. `queueing`
+    is what becomes of it while another is answered; past `queue_limit` it is refused.
     """
 
     user_id: str
@@ -182,8 +186,11 @@ class Asking:
     parent: int | None = None
     anew: bool = False
     origin: str = "user"
+    agent_id: str = DEFAULT_AGENT
     session_key: str | None = None
-    token_budget: int = TOKEN_BUDGET  # of a context that begins
+    queueing: Queueing = Queueing.QUEUE
+    queue_limit: int = MOST_QUEUED
+    token_budget: int = TOKEN_BUDGET  # of a context that begins, and of a session
     known: Known | None = None
 
 
@@ -205,6 +212,8 @@ class Brief:
     pins: bytes | None = None
     known: Known | None = None  # instead of the window
     notices: tuple[StoredNotice, ...] = ()
+    session_key: str | None = None  # None: it was asked in the context
+    origin: str = "user"  # of the question
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +226,15 @@ class Driven:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question that was taken in. It waits for its lane when it is not driven."""
+    """A question that was taken in. It waits for its lane when it is not driven.
+
+    `interrupted` are the runs that shall end for it.
+    """
 
     run_id: int
     conversation_id: int
     driven: Driven | None
+    interrupted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,8 @@
     ├── NotFound           the caller: no such thing, or it is somebody else's
     ├── Cancelled          nobody: somebody asked for the end
     └── BadRequest         the caller: the request makes no sense
-        └── HeadMoved          somebody else was faster: look again where it goes on
+        ├── HeadMoved          somebody else was faster: look again where it goes on
+        └── LaneFull           too much waits there already: later
 
 Anything else that is raised is a bug and stays outside this tree.
 """
@@ -247,6 +248,13 @@ class HeadMoved(BadRequest):
 
     code = "head_moved"
     http_status = 409
+
+
+class LaneFull(BadRequest):
+    """A conversation has more to answer than its agent lets wait."""
+
+    code = "queue_full"
+    http_status = 429
 
 
 def revived(told: Mapping[str, Any]) -> DodonaError:

@@ -159,6 +159,6 @@ class ChosenModel:
 class Models(Protocol):
     """The models there are."""
 
-    async def choose(self, name: str = "") -> ChosenModel:
-        """The model of this name, or the one that answers by default."""
+    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+        """The model of this name, or the one that answers for an agent, or for the default one."""
         ...

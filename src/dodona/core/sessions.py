@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote
+
+from dodona.core.spending import Operation
 
 MAIN_PEER: Final = "main"
 LONGEST_KEY: Final = 512  # PostgreSQL's indexes take no more than 2,704 bytes
@@ -51,4 +53,10 @@ class Sessions(Protocol):
 
     async def clear(self, user_id: str, key: str) -> Session:
         """Go on in a new conversation. The old one stays, and so do counts."""
+        ...
+
+    def counted(
+        self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
+    ) -> Operation[Any]:
+        """Add up what a run said and used, in a transaction of the caller's."""
         ...

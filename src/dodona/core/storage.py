@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from dodona.core.approvals import Approvals
 from dodona.core.context_tree import MessagePlace, Pruned, TreeLinks, TreeNode, TreePage
-from dodona.core.contexts import ContextStatus, OracleContext
+from dodona.core.contexts import TOKEN_BUDGET, ContextStatus, OracleContext
 from dodona.core.conversation import (
     Asked,
     Asking,
@@ -32,6 +32,7 @@ from dodona.core.notices import NoticeLog
 from dodona.core.ports import Journal
 from dodona.core.projects import Project
 from dodona.core.rules import PackState
+from dodona.core.sessions import Sessions
 from dodona.core.spending import Operation
 from dodona.core.thread_logs import ThreadLogs
 
@@ -88,8 +89,13 @@ class Runs(Protocol):
         """
         ...
 
-    async def drive(self, conversation_id: int) -> Driven | Busy | None:
-        """The next run of a lane, to be driven by this process; None when nothing waits there."""
+    async def drive(
+        self, conversation_id: int, *, token_budget: int = TOKEN_BUDGET
+    ) -> Driven | Busy | None:
+        """The next run of a lane, to be driven by this process; None when nothing waits there.
+
+        `token_budget` is that of sessions; a context has its own.
+        """
         ...
 
     def abandon(self, claim: Claim) -> None:
@@ -268,3 +274,6 @@ class Storage(Protocol):
 
     @property
     def approvals(self) -> Approvals: ...
+
+    @property
+    def sessions(self) -> Sessions: ...

@@ -21,16 +21,25 @@ _PINS = statement(select(pins.c.content).where(pins.c.hash == bindparam("pins_ha
 
 
 def brief_for(
-    tx: Transaction, conversation: Conversation, node: RunNode, parent_id: int | None
+    tx: Transaction,
+    conversation: Conversation,
+    node: RunNode,
+    parent_id: int | None,
+    *,
+    token_budget: int,
 ) -> tuple[Brief, Reach | None]:
-    """The brief of a run that is about to be claimed, and how far it sees, if that is new."""
+    """The brief of a run that is about to be claimed, and how far it sees, if that is new.
+
+    `token_budget` is that of sessions.
+    """
     user_id, project_id = conversation.user_id, conversation.project_id
     found = find_place(tx, user_id, project_id)
     place = found or Place(Project(user_id, project_id), {}, None, None)
+    context = place.context
+    if context is None or node.session_key is not None:
+        context = no_context(user_id, project_id, token_budget=token_budget)
     # The context may be in another conversation by now; to this run it is in its own.
-    context = replace(
-        place.context or no_context(user_id, project_id), conversation_id=conversation.id
-    )
+    context = replace(context, conversation_id=conversation.id)
     window, reach = _sight(tx, node, parent_id, budget=context.token_budget, place=place)
     row = None if node.pins_hash is None else tx.row(_PINS, pins_hash=node.pins_hash)
     brief = Brief(
@@ -42,6 +51,8 @@ def brief_for(
         conversation.updated_at,
         None if row is None else bytes(row[0]),
         notices=briefed(tx, user_id, project_id) if place.has_notices else (),
+        session_key=node.session_key,
+        origin=node.origin,
     )
     return brief, reach
 

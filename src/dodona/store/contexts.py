@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import bindparam, case, exists, select, update
 
+from dodona.core.agents import DEFAULT_AGENT
 from dodona.core.contexts import (
     TOKEN_BUDGET,
     TOKEN_BUDGET_BOUNDS,
@@ -301,7 +302,14 @@ def check_budget(tokens: int) -> None:
         raise BadRequest(f"token_budget must be from {lowest} to {highest} (got {tokens}).")
 
 
-def opened(tx: Transaction, user_id: str, project_id: str, *, token_budget: int) -> OracleContext:
+def opened(
+    tx: Transaction,
+    user_id: str,
+    project_id: str,
+    *,
+    token_budget: int,
+    agent_id: str = DEFAULT_AGENT,
+) -> OracleContext:
     """The context for a question; one that was closed begins anew."""
     now = time()
     row = tx.row(
@@ -317,14 +325,16 @@ def opened(tx: Transaction, user_id: str, project_id: str, *, token_budget: int)
     is_open = context.status is not ContextStatus.CLOSED and context.conversation_id is not None
     if is_open:
         return context
-    begin_anew(tx, context, token_budget=token_budget)
+    begin_anew(tx, context, token_budget=token_budget, agent_id=agent_id)
     return _found(tx.row(_READ, **_key(user_id, project_id)), project_id)
 
 
-def begin_anew(tx: Transaction, context: OracleContext, *, token_budget: int) -> None:
+def begin_anew(
+    tx: Transaction, context: OracleContext, *, token_budget: int, agent_id: str
+) -> None:
     """Make it active, empty, in a new conversation."""
     user_id, project_id = context.user_id, context.project_id
-    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id="oracle")
+    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id=agent_id)
     values = {"new_conversation": begun, "new_budget": token_budget, "now": time()}
     tx.run(_BEGIN, context_id=context.id, **values)
 

@@ -70,9 +70,16 @@ class Place(NamedTuple):
         return wanted if type(wanted) is int and wanted > 0 else _MOST_RUNS
 
 
+_head = runs.alias("head")
+_is_busy = exists().where(runs.c.conversation_id == conversations.c.id, IS_OPEN)
+_SEEN = (
+    *(_head.c.parent_id, _head.c.window_from, _head.c.window_runs, _head.c.window_tokens),
+    _head.c.tokens,
+)
+
+
 def _read() -> Statement:
     """All of it at once: this is most of what taking a question in costs."""
-    head = runs.alias("head")
     context = and_(
         oracle_contexts.c.user_id == projects.c.user_id,
         oracle_contexts.c.project_id == projects.c.id,
@@ -80,10 +87,9 @@ def _read() -> Statement:
     joined = (
         projects.outerjoin(oracle_contexts, context)
         .outerjoin(conversations, conversations.c.id == oracle_contexts.c.conversation_id)
-        .outerjoin(head, head.c.id == conversations.c.head_id)
+        .outerjoin(_head, _head.c.id == conversations.c.head_id)
         .outerjoin(settings, settings.c.user_id == projects.c.user_id)
     )
-    is_busy = exists().where(runs.c.conversation_id == conversations.c.id, IS_OPEN)
     has_notices = exists().where(
         notices.c.user_id == projects.c.user_id,
         notices.c.project_id == projects.c.id,
@@ -91,15 +97,22 @@ def _read() -> Statement:
     )
     columns = (
         *(settings.c.model_settings_json, *PROJECT_COLUMNS),
-        *(conversations.c.head_id, conversations.c.updated_at, is_busy, has_notices),
-        *(head.c.parent_id, head.c.window_from, head.c.window_runs, head.c.window_tokens),
-        *(head.c.tokens, *CONTEXT_COLUMNS),
+        *(conversations.c.head_id, conversations.c.updated_at, _is_busy, has_notices),
+        *(*_SEEN, *CONTEXT_COLUMNS),
     )
     mine = (projects.c.user_id == bindparam("its_user"), projects.c.id == bindparam("its_project"))
     return statement(select(*columns).select_from(joined).where(*mine))
 
 
 _READ = _read()
+_LANE = statement(
+    select(conversations.c.head_id, conversations.c.updated_at, _is_busy, *_SEEN)
+    .select_from(conversations.outerjoin(_head, _head.c.id == conversations.c.head_id))
+    .where(conversations.c.id == bindparam("its_id"))
+)
+_HOLD_LANE = statement(
+    select(conversations.c.id).where(conversations.c.id == bindparam("its_id")).with_for_update()
+)
 _HOLD = statement(
     select(conversations.c.id)
     .join(oracle_contexts, oracle_contexts.c.conversation_id == conversations.c.id)
@@ -150,10 +163,19 @@ def _reach(
     return Reach(oldest or head_id, seen + 1, before + own)
 
 
-def no_context(user_id: str, project_id: str) -> OracleContext:
-    """For a run in a conversation that no context was ever about."""
+def find_lane(tx: Transaction, conversation_id: int) -> Lane:
+    """The lane of a conversation, locked."""
+    tx.hold(_HOLD_LANE, its_id=conversation_id)
+    row = tx.row(_LANE, its_id=conversation_id)
+    assert row is not None  # whoever asks has it from a row that refers to it
+    head_id, updated_at, is_busy, *seen = row
+    return Lane(conversation_id, head_id, updated_at, bool(is_busy), _reach(head_id, *seen))
+
+
+def no_context(user_id: str, project_id: str, *, token_budget: int = TOKEN_BUDGET) -> OracleContext:
+    """For a run in a conversation that no context is about, as those of sessions are."""
     return OracleContext(
-        *("", user_id, project_id, None, time(), None, None, TOKEN_BUDGET, 0, (), None, None),
+        *("", user_id, project_id, None, time(), None, None, token_budget, 0, (), None, None),
         status=ContextStatus.ACTIVE,
         compression_count=0,
     )

@@ -1,4 +1,4 @@
-"""Questions taken in: each becomes a run of its context's conversation."""
+"""Questions taken in: each becomes a run of the conversation of its context, or its session."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from dodona.store.database import Transaction
 from dodona.store.messages import add_messages, add_question
 from dodona.store.nodes import find_conversation, find_parent
 from dodona.store.notices import briefed
-from dodona.store.places import Lane, Place, find_place, hold_place
+from dodona.store.places import Lane, Place, find_lane, find_place, hold_place, no_context
 from dodona.store.projects import find_project
+from dodona.store.queueing import line_up
 from dodona.store.schema import oracle_contexts, runs
+from dodona.store.sessions import open_session
 from dodona.store.statements import addition, statement
 from dodona.store.window import NOTHING, Reach, next_window
 
@@ -43,7 +45,7 @@ _OLDEST = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run
 
 def take_in(tx: Transaction, asking: Asking, *, owner: str) -> Asked:
     """Make a run of a question; the owner drives it at once if nobody is before it."""
-    place = _open_place(tx, asking)
+    place = _session_place(tx, asking) if asking.session_key else _open_place(tx, asking)
     context, lane = place.context, place.lane
     assert context is not None
     assert lane is not None
@@ -53,14 +55,29 @@ def take_in(tx: Transaction, asking: Asking, *, owner: str) -> Asked:
     if asking.parent is not None:
         find_parent(tx, find_conversation(tx, asking.user_id, lane.id), asking.parent)
     if lane.is_busy:
-        return Asked(_add_queued(tx, asking, lane), lane.id, None)
+        return line_up(tx, asking, lane, lambda: _add_queued(tx, asking, lane))
     driven = _drive(tx, asking, place, lane, context, owner=owner)
     return Asked(driven.claim.run_id, lane.id, driven)
+
+
+def _session_place(tx: Transaction, asking: Asking) -> Place:
+    """Where a message of a session belongs: its conversation, in its user's project."""
+    user_id, project_id, key = asking.user_id, asking.project_id, asking.session_key
+    assert key is not None
+    session = open_session(tx, user_id, key, agent_id=asking.agent_id, project_id=project_id)
+    assert session.conversation_id is not None
+    lane = find_lane(tx, session.conversation_id)
+    found = find_place(tx, user_id, project_id)
+    if found is None:
+        raise NotFound(f"there is no project {project_id!r:.80}.")
+    context = no_context(user_id, project_id, token_budget=asking.token_budget)
+    return found._replace(context=replace(context, conversation_id=lane.id), lane=lane)
 
 
 def _open_place(tx: Transaction, asking: Asking) -> Place:
     """Where the question belongs, with an open context, made or begun anew if need be."""
     user_id, project_id = asking.user_id, asking.project_id
+    budget, agent_id = asking.token_budget, asking.agent_id
     hold_place(tx, user_id, project_id)
     place = find_place(tx, user_id, project_id)
     if place is None and project_id != DEFAULT_PROJECT:
@@ -68,10 +85,10 @@ def _open_place(tx: Transaction, asking: Asking) -> Place:
     if place is not None and place.is_open and not asking.anew:
         return place
     if place is not None and place.context is not None:
-        begin_anew(tx, place.context, token_budget=asking.token_budget)
+        begin_anew(tx, place.context, token_budget=budget, agent_id=agent_id)
     else:
         find_project(tx, user_id, project_id)
-        opened(tx, user_id, project_id, token_budget=asking.token_budget)
+        opened(tx, user_id, project_id, token_budget=budget, agent_id=agent_id)
     place = find_place(tx, user_id, project_id)
     assert place is not None
     return place
@@ -116,6 +133,8 @@ def _drive(
         *(question, context, place.project, place.settings, window, lane.updated_at),
         known=known,
         notices=told,
+        session_key=asking.session_key,
+        origin=asking.origin,
     )
     claim = Claim(run_id, lane.id, 1, owner, parent_id, started_at=now)
     return Driven(claim, brief)

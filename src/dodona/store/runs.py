@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Integer, bindparam, func, select, update
 
+from dodona.core.contexts import TOKEN_BUDGET
 from dodona.core.conversation import (
     Asked,
     Asking,
@@ -163,14 +164,16 @@ class Runs:
         return asked
 
     async def drive(
-        self, conversation_id: int, *, waking: int | None = None
+        self, conversation_id: int, *, waking: int | None = None, token_budget: int = TOKEN_BUDGET
     ) -> Driven | Busy | None:
         """The next run of a lane, to be driven by this process; None when nothing waits there.
 
         A run whose process died comes first, then the oldest that is queued. A waiting run
-        is driven by whoever wakes it.
+        is driven by whoever wakes it. `token_budget` is that of sessions.
         """
-        found = await self._wanted(lambda tx: self._drive(tx, conversation_id, waking))
+        found = await self._wanted(
+            lambda tx: self._drive(tx, conversation_id, waking, token_budget=token_budget)
+        )
         assert not isinstance(found, Asked)
         return found
 
@@ -197,7 +200,7 @@ class Runs:
         return asked
 
     def _drive(
-        self, tx: Transaction, conversation_id: int, waking: int | None
+        self, tx: Transaction, conversation_id: int, waking: int | None, *, token_budget: int
     ) -> Driven | Busy | None:
         lane = tx.row(_LOCK_LANE, conversation_id=conversation_id)
         if lane is None:
@@ -210,7 +213,7 @@ class Runs:
             return busy
         is_next = follows_head and not node.attempt
         parent_id = conversation.head_id if is_next else node.parent_id
-        brief, reach = brief_for(tx, conversation, node, parent_id)
+        brief, reach = brief_for(tx, conversation, node, parent_id, token_budget=token_budget)
         claim = self._take(tx, node, parent_id, reach)
         if claim.is_resumed:
             settle_cut(tx, node.id)

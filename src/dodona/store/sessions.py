@@ -13,7 +13,7 @@ from dodona.core.errors import BadRequest, NotFound
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.sessions import LONGEST_KEY, Session
 from dodona.store.conversations import begin_conversation
-from dodona.store.database import Database, Row, Transaction
+from dodona.store.database import Database, Operation, Row, Transaction
 from dodona.store.nodes import find_conversation
 from dodona.store.projects import find_project
 from dodona.store.schema import sessions
@@ -26,7 +26,6 @@ _COLUMNS = (
 )
 _MINE = (sessions.c.key == bindparam("its_key"), sessions.c.user_id == bindparam("its_user"))
 _READ = statement(select(*_COLUMNS).where(*_MINE))
-_LOCK = statement(select(*_COLUMNS).where(*_MINE).with_for_update())
 _LIST = statement(
     select(*_COLUMNS)
     .where(_MINE[1])
@@ -35,12 +34,11 @@ _LIST = statement(
     .offset(bindparam("skip"))
 )
 _GIVEN = ("key", "user_id", "agent_id", "created_at", "updated_at")
-_ENSURE = upsert(
+_ADD = upsert(
     sessions,
     lambda add: (
-        add.values({name: bindparam(name) for name in _GIVEN})
-        # The update changes nothing: it locks the row, until the end of the transaction.
-        .on_conflict_do_update(index_elements=["key"], set_={"key": add.excluded.key})
+        # A conflict is with another user's: then there is none of ours to be found.
+        add.values({name: bindparam(name) for name in _GIVEN}).on_conflict_do_nothing()
     ),
 )
 _POINT = statement(
@@ -83,32 +81,16 @@ class Sessions:
         self, user_id: str, key: str, *, agent_id: str, project_id: str = DEFAULT_PROJECT
     ) -> Session:
         """The session for a message: made by the first one, and always with a conversation."""
-        if not 0 < len(key) <= LONGEST_KEY:
-            raise BadRequest(f"a session's key has 1 to {LONGEST_KEY} characters (got {len(key)}).")
-
-        def open_(tx: Transaction) -> Session:
-            find_project(tx, user_id, project_id)
-            now = time()
-            tx.run(
-                _ENSURE,
-                key=key,
-                user_id=user_id,
-                agent_id=agent_id,
-                created_at=now,
-                updated_at=now,
-            )
-            session = _found(tx.row(_READ, **_key(user_id, key)), key)
-            if session.conversation_id is not None:
-                return session
-            return _begin(tx, session, project_id)
-
-        return await self._database.write(open_)
+        return await self._database.write(
+            lambda tx: open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
+        )
 
     async def clear(self, user_id: str, key: str) -> Session:
         """Go on in a new conversation of the same project. The old one stays, and so do counts."""
 
         def clear(tx: Transaction) -> Session:
-            session = _found(tx.row(_LOCK, **_key(user_id, key)), key)
+            tx.hold_name(_name(key))
+            session = _found(tx.row(_READ, **_key(user_id, key)), key)
             old, project_id = session.conversation_id, DEFAULT_PROJECT
             if old is not None:
                 project_id = find_conversation(tx, user_id, old).project_id
@@ -116,19 +98,39 @@ class Sessions:
 
         return await self._database.write(clear)
 
-    async def count(
+    def counted(
         self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
-    ) -> bool:
-        return await self._database.write(
-            lambda tx: count_session(
-                tx,
-                user_id,
-                key,
-                messages=messages,
-                input_tokens=input_tokens,
-                output_tokens=output_tokens,
-            )
+    ) -> Operation[bool]:
+        """Add up what a run said and used; False when the user has no such session."""
+        return lambda tx: count_session(
+            tx,
+            user_id,
+            key,
+            messages=messages,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
         )
+
+
+def open_session(
+    tx: Transaction, user_id: str, key: str, *, agent_id: str, project_id: str
+) -> Session:
+    """The session for a message, made if need be. Its name is locked until the end.
+
+    Not its row: whoever ends a run holds the lane, and then takes the row to count.
+    """
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise BadRequest(f"a session's key has 1 to {LONGEST_KEY} characters (got {len(key)}).")
+    tx.hold_name(_name(key))
+    row = tx.row(_READ, **_key(user_id, key))
+    if row is None:
+        find_project(tx, user_id, project_id)
+        values = {"key": key, "user_id": user_id, "agent_id": agent_id}
+        now = time()
+        tx.run(_ADD, **values, created_at=now, updated_at=now)
+        row = tx.row(_READ, **_key(user_id, key))
+    session = _found(row, key)
+    return session if session.conversation_id is not None else _begin(tx, session, project_id)
 
 
 def count_session(
@@ -157,6 +159,10 @@ def _begin(tx: Transaction, session: Session, project_id: str) -> Session:
     begun = begin_conversation(tx, user_id, project_id=project_id, agent_id=session.agent_id)
     tx.run(_POINT, **_key(user_id, key), new_conversation=begun, now=time())
     return _found(tx.row(_READ, **_key(user_id, key)), key)
+
+
+def _name(key: str) -> str:
+    return f"session\n{key}"
 
 
 def _key(user_id: str, key: str) -> dict[str, str]:

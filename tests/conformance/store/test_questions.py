@@ -81,7 +81,7 @@ async def next_driven(store: Store, asked: Asked) -> Driven:
 
 async def test_the_first_question_makes_all_that_it_needs(store: Store) -> None:
     """A default project, a context, a conversation, and a run that this process drives."""
-    run = await driven(store, "why?", session_key="s", origin="rule", token_budget=8000)
+    run = await driven(store, "why?", origin="rule", token_budget=8000)
     claim, brief = run.claim, run.brief
     assert (claim.attempt, claim.owner, claim.parent_id) == (1, store.database.owners.me, None)
     assert (brief.question.content, brief.question.ordinal) == ("why?", 0)
@@ -94,7 +94,7 @@ async def test_the_first_question_makes_all_that_it_needs(store: Store) -> None:
     assert words(run) == []
     node = await store.runs.get("ada", claim.run_id)
     assert (node.status, node.owner, node.attempt) == (RunStatus.RUNNING, claim.owner, 1)
-    assert (node.session_key, node.origin, node.tokens) == ("s", "rule", 10)
+    assert (node.session_key, node.origin, node.tokens) == (None, "rule", 10)
     assert node.started_at == claim.started_at
 
 

@@ -29,6 +29,10 @@ async def opened(sessions: Sessions, key: str = KEY, user_id: str = "ada") -> Se
     return await sessions.open(user_id, key, agent_id="oracle")
 
 
+async def counted(store: Store, user_id: str, key: str, **amounts: int) -> bool:
+    return await store.commit(store.sessions.counted(user_id, key, **amounts))
+
+
 async def test_the_first_message_makes_a_session(store: Store, sessions: Sessions) -> None:
     """With a conversation of its agent; nothing is counted yet."""
     with pytest.raises(NotFound, match="there is no session 'oracle:web:local:main'"):
@@ -60,7 +64,7 @@ async def test_a_session_belongs_to_its_owner(store: Store, sessions: Sessions) 
     ):
         with pytest.raises(NotFound, match="there is no session"):
             await attempt
-    assert not await sessions.count("bob", KEY, messages=1, input_tokens=1, output_tokens=1)
+    assert not await counted(store, "bob", KEY, messages=1, input_tokens=1, output_tokens=1)
     assert await sessions.list("bob") == []
     assert await sessions.get("ada", KEY) == made
     assert len(await rows_of(store, conversations)) == 1
@@ -85,7 +89,7 @@ async def test_a_session_can_be_about_a_project(store: Store, sessions: Sessions
 async def test_clearing_starts_a_new_conversation(store: Store, sessions: Sessions) -> None:
     """The old one stays, and so does what was counted."""
     made = await opened(sessions)
-    await sessions.count("ada", KEY, messages=2, input_tokens=10, output_tokens=5)
+    await counted(store, "ada", KEY, messages=2, input_tokens=10, output_tokens=5)
     cleared = await sessions.clear("ada", KEY)
     assert cleared.conversation_id not in (None, made.conversation_id)
     assert (cleared.message_count, cleared.created_at) == (2, made.created_at)
@@ -128,25 +132,25 @@ async def test_a_run_that_ends_is_counted(store: Store, sessions: Sessions) -> N
 
 
 async def test_counting_at_once_loses_nothing(store: Store, second: Store) -> None:
-    both = [Sessions(store.database), Sessions(second.database)]
-    await opened(both[0])
-    counted = await asyncio.gather(
+    both = [store, second]
+    await opened(store.sessions)
+    all_of_them = await asyncio.gather(
         *(
-            both[n % 2].count("ada", KEY, messages=2, input_tokens=n, output_tokens=1)
+            counted(both[n % 2], "ada", KEY, messages=2, input_tokens=n, output_tokens=1)
             for n in range(20)
         )
     )
-    assert all(counted)
-    found = await both[0].get("ada", KEY)
+    assert all(all_of_them)
+    found = await store.sessions.get("ada", KEY)
     assert (found.message_count, found.input_tokens, found.output_tokens) == (40, 190, 20)
 
 
-async def test_sessions_are_listed_the_latest_first(sessions: Sessions) -> None:
+async def test_sessions_are_listed_the_latest_first(store: Store, sessions: Sessions) -> None:
     """A user's own, page by page."""
     for peer in ("a", "b", "c"):
         await opened(sessions, f"oracle:web:local:{peer}")
     await opened(sessions, "oracle:web:local:bob", "bob")
-    await sessions.count("ada", "oracle:web:local:a", messages=1, input_tokens=0, output_tokens=0)
+    await counted(store, "ada", "oracle:web:local:a", messages=1, input_tokens=0, output_tokens=0)
     pages = [await sessions.list("ada", limit=2, skip=skip) for skip in (0, 2)]
     assert [[each.key[-1] for each in page] for page in pages] == [["a", "c"], ["b"]]
 

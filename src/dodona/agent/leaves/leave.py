@@ -125,7 +125,7 @@ async def _decided(
 
 
 async def _asked(host: Host, step: Step, call: ToolCall, wish: RequireApproval) -> Approval:
-    seconds = wish.timeout_seconds or host.means.approval_seconds
+    seconds = wish.timeout_seconds or host.means.conduct.approval_seconds
     # Some models give their calls the same ids in every turn: what was allowed once must not
     # allow another call.
     place = blake2b(host.key(step).encode(), digest_size=3).hexdigest()

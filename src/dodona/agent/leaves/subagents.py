@@ -104,7 +104,7 @@ def _task(call: ToolCall) -> str:
 @leaf("is-too-large?", reads=("tool_results",))
 def too_large(bb: Blackboard, host: Host) -> bool:
     """Should somebody sum up what a tool returned, before the model reads it?"""
-    if not host.means.summarises or LIBRARIAN.name not in host.pins.deputies:
+    if not host.means.conduct.summarises or LIBRARIAN.name not in host.pins.deputies:
         return False
     kept: Mapping[str, Any] = bb["tool_results"]
     return not kept["failed"] and is_too_large(kept, host.count(kept["text"]))
@@ -123,7 +123,7 @@ async def sum_up(bb: Blackboard, step: Step, host: Host) -> None:
     kept: dict[str, Any] = bb["tool_results"]
     deputy = host.pins.deputies[LIBRARIAN.name]
     chosen = await host.means.models.choose(
-        host.pins.settings.subagent_model or deputy.model or host.pins.model
+        host.pins.settings.subagent_model or deputy.model or host.pins.model, agent=host.agent_id
     )
     if chosen.model.provider == NO_MODEL:
         return

@@ -1,0 +1,132 @@
+"""Messages that come through channels: each belongs to a session, and is answered by its agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from dodona.agent.engine import LocalEngine
+from dodona.agent.histories import Histories
+from dodona.agent.means import Means
+from dodona.agent.question import LONGEST_QUESTION
+from dodona.agent.views.exchanges import exchange
+from dodona.agent.views.moments import iso
+from dodona.core.agents import AgentDef
+from dodona.core.conversation import Asking, NewMessage
+from dodona.core.errors import BadRequest, NotFound
+from dodona.core.near import did_you_mean
+from dodona.core.origins import Origin
+from dodona.core.projects import DEFAULT_PROJECT
+from dodona.core.sessions import Session, session_key
+
+_ALL: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What somebody said through a channel, and the agent that was chosen to answer.
+
+    `wishes` are those of a question: a model, max_tokens, sources, thinking. `origin` is a peer
+    where whoever spoke is not the user whose session this is.
+    """
+
+    agent_id: str
+    channel: str
+    account: str
+    content: str
+    peer: str | None = None
+    project_id: str = DEFAULT_PROJECT
+    wishes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    origin: Origin = Origin.USER
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A message that was taken in, and will be answered by this run."""
+
+    run_id: int
+    session_key: str
+
+
+class Reception:
+    """Takes messages in, each in the lane of its session."""
+
+    def __init__(self, means: Means, engine: LocalEngine, *, histories: Histories) -> None:
+        self._means = means
+        self._storage = means.storage
+        self._engine = engine
+        self._histories = histories
+
+    async def send(self, user_id: str, message: Message) -> Sent:
+        """Take a message in; what is returned is durable, and will be answered."""
+        agent = self._agent(message.agent_id)
+        key = session_key(agent.id, message.channel, message.account, message.peer)
+        content = _checked(message.content)
+        tokens = max(1, self._means.counter.count(content, message.wishes.get("model") or ""))
+        metadata = {"wishes": dict(message.wishes)} if message.wishes else None
+        asked = await self._engine.submit(
+            Asking(
+                user_id=user_id,
+                project_id=message.project_id,
+                message=NewMessage("user", content, tokens, metadata),
+                origin=message.origin.value,
+                agent_id=agent.id,
+                session_key=key,
+                queueing=agent.queueing,
+                queue_limit=agent.queue_limit,
+                token_budget=self._means.conduct.token_budget,
+                known=self._histories.known(user_id, message.project_id, key),
+            )
+        )
+        return Sent(asked.run_id, key)
+
+    async def sessions(
+        self, user_id: str, *, limit: int = 50, skip: int = 0
+    ) -> list[dict[str, Any]]:
+        """The user's sessions, the latest first."""
+        found = await self._storage.sessions.list(user_id, limit=limit, skip=skip)
+        return [session_json(each) for each in found]
+
+    async def clear(self, user_id: str, key: str) -> dict[str, Any]:
+        """Let the next message begin a new conversation. What was said before stays kept."""
+        return session_json(await self._storage.sessions.clear(user_id, key))
+
+    async def history(self, user_id: str, key: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        """The last exchanges of a session's conversation, the oldest first."""
+        session = await self._storage.sessions.get(user_id, key)
+        if session.conversation_id is None:
+            return []
+        window = await self._storage.conversations.window(
+            user_id, session.conversation_id, budget=_ALL, max_runs=limit
+        )
+        return [exchange(message) for message in window.messages]
+
+    def _agent(self, name: str) -> AgentDef:
+        agents = self._means.agents()
+        found = agents.get(name)
+        if found is None:
+            raise NotFound(
+                f"there is no agent {name!r:.80}.", hint=did_you_mean(name, agents.names())
+            )
+        return found
+
+
+def session_json(session: Session) -> dict[str, Any]:
+    return {
+        "key": session.key,
+        "agent_id": session.agent_id,
+        "message_count": session.message_count,
+        "token_usage": {
+            "input_tokens": session.input_tokens,
+            "output_tokens": session.output_tokens,
+        },
+        "created_at": iso(session.created_at),
+        "updated_at": iso(session.updated_at),
+    }
+
+
+def _checked(content: str) -> str:
+    if content.strip() and len(content) <= LONGEST_QUESTION:
+        return content
+    raise BadRequest(f"a message has 1 to {LONGEST_QUESTION:,} characters (got {len(content):,}).")

@@ -1,0 +1,56 @@
+"""The agents at work: what they are, which models answer for them, which trees they follow."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+from dodona.app.agents import AgentTrees, agents_of
+from dodona.app.choice import Choice, Chooser
+from dodona.app.config import Config
+from dodona.app.credentials import Credentials
+from dodona.app.models import ConfiguredModels
+from dodona.app.probes import spots
+from dodona.core.agents import Agents
+from dodona.core.events import Emit
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+
+
+class Staff:
+    """All of it changes at once, when the config does."""
+
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        *,
+        http: Http,
+        redactor: Redactor,
+        emit: Emit,
+        follow: bool,
+    ) -> None:
+        self._http = http
+        self._redactor = redactor
+        self.agents = Agents()
+        self.choices: Mapping[str, Choice] = {}  # by name; that of [agent] has none
+        self.models = ConfiguredModels(http=http, redactor=redactor)
+        self.trees = AgentTrees(stack, emit, follow=follow)
+
+    async def take(self, config: Config) -> None:
+        """Be the agents of this config; raises, and stays as it was, if one cannot work."""
+        settings = config.settings
+        credentials = Credentials(config, os.environ, self._redactor)
+        chooser = Chooser(config, credentials, http=self._http, spots=spots(os.environ))
+        choices = {name: await chooser.choose(name) for name in ("", *settings.agents)}
+        agents = await asyncio.to_thread(agents_of, config)
+        trees = await self.trees.load(config)
+        built = await asyncio.to_thread(self.models.build, settings, choices)
+        # No wait from here on: a run sees all of the old, or all of the new.
+        self.trees.take(trees)
+        self.models.take(built, chooser, default=settings.agent.id)
+        self.agents, self.choices = agents, choices
+
+    def now(self) -> Agents:
+        return self.agents

@@ -1,0 +1,197 @@
+"""Messages of sessions: each in its lane, and what becomes of those that come meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dodona.core.agents import Queueing
+from dodona.core.conversation import Asked, Asking, Driven, Ending, NewMessage, RunStatus
+from dodona.core.errors import LaneFull, NotFound
+from dodona.store import Store
+
+KEY = "work:chat:acme:bob"
+
+
+def said(text: str, **metadata: Any) -> NewMessage:
+    return NewMessage("user", text, 10, metadata or None)
+
+
+def asking(text: str = "why?", **more: Any) -> Asking:
+    values = {"user_id": "ada", "project_id": "default", "session_key": KEY, "agent_id": "work"}
+    return Asking(message=more.pop("message", None) or said(text), **{**values, **more})
+
+
+async def send(store: Store, text: str = "why?", **more: Any) -> Asked:
+    return await store.runs.ask(asking(text, **more))
+
+
+async def end(store: Store, driven: Driven, text: str = "so.") -> None:
+    journal = await store.journals.open(driven.claim)
+    answer = NewMessage("assistant", text, 10)
+    await journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(answer,)))
+
+
+async def follow(store: Store, asked: Asked) -> Driven:
+    found = await store.runs.drive(asked.conversation_id, token_budget=5000)
+    assert isinstance(found, Driven)
+    return found
+
+
+async def test_a_message_opens_its_session(store: Store) -> None:
+    """A conversation of the agent, in the user's project; the context is not touched."""
+    asked = await send(store, token_budget=7000)
+    assert asked.driven is not None
+    brief = asked.driven.brief
+    assert (brief.session_key, brief.context.token_budget) == (KEY, 7000)
+    session = await store.sessions.get("ada", KEY)
+    assert (session.conversation_id, session.agent_id) == (asked.conversation_id, "work")
+    talk = await store.conversations.get("ada", asked.conversation_id)
+    assert (talk.agent_id, talk.project_id) == ("work", "default")
+    with pytest.raises(NotFound):
+        await store.contexts.get("ada", "default")
+
+
+async def test_sessions_and_the_context_are_apart(store: Store) -> None:
+    """Each has its conversation and its lane; what was said in one is not known in the other."""
+    first = await send(store, "one")
+    assert first.driven is not None
+    await end(store, first.driven)
+    others = [
+        await send(store, "two", session_key="work:chat:acme:eve"),
+        await store.runs.ask(Asking(user_id="ada", project_id="default", message=said("three"))),
+    ]
+    again = await send(store, "four")
+    assert len({first.conversation_id, *(each.conversation_id for each in others)}) == 3
+    assert again.conversation_id == first.conversation_id
+    for each in others:
+        assert each.driven is not None
+        assert each.driven.brief.window is not None
+        assert each.driven.brief.window.messages == ()
+    assert again.driven is not None
+    assert again.driven.brief.window is not None
+    assert [m.content for m in again.driven.brief.window.messages] == ["one", "so."]
+
+
+async def test_a_session_is_its_owners(store: Store) -> None:
+    """Whoever else uses its key finds nothing, and changes nothing."""
+    asked = await send(store)
+    with pytest.raises(NotFound, match="there is no session"):
+        await send(store, user_id="eve")
+    assert (await store.sessions.get("ada", KEY)).conversation_id == asked.conversation_id
+
+
+async def test_an_unknown_project_is_refused(store: Store) -> None:
+    """And no session is left behind."""
+    with pytest.raises(NotFound, match="no project"):
+        await send(store, project_id="nowhere")
+    assert await store.sessions.list("ada") == []
+
+
+async def test_those_that_come_meanwhile_wait(store: Store, second: Store) -> None:
+    """In their order, whichever process takes them; each sees what was said before it."""
+    first = await send(store, "one")
+    assert first.driven is not None
+    waiting = [await send(each, text) for each, text in ((second, "two"), (store, "three"))]
+    assert [each.driven for each in waiting] == [None, None]
+    await end(store, first.driven)
+    for asked, before in zip(waiting, ("one", "two"), strict=True):
+        driven = await follow(second, asked)
+        assert driven.claim.run_id == asked.run_id
+        assert (driven.brief.session_key, driven.brief.context.token_budget) == (KEY, 5000)
+        assert driven.brief.window is not None
+        assert driven.brief.window.messages[-2].content == before
+        await end(second, driven)
+
+
+async def test_so_many_may_wait_and_no_more(store: Store) -> None:
+    """One that is refused leaves nothing behind; when there is room again it is taken."""
+    first = await send(store, queue_limit=2)
+    assert first.driven is not None
+    for _ in range(2):
+        await send(store, queue_limit=2)
+    with pytest.raises(LaneFull, match="2 messages of this conversation wait"):
+        await send(store, queue_limit=2)
+    await end(store, first.driven)
+    await follow(store, first)
+    assert (await send(store, queue_limit=2)).driven is None
+
+
+async def test_a_clear_is_a_new_conversation(store: Store) -> None:
+    """What runs is answered where it was asked; what is said next begins anew."""
+    first = await send(store, "one")
+    await store.sessions.clear("ada", KEY)
+    second = await send(store, "two")
+    assert second.conversation_id != first.conversation_id
+    assert second.driven is not None
+
+
+COLLECT = {"queueing": Queueing.COLLECT}
+
+
+async def test_what_waits_is_collected(store: Store) -> None:
+    """All that came while one was answered is one question, in order, with all its tokens."""
+    first = await send(store, "one", **COLLECT)
+    assert first.driven is not None
+    waiting = [await send(store, text, **COLLECT) for text in ("two", "three", "four")]
+    assert len({each.run_id for each in waiting}) == 1
+    await end(store, first.driven)
+    driven = await follow(store, first)
+    assert driven.brief.question.content == "two\n\nthree\n\nfour"
+    assert driven.brief.question.token_count == 30
+    assert (await store.runs.get("ada", driven.claim.run_id)).tokens == 30
+
+
+async def test_what_asks_for_something_else_is_not_collected(store: Store) -> None:
+    """Another model, say: it waits by itself, and what comes then joins it only if it is alike."""
+    await send(store, **COLLECT)
+    plain = await send(store, "two", **COLLECT)
+    wish = said("three", wishes={"model": "x"})
+    other = await send(store, message=wish, **COLLECT)
+    alike = await send(store, message=said("four", wishes={"model": "x"}), **COLLECT)
+    assert plain.run_id != other.run_id == alike.run_id
+    peer = await send(store, "five", origin="peer", **COLLECT)
+    assert peer.run_id not in (plain.run_id, other.run_id)
+
+
+async def test_a_collection_has_a_limit(store: Store) -> None:
+    await send(store, **COLLECT)
+    for _ in range(3):
+        await send(store, queue_limit=3, **COLLECT)
+    with pytest.raises(LaneFull, match="3 messages"):
+        await send(store, queue_limit=3, **COLLECT)
+
+
+async def test_an_interruption_ends_what_was_before(store: Store) -> None:
+    """What runs is asked to end, what waits has ended, and the newest is next."""
+    first = await send(store, "one", queueing=Queueing.INTERRUPT)
+    assert first.driven is not None
+    second = await send(store, "two", queueing=Queueing.INTERRUPT)
+    third = await send(store, "three", queueing=Queueing.INTERRUPT)
+    assert second.interrupted == (first.run_id,)
+    assert sorted(third.interrupted) == [first.run_id, second.run_id]
+    assert await store.runs.cancel_requested([first.run_id]) == [first.run_id]
+    assert (await store.runs.get("ada", second.run_id)).status is RunStatus.CANCELLED
+    await end(store, first.driven)
+    assert (await follow(store, first)).claim.run_id == third.run_id
+
+
+async def test_hundreds_at_once_lose_nothing(store: Store, second: Store) -> None:
+    """Two processes, three sessions: one run at a time in each, every message in one of them."""
+    keys = [f"work:chat:acme:{peer}" for peer in ("a", "b", "c")]
+    asked = await asyncio.gather(
+        *(
+            send((store, second)[n % 2], str(n), session_key=keys[n % 3], queueing=how)
+            for n in range(120)
+            for how in [Queueing.COLLECT if n % 3 == 2 else Queueing.QUEUE]
+        )
+    )
+    driven = [each.driven for each in asked if each.driven is not None]
+    assert len(driven) == 3
+    texts: list[str] = []
+    for each in asked:
+        for message in await store.runs.messages("ada", each.run_id):
+            texts += message.content.split("\n\n")
+    assert set(texts) == {str(n) for n in range(120)}
