@@ -114,6 +114,8 @@ class PlainOracle:
                 at = len(run.chunks)
                 if batch:
                     yield batch
+                if at < len(run.chunks):
+                    continue  # more came while somebody read
                 if run.has_ended or run.closings > closings:
                     return
                 if self.broken is not None:

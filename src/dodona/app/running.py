@@ -34,6 +34,7 @@ from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
 from dodona.documents import KeyPath
+from dodona.gateway.routing import Routing
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
@@ -64,6 +65,7 @@ class Runtime:
 
     agency: Agency
     choice: Choice
+    routing: Routing
     vault: Path
     store: str
 
@@ -142,7 +144,7 @@ async def running(
         if reread is not None:
             live = _live(staff, means, idle, redactor)
             await stack.enter_async_context(Reloading(config, reread, live).following())
-        yield Runtime(agency, choice, folder, str(locate(url)))
+        yield Runtime(agency, choice, staff.routing, folder, str(locate(url)))
 
 
 def _live(
@@ -162,6 +164,7 @@ def _live(
     return {
         ("agent",): staff.take,
         ("agents",): staff.take,
+        ("bindings",): staff.take,
         ("log",): log,
         ("librarian", "summarise"): conduct,
         ("context",): conduct,

@@ -85,7 +85,13 @@ async def _up(
             _tell_left(await runtime.leave(PATIENCE))
 
         try:
-            app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
+            app = make_app(
+                runtime.agency,
+                rules=Rules(),
+                ready=ready,
+                redactor=redactor,
+                routing=runtime.routing,
+            )
             await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:

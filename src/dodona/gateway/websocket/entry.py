@@ -28,12 +28,17 @@ async def caller_of_token(_gate: Gate, connection: HTTPConnection, _text: str) -
 
 
 async def introduced(
-    gate: Gate, connection: HTTPConnection, *, receive: Receive, line: Line
+    gate: Gate,
+    connection: HTTPConnection,
+    *,
+    receive: Receive,
+    line: Line,
+    seconds: float = TOKEN_SECONDS,
 ) -> Caller | None:
     """Who comes with a token, where one is required; without a good one they are sent away."""
     caller = None
     try:
-        async with asyncio.timeout(TOKEN_SECONDS):
+        async with asyncio.timeout(seconds):
             message = await receive()
         if message["type"] == "websocket.disconnect":
             return None
