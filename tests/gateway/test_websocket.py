@@ -17,8 +17,7 @@ import dodona
 from dodona.core import chunks
 from dodona.core.errors import LaneFull, NotFound, StoreError
 from dodona.core.origins import Origin
-from dodona.gateway import Router, Routing
-from dodona.gateway.routing import Binding
+from dodona.core.routing import Binding, Router, Routing
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.limits import FOLLOWED, LARGEST_MESSAGE, REQUESTS
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainReception, until

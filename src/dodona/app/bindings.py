@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dodona.app.config import Config
-from dodona.gateway.routing import Binding, Router
+from dodona.core.routing import Binding, Router
 
 
 def make_router(config: Config) -> Router:

@@ -33,8 +33,8 @@ from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
+from dodona.core.routing import Routing
 from dodona.documents import KeyPath
-from dodona.gateway.routing import Routing
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http

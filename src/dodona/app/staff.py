@@ -16,7 +16,7 @@ from dodona.app.models import ConfiguredModels
 from dodona.app.probes import spots
 from dodona.core.agents import Agents
 from dodona.core.events import Emit
-from dodona.gateway.routing import Routing
+from dodona.core.routing import Routing
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 

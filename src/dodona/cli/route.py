@@ -12,8 +12,8 @@ from dodona.app.config import load
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile
 from dodona.cli.output import columns, document, say
+from dodona.core.routing import Binding
 from dodona.core.sessions import session_key
-from dodona.gateway.routing import Binding
 
 _RULES = "peer comes before guild, team, account and channel; then more fields, then the first"
 

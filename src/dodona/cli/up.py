@@ -26,6 +26,7 @@ from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
 from dodona.core.users import LOCAL_USER
 from dodona.gateway.app import make_app
+from dodona.gateway.pauses import short_pauses
 from dodona.gateway.rules import Rules
 from dodona.gateway.server import listening, serve
 from dodona.net.redactor import Redactor
@@ -92,7 +93,8 @@ async def _up(
                 redactor=redactor,
                 routing=runtime.routing,
             )
-            await serve(app, listener, on_started=tell, leave=leave)
+            with short_pauses():
+                await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:
                 each.remove(config.home)

@@ -14,13 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
 from dodona.core.errors import DodonaError, NotFound
+from dodona.core.routing import Routing
 from dodona.gateway.answers import bug, refusal
 from dodona.gateway.closing import Closing
 from dodona.gateway.gate import Gate, Ready
 from dodona.gateway.guard import Guard
 from dodona.gateway.openapi import document
 from dodona.gateway.routes import routes
-from dodona.gateway.routing import Routing
 from dodona.gateway.rules import Rules
 from dodona.gateway.websocket import PATH, Endpoint
 from dodona.net.redactor import Redactor

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dodona.agent.agency import Agency
+from dodona.core.routing import Routing
 from dodona.gateway.closing import Closing
-from dodona.gateway.routing import Routing
 from dodona.gateway.rules import Rules
 from dodona.net.redactor import Redactor
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dodona.app.bindings import make_router
 from dodona.app.config import load
 from dodona.core.errors import ConfigError, Where
-from dodona.gateway.routing import FIELDS, Binding, Route, Router, Routing
+from dodona.core.routing import FIELDS, Binding, Route, Router, Routing
 
 FULL = {"channel": "c", "account": "a", "peer": "p", "guild": "g", "team": "t"}
 
