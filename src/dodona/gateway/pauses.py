@@ -8,7 +8,7 @@ what is new alone. Now and then one looks at everything again, for what has died
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ _COMPLETE: Final = 50  # one full collection in so many looks at everything
 
 
 @contextmanager
-def short_pauses() -> Iterator[None]:
+def short_pauses() -> Generator[None]:
     """While the block lasts."""
     full = 0
 

@@ -152,7 +152,7 @@ METHODS: Final = (
     Method(
         name="chat.approve",
         about="Allow a call that waits for a person, or refuse it.",
-        result="What was decided, as in `GET /api/approvals`.",
+        result="the call and what was decided, as in `GET /api/approvals`.",
         handle=approve,
         scope="chat",
         fields=(
