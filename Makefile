@@ -88,6 +88,8 @@ bench: setup ## Run the benchmarks, with peers in the same run
 	@$(BIN)/python bench/models.py
 	@$(BIN)/python bench/code.py
 	@$(BIN)/python bench/notify.py
+	@$(BIN)/python bench/notify_live.py
+	@$(BIN)/python bench/rules.py
 	@$(BIN)/python bench/vault.py
 
 bench-run: setup $(BENCH)/.installed ## Whole runs, beside other agent frameworks

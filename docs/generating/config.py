@@ -10,8 +10,9 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from dodona.app import schema as known
+from dodona.app.config import MAX_BYTES
 from dodona.app.settings import Settings
-from dodona.documents import DEEPEST, MAX_BYTES, Section
+from dodona.documents import DEEPEST, Section
 from generating.writing import page, prose, table
 
 
@@ -21,7 +22,8 @@ def config_page() -> str:
         prose("""One TOML file: the one that `--config` names, else the one that `DODONA_CONFIG`
             names, else `./dodona.toml`, else `config.toml` in Dodona's folder. That folder is
             `~/.dodona`, or what `DODONA_HOME` names. Without a file, every setting has its
-            default."""),
+            default. `dodona config set` changes the file in place, and `dodona config schema`
+            prints its JSON Schema for editors."""),
         prose("""A variable `DODONA_SECTION__KEY` comes before the file: `DODONA_STORE__DURABILITY`,
             `DODONA_AGENT__FALLBACK__MODEL`. For a name of your own, as in
             `DODONA_AGENTS__NIGHT_SHIFT__MODEL`, `_` stands for whatever a variable cannot
@@ -47,9 +49,9 @@ def _sections() -> Iterator[str]:
     pending = [(name, field) for name, field in Settings.model_fields.items()]
     while pending:
         name, field = pending.pop(0)
-        entry = known.entries(field.annotation)
+        entry, element = known.entries(field.annotation), known.elements(field.annotation)
         title = f"{name}.NAME" if entry else name
-        section = known.section(entry or field.annotation)
+        section = known.section(entry or element or field.annotation)
         if section is None:
             continue
         if section in told:
@@ -60,7 +62,8 @@ def _sections() -> Iterator[str]:
             told[section] = title
             below = section.model_fields.items()
             pending[:0] = [(f"{title}.{key}", inner) for key, inner in below]
-            text = f"{docstring_of(section)}\n\n{_keys(section)}"
+            several = f"Written `[[{name}]]`, once for each. " if element else ""
+            text = f"{several}{docstring_of(section)}\n\n{_keys(section)}"
         yield f"## {title}\n\n{text}"
 
 
@@ -74,9 +77,14 @@ def _keys(section: type[Section]) -> str:
         [
             (f"`{name}`", _takes_value(field), _default(field), field.description or "")
             for name, field in section.model_fields.items()
-            if not known.section(field.annotation)
+            if not known.section(field.annotation) and not _is_named(field)
         ],
     )
+
+
+def _is_named(field: FieldInfo) -> bool:
+    """Has it sections of the user's own, and one for itself on the page?"""
+    return known.section(known.entries(field.annotation)) is not None
 
 
 def _takes_value(field: FieldInfo) -> str:
@@ -91,6 +99,8 @@ def _takes_value(field: FieldInfo) -> str:
     ]
     if get_origin(hint) is tuple:
         return "a list of texts"
+    if known.entries(hint):
+        return "texts by name"
     words = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}[hint]
     return " ".join([words, " and ".join(limits)]).strip()
 

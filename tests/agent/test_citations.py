@@ -41,6 +41,16 @@ ALL = (NOTE, WHOLE, FILE, ENTRY, PAGE)
         ("— `vault_search` · `notes/plan.md`, lines 3–9", {"notes/plan.md, lines 3–9": True}),
         ("`notes/plan.md`, lines 20–30", {"notes/plan.md, lines 20–30": False}),
         ("`notes/unknown.md` is a path that nobody cited.", {}),
+        ("It is in `src/ghost.py:12`.", {"src/ghost.py:12": False}),
+        ("It is in `ghost.py`, lines 3–9.", {"ghost.py, lines 3–9": False}),
+        ("It listens at `example.org:80`, `127.0.0.1:7200` and `host:7200`.", {}),
+        ("What you named, `src/asked.py:7`, is not there.", {}),
+        ("See https://example.org/oak.", {"https://example.org/oak": True}),
+        ("See https://ghost.example/a?b=c, or not.", {"https://ghost.example/a?b=c": False}),
+        ("*https://ghost.example*", {"https://ghost.example": False}),
+        ("You said https://asked.example/x; open http://127.0.0.1:7200/ or http://localhost.", {}),
+        ("The note links to https://linked.example/.", {}),
+        ("As [thread 3](thread:3) and [4](thread:4) say.", {"thread:3": True, "thread:4": False}),
         ("See [above](#above), [mail](mailto:a@b.c) and [home](/).", {}),
         ("![picture](notes/plan.md)", {}),
         ("```\n[so](notes/other.md)\n```", {}),
@@ -54,7 +64,10 @@ ALL = (NOTE, WHOLE, FILE, ENTRY, PAGE)
 )  # fmt: skip
 def test_each_citation_is_checked(answer: str, found: dict[str, bool]) -> None:
     """It counts when a tool returned the path, and those lines if it names some."""
-    assert {each.target: each.found for each in check(answer, ALL, ())} == found
+    asked = ["Is https://asked.example/x as `src/asked.py:7` says?"]
+    result = "notes/plan.md:3-9  Plan\n    An oak, as in https://linked.example/.\n"
+    citations = check(answer, ALL, (), [result], asked=asked)
+    assert {each.target: each.found for each in citations} == found
 
 
 def test_what_was_returned_before_counts() -> None:
@@ -77,6 +90,7 @@ def test_links_in_a_quotation_are_not_the_answers() -> None:
 def test_an_answer_full_of_links_is_bounded() -> None:
     """A model that cites without end is checked up to a limit, and quickly."""
     text = "".join(f"[x](n{n}.md) " for n in range(20_000)) + "[" * 50_000 + "`" * 50_000
+    text += "https://a." * 20_000 + "a." * 50_000 + "`" + "a/" * 50_000 + ":1`"
     assert len(check(text, ALL, ())) == 50
 
 
@@ -99,6 +113,15 @@ async def test_a_citation_to_nothing_is_marked(file: Path) -> None:
 
 async def test_an_answer_without_tools_is_checked_too(file: Path) -> None:
     """A model that looked nowhere and cites all the same is found out."""
-    async with opened(file, ScriptedModel(["As in [the plan](plan.md)."])) as here:
-        answer = await here.answered()
-        assert answer.citations == ({"target": "plan.md", "found": False},)
+    for said, target in (
+        ("As in [the plan](plan.md).", "plan.md"),
+        ("As in [[The plan]].", "[[The plan]]"),
+        ("As in `src/plan.py:7`.", "src/plan.py:7"),
+        ("As in https://plan.example/a.", "https://plan.example/a"),
+    ):
+        async with opened(file, ScriptedModel([said])) as here:
+            run_id = await here.ask()
+            (told,) = bodies(await here.chunks(run_id), "system")
+            assert told["metadata"] == {"citations": [target]}
+            answer = await here.answer(run_id)
+            assert answer.citations == ({"target": target, "found": False},)

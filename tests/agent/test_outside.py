@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.outside import urls_in
+from dodona.agent.reception import Message
 from dodona.core.events import TOOL_CALL_HELD
 from dodona.core.messages import ToolResult, ToolSpec
 from dodona.core.origins import Origin
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
 from dodona.models.scripted import ScriptedModel
-from tests.agent.opening import Made, Tools, bodies, calls, opened
+from tests.agent.opening import USER, Made, Tools, bodies, calls, opened
 
 PAGE = "https://example.org/found"
 
@@ -115,6 +116,20 @@ async def test_only_known_addresses_may_be_fetched_then(file: Path) -> None:
             "http://example.org/now",
             "HTTPS://Example.org/b?c=d",
         }
+
+
+async def test_what_a_peer_names_is_not_what_the_user_typed(file: Path) -> None:
+    """Neither in its message nor, later, in the history of that conversation."""
+    mine = tools()
+    model = ScriptedModel([calls(("echo", "x")), "No.", calls(("echo", "y")), "Yes."])
+    async with opened(file, model, tools=mine) as here:
+        for origin, url in ((Origin.PEER, "https://evil.example/"), (Origin.USER, PAGE)):
+            message = Message(
+                agent_id="oracle", channel="chat", account="acme", content=f"See {url}",
+                origin=origin,
+            )  # fmt: skip
+            await here.answer((await here.agency.reception.send(USER, message)).run_id)
+        assert [made.context.vetted_urls for made in mine.of("echo")] == [set(), {PAGE}]
 
 
 def test_addresses_end_where_people_end_them() -> None:

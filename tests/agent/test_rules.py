@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from dodona.core.conversation import RunStatus
 from dodona.core.errors import BadRequest, Conflict, NotFound
-from dodona.core.messages import SystemText, ToolResult
+from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, Opened, bodies, calls, opened, text_of, until
 
@@ -155,6 +156,40 @@ async def test_clocks_stand_still_while_a_person_is_asked(file: Path, rules: Pat
         assert [b for b in bodies(chunks, "system") if b["system_type"] == "limit_reached"] == []
 
 
+CLOCK = """
+trigger = "on_turn_start"
+[action]
+kind = "emit_event"
+type = "plugin.user.clock"
+payload = { elapsed = { cel = "context.turn.elapsed_seconds" } }
+"""
+
+
+async def test_a_wait_is_not_forgotten_when_the_result_is_summed_up(
+    file: Path, rules: Path
+) -> None:
+    """Two rests of one call, for a person and for the Librarian, are both no time of the run."""
+    write(rules, "ask", ASK)
+    write(rules, "clock", CLOCK)
+    oracle = ScriptedModel([calls(("once", "oak " * 5000)), "Done."], name="oracle")
+    librarian = ScriptedModel(["Only oaks."], name="librarian")
+    async with opened(file, oracle, librarian, rules=rules) as here:
+        await here.set(subagent_model="librarian")
+        started = monotonic()
+        run_id = await here.ask()
+        waiting = await asked(here, run_id)
+        await asyncio.sleep(1)
+        await here.agency.approvals.decide(USER, run_id, waiting["call"], approved=True)
+        await here.answer(run_id)
+        took = monotonic() - started
+        assert results(oracle, 1)[0].text.endswith("Only oaks.")
+        clocks = here.told(
+            "plugin.user.clock"
+        )  # of the Oracle, the Librarian, and the Oracle again
+        assert len(clocks) == 3
+        assert clocks[-1].payload["elapsed"] <= took - 1
+
+
 async def test_nobody_answers_in_time(file: Path, rules: Path) -> None:
     """The call is refused, and the run goes on."""
     write(rules, "ask", ASK + "timeout_seconds = 0.3\n")
@@ -294,6 +329,34 @@ tree = "careful.lisp"
             "once was refused: the tree says no.",
             "echo says y",
         ]
+
+
+async def test_a_tree_has_something_to_say_about_a_task_that_is_handed_on(
+    file: Path, rules: Path
+) -> None:
+    """The model is told after the subagent's report, as after a tool's result."""
+    trees = rules.parent / "trees"
+    trees.mkdir()
+    (trees / "note.lisp").write_text(
+        '(tree "note" :blackboard-schema { :notify "" } (set :notify "Ask it less."))'
+    )
+    write(
+        rules,
+        "note",
+        """
+trigger = "on_tool_call"
+condition = 'context.event.payload.tool == "delegate_librarian"'
+[action]
+kind = "run_tree"
+tree = "note.lisp"
+""",
+    )
+    task = ToolCall("call-1", "delegate_librarian", '{"task": "Sum it up."}')
+    model = ScriptedModel([AssistantText(calls=(task,)), "An oak.", "Done."])
+    async with opened(file, model, rules=rules) as here:
+        await here.answered()
+        said = [m.text for m in model.requests[2].messages if isinstance(m, SystemText)]
+        assert "Ask it less." in said
 
 
 async def test_a_tree_that_never_ends_is_stopped(file: Path, rules: Path) -> None:

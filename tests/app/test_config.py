@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from dodona.app.config import Config, load
+from dodona.app.config import MAX_BYTES, Config, load
 from dodona.app.settings import PROVIDER_NAMES, Settings
 from dodona.core.errors import ConfigError, as_json, as_text
-from dodona.documents import MAX_BYTES
 from dodona.models.providers import PROVIDERS
 
 KEY = "sk-ant-a-key-that-nobody-may-see"
@@ -398,7 +397,8 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "an agent's name": (
         '[agents."a b"]\n',
-        'dodona.toml:1: agents."a b" is no name for an agent. Use letters, digits and hyphens.',
+        'dodona.toml:1: agents."a b" is no name for an agent. Use letters, digits '
+        "and hyphens, at most 64.",
     ),
     "a price that misses": (
         '[prices."a.b"]\ninput = 1\n',
@@ -547,7 +547,7 @@ NO_TOML: dict[str, tuple[str | bytes, str]] = {
         "dodona.toml:2: this is no text in UTF-8. Is it the right file?",
     ),
     "too long": (
-        b"x" * 10_000_000,
+        b"x" * (MAX_BYTES + 1),
         f"dodona.toml: the config file has more than {MAX_BYTES:,} bytes. Is it the right file?",
     ),
     "arrays in arrays": (

@@ -30,6 +30,16 @@ def test_what_was_written_is_found(tmp_path: Path) -> None:
     assert os.listdir(home) == [NAME]
 
 
+def test_the_folders_are_told_too(tmp_path: Path) -> None:
+    """Where the notes and the code are; an announcement that does not say is one all the same."""
+    whole = Announcement(URL, os.getpid(), "/x", vault="/notes", code=("/a", "/b"))
+    whole.write(tmp_path)
+    assert Announcement.read(tmp_path) == whole
+    bare = {"url": URL, "pid": os.getpid(), "store": "/x"}
+    (tmp_path / NAME).write_text(json.dumps(bare), encoding="utf-8")
+    assert Announcement.read(tmp_path) == Announcement(URL, os.getpid(), "/x")
+
+
 def test_it_is_removed_by_who_wrote_it(tmp_path: Path) -> None:
     """Not by a process that stops after another has started."""
     mine().write(tmp_path)
@@ -63,6 +73,7 @@ def test_that_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
         json.dumps({"url": "http://example.org:7200", "pid": 4242, "store": ""}),
         json.dumps({"url": "http://[", "pid": 4242, "store": ""}),
         json.dumps({"url": None, "pid": 4242, "store": ""}),
+        json.dumps({"url": URL, "pid": 4242, "store": "", "code": 1}),
     ],
 )
 def test_what_makes_no_sense_is_ignored(tmp_path: Path, text: str) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from dodona.cli import config
+from dodona.core.errors import DodonaError, as_text
+from dodona.net.redactor import Redactor
 from tests.cli.running import dodona
 
 KEY = "sk-ant-a-key-that-nobody-may-see"
@@ -43,7 +46,8 @@ def test_a_good_file_is_ok(tmp_path: Path) -> None:
     done = dodona(tmp_path, "config", "check")
     assert (done.returncode, done.stdout, done.stderr) == (0, "ok: dodona.toml\n", "")
     done = dodona(tmp_path, "config", "check", "--json", DODONA_CONFIG="dodona.toml")
-    assert json.loads(done.stdout) == {"ok": True, "file": "dodona.toml", "errors": []}
+    expected = {"ok": True, "file": "dodona.toml", "errors": [], "notes": []}
+    assert json.loads(done.stdout) == expected
 
 
 def test_every_mistake_is_told(tmp_path: Path) -> None:
@@ -102,10 +106,17 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         "agent.max_tokens              9               DODONA_AGENT__MAX_TOKENS\n"
         "agent.temperature             -               default\n"
         "agent.tree                    -               default\n"
+        "agent.system_prompt           -               default\n"
+        "agent.soul_path               -               default\n"
+        "agent.tools                   -               default\n"
+        'agent.queue                   "queue"         default\n'
+        "agent.queue_limit             20              default\n"
         "agent.timeouts.connect        10.0            default\n"
         "agent.timeouts.first_token    180.0           default\n"
         "agent.timeouts.gap            90.0            default\n"
         "agent.fallback                -               default\n"
+        'agent.id                      "oracle"        default\n'
+        'engine.kind                   "local"         default\n'
         "store.url                     -               default\n"
         "store.password                -               default\n"
         'store.durability              "full"          default\n'
@@ -163,6 +174,147 @@ def test_settings_as_json(tmp_path: Path) -> None:
         "origin": "DODONA_STORE__URL",
     } in report["settings"]
     assert "a-password" not in dodona(tmp_path, "config", "show", DODONA_STORE__URL=url).stdout
+
+
+def test_what_nothing_uses_yet_is_told(tmp_path: Path) -> None:
+    """Beside the output: the file is right."""
+    (tmp_path / "dodona.toml").write_text(
+        "[[plugins]]\nname = 'echo'\npath = 'echo.wasm'\n[mcp.x]\nurl = 'http://127.0.0.1:1'\n",
+        encoding="utf-8",
+    )
+    done = dodona(tmp_path, "config", "check")
+    assert (done.returncode, done.stdout) == (0, "ok: dodona.toml\n")
+    assert done.stderr == (
+        "dodona.toml:1: nothing uses [[plugins]] yet.\ndodona.toml:4: nothing uses [mcp.x] yet.\n"
+    )
+    done = dodona(tmp_path, "config", "check", "--json")
+    assert json.loads(done.stdout)["notes"] == [
+        "dodona.toml:1: nothing uses [[plugins]] yet.",
+        "dodona.toml:4: nothing uses [mcp.x] yet.",
+    ]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder and a home for commands that are called in this process."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_setting_is_printed_by_itself(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For scripts: text as it is, other values as JSON; of a section, a line for each."""
+    (here / "dodona.toml").write_text(GOOD, encoding="utf-8")
+    assert dodona(here, "config", "get", "agent.provider").stdout == "openai\n"
+
+    def got(key: str, *, json: bool = False) -> str:
+        config.get(key, json=json, redactor=Redactor())
+        return capsys.readouterr().out
+
+    assert got("agent.provider") == "openai\n"
+    assert got("agent.max_tokens") == "4096\n"
+    assert got("code.paths") == "[]\n"
+    assert got("agent.model") == "\n"
+    assert got("bindings") == ""
+    assert got("log") == 'log.level   "info"\nlog.format  "auto"\n'
+    assert json.loads(got('prices."gpt-4.1".input', json=True)) == {
+        "key": 'prices."gpt-4.1".input',
+        "value": 1.0,
+        "origin": "dodona.toml:6",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("agent.modle", "unknown key agent.modle. Did you mean 'model'?"),
+        ("stor.url", "unknown key stor. Did you mean 'store'?"),
+        ("bindings[0].chanel", "unknown key bindings[0].chanel. Did you mean 'channel'?"),
+        ("agent..model", "'agent..model' is no name of a setting. Like agent.model, "),
+        ("bindings[0].channel", "there is no bindings[0].channel. See: dodona config show"),
+        ("agents.work.model", "there is no agents.work.model. See: dodona config show"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_a_setting_that_there_is_not(key: str, told: str) -> None:
+    """The nearest is told."""
+    with pytest.raises(DodonaError) as caught:
+        config.get(key, redactor=Redactor())
+    assert str(caught.value).startswith(told)
+
+
+def test_a_setting_is_changed_in_place(tmp_path: Path) -> None:
+    """Comments stay; each value is written as its type; the line of it is told."""
+    file = tmp_path / "dodona.toml"
+    file.write_text(f"# ours\n{GOOD}", encoding="utf-8")
+
+    def changed(*words: str, **environment: str) -> str:
+        done = dodona(tmp_path, "config", "set", *words, **environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    assert changed("agent.max_tokens", "100") == "dodona.toml:5: agent.max_tokens = 100\n"
+    assert changed("agent.tools", "vault_read, web_search") == (
+        'dodona.toml:6: agent.tools = ["vault_read", "web_search"]\n'
+    )
+    assert changed("log.level", "debug", DODONA_LOG__LEVEL="error") == (
+        'dodona.toml:13: log.level = "debug"\n'
+        "DODONA_LOG__LEVEL is set, and comes before the file.\n"
+    )
+    assert changed("agent.api_key", "--unset") == "dodona.toml: agent.api_key is not set\n"
+    told = json.loads(changed("bindings[0]", "{agent_id='oracle', channel='x'}", "--json"))
+    assert told == {
+        "file": "dodona.toml",
+        "key": "bindings[0]",
+        "value": {"agent_id": "oracle", "channel": "x"},
+        "notes": [],
+    }
+    assert file.read_text(encoding="utf-8") == (
+        '# ours\n[agent]\nprovider = "openai"\nmax_tokens = 100\n'
+        'tools = ["vault_read", "web_search"]\n\n[prices."gpt-4.1"]\ninput = 1\noutput = 2\n\n'
+        '[log]\nlevel = "debug"\n\n[[bindings]]\nagent_id = "oracle"\nchannel = "x"\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("agent.api_key", KEY, "never the secret itself"),
+        ("agent.modle", "x", "Did you mean 'model'?"),
+        ("agent", "x", "agent must be a section"),
+        ("agent.max_tokens", "many", "must be a whole number"),
+        ("agent.max_tokens", None, "a value or --unset is needed, and not both."),
+    ],
+)
+def test_what_is_wrong_is_not_written(here: Path, key: str, value: str | None, told: str) -> None:
+    """Not even the file is made, and a secret is not repeated."""
+    with pytest.raises(DodonaError) as caught:
+        config.set_(key, value, redactor=Redactor())
+    assert told in as_text(caught.value)
+    assert KEY not in as_text(caught.value)
+    assert not (here / ".dodona" / "config.toml").exists()
+
+
+def test_a_value_may_begin_with_a_hyphen(tmp_path: Path) -> None:
+    """It is no option, and told like any other that is wrong."""
+    done = dodona(tmp_path, "config", "set", "agent.temperature", "-5")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith("agent.temperature must be >= 0 (got -5.0).\n")
+
+
+def test_a_named_file_is_made(tmp_path: Path) -> None:
+    """By --config, or DODONA_CONFIG."""
+    set_level = ("config", "set", "log.level")
+    assert dodona(tmp_path, *set_level, "debug", "--config", "a.toml").returncode == 0
+    assert dodona(tmp_path, *set_level, "info", DODONA_CONFIG="b.toml").returncode == 0
+    assert (tmp_path / "a.toml").read_text(encoding="utf-8") == '[log]\nlevel = "debug"\n'
+    assert (tmp_path / "b.toml").read_text(encoding="utf-8") == '[log]\nlevel = "info"\n'
+
+
+def test_the_schema_is_printed(tmp_path: Path) -> None:
+    """As one document."""
+    done = dodona(tmp_path, "config", "schema")
+    assert json.loads(done.stdout)["$schema"] == "http://json-schema.org/draft-07/schema#"
 
 
 def test_a_broken_file_ends_other_commands_too(tmp_path: Path) -> None:

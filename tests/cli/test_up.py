@@ -28,8 +28,11 @@ def other(tmp_path: Path) -> dict[str, str]:
 
 
 def test_it_tells_where_it_is_and_what_to_ask(tmp_path: Path) -> None:
-    """Which model answers and why, the vault, the store; and it ends when it is told to."""
-    with Up(tmp_path, DODONA_VAULT__PATH=str(SAMPLE)) as up:
+    """Which model answers and why, the vault, the store, and which section nothing uses yet; and
+    it ends when it is told to.
+    """
+    unused = {"DODONA_MCP__FILES__COMMAND": "mcp-files"}
+    with Up(tmp_path, DODONA_VAULT__PATH=str(SAMPLE), **unused) as up:
         up.until_it_says("Ctrl-C stops.")
         assert up.out == (
             f"dodona   {__version__}\n"
@@ -47,6 +50,7 @@ def test_it_tells_where_it_is_and_what_to_ask(tmp_path: Path) -> None:
         up.process.send_signal(signal.SIGTERM)
         assert up.ended() == 0
         assert "Stopped.\n" in up.err
+        assert up.err.startswith("DODONA_MCP__FILES__COMMAND: nothing uses [mcp.files] yet.\n")
         assert not file.exists()
 
 

@@ -210,3 +210,25 @@ def test_beside_a_gateway(vault: Path) -> None:
         assert told(vault, "undo")["to"] == "trees/Oak.md"
         assert told(vault, "undo", "1")["to"] == "Roses.md"
     assert (vault / "plan.md").read_text(encoding="utf-8") == PLAN
+
+
+def test_beside_a_gateway_that_was_told_where_the_notes_are(tmp_path: Path) -> None:
+    """A command means the same notes and code; what it adds to the code leaves the rest there."""
+    for folder, file, text in (
+        ("notes", "Oak.md", OAK),
+        ("src", "a.py", "def alpha(): ...\n"),
+        ("more", "b.py", "def beta(): ...\n"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text(text, encoding="utf-8")
+    notes, code = str(tmp_path / "notes"), str(tmp_path / "src")
+    with Up(tmp_path, DODONA_VAULT__PATH=notes, DODONA_CODE__PATHS=code):
+        listed = dodona(tmp_path, "vault", "list", "--json")
+        assert [note["path"] for note in json.loads(listed.stdout)["notes"]] == ["Oak.md"]
+        elsewhere = dodona(tmp_path, "vault", "list", DODONA_VAULT__PATH=str(tmp_path / "more"))
+        assert elsewhere.stdout == "There are no notes yet.\n"
+        looked = json.loads(dodona(tmp_path, "index", "--json").stdout)
+        assert (looked["notes"]["folder"], looked["code"]["folders"]) == (notes, [code])
+        added = json.loads(dodona(tmp_path, "index", "more", "--json").stdout)
+        assert added["code"]["folders"] == [code, str(tmp_path / "more")]
+    assert dodona(tmp_path, "vault", "list").stdout == "There are no notes yet.\n"

@@ -258,7 +258,7 @@ class PlainApprovals:
 
 
 class PlainReception:
-    """Messages become runs of the same oracle; sessions are what was sent."""
+    """Messages become runs of the same oracle."""
 
     def __init__(self, oracle: PlainOracle) -> None:
         self.oracle = oracle
@@ -278,9 +278,15 @@ class PlainReception:
         self.keys[run_id] = key
         return Sent(run_id, key)
 
-    async def sessions(
-        self, _user_id: str, *, limit: int = 50, skip: int = 0
-    ) -> list[dict[str, Any]]:
+
+class PlainSessions:
+    """Those of the messages that were taken in."""
+
+    def __init__(self, reception: PlainReception) -> None:
+        self.keys = reception.keys
+        self.oracle = reception.oracle
+
+    async def list(self, _user_id: str, *, limit: int = 50, skip: int = 0) -> list[dict[str, Any]]:
         found = [*dict.fromkeys(self.keys.values())]
         return [{"key": key} for key in found[skip : skip + limit]]
 
@@ -300,6 +306,7 @@ class PlainAgency:
     def __init__(self) -> None:
         self.oracle = PlainOracle()
         self.reception = PlainReception(self.oracle)
+        self.sessions = PlainSessions(self.reception)
         self.agents = Agents
         self.runs = PlainRuns(self.oracle)
         self.contexts = PlainContexts()

@@ -152,6 +152,31 @@ async def test_where_something_is_defined_and_what_the_notes_say() -> None:
     ]
 
 
+async def test_who_uses_something() -> None:
+    """All places come first, a line for each, under the tool that told them; then what it is."""
+    places = [f"src/ledger.py:{line}: settle(Hold({line}))  [in pay]" for line in range(1, 16)]
+    texts = {"find_references": "\n".join(places), "find_definition": HOLD}
+
+    def answers(name: str, arguments: dict[str, str]) -> ToolResult:
+        return ToolResult("", name, texts.get(name, "Nothing found."))
+
+    tools = (VAULT_SEARCH, LOOKUP, tool("find_references", "name"))
+    turns, answer = await run(UserText("Who uses Hold?"), tools=tools, answers=answers)
+    assert turns == [
+        [
+            ("find_references", {"name": "Hold"}),
+            ("find_definition", {"name": "Hold"}),
+            ("vault_search", {"query": "Hold"}),
+        ]
+    ]
+    shown = "\n".join(f"> {line}" for line in places[:12])
+    assert (
+        f"{shown}\n> … and 3 more.\n\n— `find_references`\n\n> class Hold:" in answer.message.text
+    )
+    plain, _ = await run(UserText("What is Hold?"), tools=tools, answers=answers)
+    assert ("find_references", {"name": "Hold"}) not in plain[0]
+
+
 async def test_a_german_question_is_understood_as_far_as_its_words() -> None:
     """Stop words of German go, inflected words are found."""
     note = "Rechnungen:\n\nDie Rechnung ist nach 30 Tagen fällig."

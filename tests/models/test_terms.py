@@ -14,7 +14,7 @@ from dodona.models.terms import key_terms, patterns
         ("Wie funktionieren die Obergrenzen für Budgets?", "Obergrenzen Budgets"),
         ('Where is "hard ceiling" defined?', '"hard ceiling"'),
         ("Wo steht „harte Grenze“?", '"harte Grenze"'),
-        ("What calls foo_bar in the loop?", "foo_bar calls loop"),
+        ("What calls foo_bar in the loop?", "foo_bar loop"),
         ("what does AgentConfig.max_iterations do", "AgentConfig.max_iterations"),
         ("What does notes/x.md say about budgets?", "notes/x.md budgets"),
         ("Where is Meter defined and what do the notes say about it?", "Meter"),
@@ -87,6 +87,26 @@ def test_a_question_that_points_back_takes_terms_along(
 def test_what_may_be_defined_in_code(question: str, names: tuple[str, ...]) -> None:
     """What looks like a name, and whatever is said to be defined somewhere."""
     assert key_terms(question).names == names
+
+
+@pytest.mark.parametrize(
+    ("question", "query", "is_asked"),
+    [
+        ("Where is read_url used?", "read_url", True),
+        ("Who calls Meter.reserve?", "Meter.reserve", True),
+        ("Which functions call read_url?", "read_url functions", True),
+        ("What are the callers of `settle`?", "settle", True),
+        ("Find references to Hold.", "Find Hold", True),
+        ("Wo wird read_url verwendet?", "read_url", True),
+        ("Where is read_url defined and used?", "read_url used", False),
+        ("What is read_url?", "read_url", False),
+        ("How are calls used up?", "calls used", False),
+    ],
+)
+def test_where_something_is_used(question: str, query: str, is_asked: bool) -> None:  # noqa: FBT001
+    """Words that only say what is asked are not looked for."""
+    terms = key_terms(question)
+    assert (terms.query, terms.asks_uses) == (query, is_asked)
 
 
 def test_a_file_named_before_is_still_meant() -> None:

@@ -111,7 +111,7 @@ CASES = (
         "session_resumed",
         (event(events.SESSION_RESUMED, previous_model="a", model="a", idle_seconds=3600),),
         Point.TURN_START,
-        "This conversation goes on after 3600 seconds. What was read before may have changed.",
+        "This conversation goes on after 1 hour. What was read before may have changed.",
     ),
     Case(
         "source_stale",

@@ -25,6 +25,14 @@ VALUES = {"project_id": "oak", "tools": ["vault_read", "vault_search"]}
         ("{{ tools | unique | sort | join(' ') }}", "vault_read vault_search"),
         ("{{ nobody | default('none') }}{% if nobody is defined %}!{% endif %}", "none"),
         ("{{ 'some' if tools else 'no' }} tools", "some tools"),
+        (
+            "{{ 12345 | thousands }} {{ 0.5 | duration }} {{ 1 | duration }}",
+            "12,345 0.5 seconds 1 second",
+        ),
+        (
+            "{{ 119 | duration }}, {{ 7200 | duration }}, {{ 200000 | duration }}",
+            "1 minute, 2 hours, 2 days",
+        ),
         ("{% raw %}{{ not mine }}{% endraw %}{# a comment #}", "{{ not mine }}"),
     ],
 )

@@ -26,6 +26,7 @@ from dodona.agent.views import (
     ProjectViews,
     RuleViews,
     RunViews,
+    SessionViews,
     TreeViews,
 )
 from dodona.core.code import CodeOf
@@ -56,6 +57,7 @@ class Events(Protocol):
 class Agency:
     oracle: Oracle
     reception: Reception
+    sessions: SessionViews
     agents: AgentsNow
     contexts: ContextViews
     tree: TreeViews
@@ -102,6 +104,7 @@ def make_agency(
     return Agency(
         oracle=Oracle(storage, engine, histories=histories, means=means),
         reception=Reception(means, engine, histories=histories),
+        sessions=SessionViews(storage),
         agents=means.agents,
         contexts=ContextViews(storage),
         tree=TreeViews(storage),

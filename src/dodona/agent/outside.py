@@ -37,9 +37,15 @@ def vetted_urls(host: Host) -> frozenset[str] | None:
     """The addresses that may be fetched; None is any."""
     if not _is_wary(host):
         return None
-    said = [m.text for m in host.history.messages if isinstance(m, UserText)]
-    typed = urls_in((*said, host.brief.question.content))
-    return host.history.traces.urls.union(typed, web_addresses(host.sources))
+    return host.history.traces.urls.union(urls_in(_typed(host)), web_addresses(host.sources))
+
+
+def _typed(host: Host) -> Iterator[str]:
+    """What the user has said. Where peers speak too, nobody knows which of it was before."""
+    if Origin(host.brief.origin) is Origin.USER:
+        yield host.brief.question.content
+    if Origin.PEER not in host.outside:
+        yield from (m.text for m in host.history.messages if isinstance(m, UserText))
 
 
 def web_addresses(sources: Iterable[Source]) -> Iterator[str]:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from dodona.agent.engine import LocalEngine
 from dodona.agent.histories import Histories
 from dodona.agent.means import Means
 from dodona.agent.question import LONGEST_QUESTION
-from dodona.agent.views.exchanges import exchange
-from dodona.agent.views.moments import iso
 from dodona.core.agents import AgentDef
 from dodona.core.conversation import Asking, NewMessage
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.near import did_you_mean
 from dodona.core.origins import Origin
 from dodona.core.projects import DEFAULT_PROJECT
-from dodona.core.sessions import Session, session_key
-
-_ALL: Final = 2**31 - 1
+from dodona.core.sessions import session_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +50,6 @@ class Reception:
 
     def __init__(self, means: Means, engine: LocalEngine, *, histories: Histories) -> None:
         self._means = means
-        self._storage = means.storage
         self._engine = engine
         self._histories = histories
 
@@ -81,27 +76,6 @@ class Reception:
         )
         return Sent(asked.run_id, key)
 
-    async def sessions(
-        self, user_id: str, *, limit: int = 50, skip: int = 0
-    ) -> list[dict[str, Any]]:
-        """The user's sessions, the latest first."""
-        found = await self._storage.sessions.list(user_id, limit=limit, skip=skip)
-        return [session_json(each) for each in found]
-
-    async def clear(self, user_id: str, key: str) -> dict[str, Any]:
-        """Let the next message begin a new conversation. What was said before stays kept."""
-        return session_json(await self._storage.sessions.clear(user_id, key))
-
-    async def history(self, user_id: str, key: str, *, limit: int = 50) -> list[dict[str, Any]]:
-        """The last exchanges of a session's conversation, the oldest first."""
-        session = await self._storage.sessions.get(user_id, key)
-        if session.conversation_id is None:
-            return []
-        window = await self._storage.conversations.window(
-            user_id, session.conversation_id, budget=_ALL, max_runs=limit
-        )
-        return [exchange(message) for message in window.messages]
-
     def _agent(self, name: str) -> AgentDef:
         agents = self._means.agents()
         found = agents.get(name)
@@ -110,20 +84,6 @@ class Reception:
                 f"there is no agent {name!r:.80}.", hint=did_you_mean(name, agents.names())
             )
         return found
-
-
-def session_json(session: Session) -> dict[str, Any]:
-    return {
-        "key": session.key,
-        "agent_id": session.agent_id,
-        "message_count": session.message_count,
-        "token_usage": {
-            "input_tokens": session.input_tokens,
-            "output_tokens": session.output_tokens,
-        },
-        "created_at": iso(session.created_at),
-        "updated_at": iso(session.updated_at),
-    }
 
 
 def _checked(content: str) -> str:

@@ -7,19 +7,16 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from dodona.agent.agency import ORACLE_TREE
 from dodona.agent.leaves import REGISTRY
 from dodona.app.config import Config
 from dodona.app.settings import Agent
+from dodona.app.souls import read_soul
 from dodona.core.agents import AgentDef, Agents, Queueing
-from dodona.core.errors import ConfigError
 from dodona.core.events import Emit
 from dodona.documents import KeyPath
 from dodona.trees import Reloader, Tree
-
-LARGEST_SOUL: Final = 64 << 10  # bytes: it is in every request
 
 
 def agents_of(config: Config) -> Agents:
@@ -59,23 +56,7 @@ def _agent(config: Config, name: str, agent: Agent, path: KeyPath) -> AgentDef:
 def _soul(config: Config, agent: Agent, path: KeyPath) -> str:
     if agent.soul_path is None:
         return ""
-    file = config.resolve(agent.soul_path, path)
-    try:
-        with file.open("rb") as opened:
-            body = opened.read(LARGEST_SOUL + 1)
-        if len(body) > LARGEST_SOUL:
-            raise ConfigError(
-                f"the soul {file} is larger than {LARGEST_SOUL:,} bytes.",
-                where=config.places.near(path),
-                hint="It is in every request: say who the agent is, and no more.",
-            )
-        return body.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"the soul {file} cannot be read: {error}.",
-            where=config.places.near(path),
-            hint="soul_path must name a file of UTF-8 text.",
-        ) from error
+    return read_soul(config.resolve(agent.soul_path, path))
 
 
 class AgentTrees:

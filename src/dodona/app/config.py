@@ -7,22 +7,26 @@ told at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
 from dodona.app import rules
 from dodona.app.environment import almost, override
 from dodona.app.mistakes import mistakes
-from dodona.app.places import Places
+from dodona.app.places import Places, expanded
 from dodona.app.settings import Settings
+from dodona.app.shorthand import spelled_out
 from dodona.core.errors import ConfigError, DodonaError
-from dodona.documents import KeyPath, read
+from dodona.documents import Document, KeyPath, read
 
 LOCAL = Path("dodona.toml")
+USUAL = "config.toml"  # in Dodona's folder
+MOST_TOLD = 200  # mistakes; who has made as many has made one of them often
+MAX_BYTES = 32_000_000  # a hundred thousand bindings, and twice as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,31 +39,44 @@ class Config:
 
     def resolve(self, text: str, path: KeyPath) -> Path:
         """The file that the setting at `path` names by `text`."""
-        return self.places.folder(path) / expanded(text)
+        return self.places.resolve(text, path)
 
 
-def load(environment: Mapping[str, str], file: Path | None = None) -> Config:
-    """Find the file, read it, let the environment have its say, check everything."""
-    folder = home(environment)
-    path = find_file(environment, folder, file)
-    lines: Mapping[KeyPath, int] = {}
-    table: dict[str, Any] = {}
-    if path:
-        document = read(path, what="the config file")
-        lines, table = document.lines, document.table
+def load(
+    environment: Mapping[str, str], file: Path | None = None, *, tools: Collection[str] = ()
+) -> Config:
+    """Find the file, read it, let the environment have its say, check everything.
+
+    Whoever embeds Dodona names the `tools` that they add to the shipped ones.
+    """
+    path = find_file(environment, home(environment), file)
+    document = read(path, what="the config file", max_bytes=MAX_BYTES) if path else None
+    found = is_found(environment, path, file)
+    return checked(document, environment, is_found=found, tools=tools)
+
+
+def checked(
+    document: Document | None,
+    environment: Mapping[str, str],
+    *,
+    is_found: bool = False,
+    tools: Collection[str] = (),
+) -> Config:
+    """The config that such a file makes; raises every mistake in it and in the environment."""
+    table, lines = spelled_out(document)
     variables = dict(override(table, environment))
-    is_found = path == LOCAL and file is None and not environment.get("DODONA_CONFIG")
-    places = Places(path, lines, variables, is_found=is_found)
-    found: list[DodonaError] = [*almost(environment)]
+    file = document.file if document else None
+    places = Places(file, lines, variables, is_found=is_found)
+    found: list[DodonaError] = [*islice(almost(environment), MOST_TOLD)]
+    settings = Settings()
     try:
         settings = Settings.model_validate(table)
     except ValidationError as error:
-        settings = Settings()
-        found += mistakes(places).told(error)
-    found += rules.broken(table, places)
+        found += islice(mistakes(places).told(error), MOST_TOLD)
+    found += islice(rules.broken(table, places, tools), MOST_TOLD)
     if found:
-        raise ConfigError.gather(sorted(found, key=_place))
-    return Config(settings, places, folder)
+        raise ConfigError.gather(_told(found))
+    return Config(settings, places, home(environment))
 
 
 def home(environment: Mapping[str, str]) -> Path:
@@ -67,29 +84,33 @@ def home(environment: Mapping[str, str]) -> Path:
     return expanded(environment.get("DODONA_HOME") or "~/.dodona").absolute()
 
 
-def expanded(text: str) -> Path:
-    """The path with `~` for the user's folder."""
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as error:
-        raise ConfigError(
-            f"{text} cannot be found: there is no such user, or HOME is not set.",
-            hint="Write the path without ~, or set DODONA_HOME.",
-        ) from error
+def file_to_edit(environment: Mapping[str, str], file: Path | None = None) -> Path:
+    """The file that is in effect, or would be; it need not be there yet."""
+    folder = home(environment)
+    return _named(environment, file) or find_file(environment, folder, file) or folder / USUAL
+
+
+def is_found(environment: Mapping[str, str], path: Path | None, file: Path | None) -> bool:
+    """Did the file lie in the current folder, and nobody named it?"""
+    return path == LOCAL and _named(environment, file) is None
+
+
+def _named(environment: Mapping[str, str], file: Path | None) -> Path | None:
+    return file or (Path(text) if (text := environment.get("DODONA_CONFIG")) else None)
 
 
 def find_file(environment: Mapping[str, str], folder: Path, file: Path | None) -> Path | None:
     """The first that there is; one that was named must be there."""
-    named = file or (Path(text) if (text := environment.get("DODONA_CONFIG")) else None)
+    named = _named(environment, file)
     if named is None:
-        return next((path for path in (LOCAL, folder / "config.toml") if _is_there(path)), None)
-    if not _is_there(named):
+        return next((path for path in (LOCAL, folder / USUAL) if is_there(path)), None)
+    if not is_there(named):
         who = "--config" if file else "DODONA_CONFIG"
         raise ConfigError(f"there is no config file {named}.", hint=f"{who} names it.")
     return named
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
     """True too where we may not look: reading it then tells why."""
     try:
         path.stat()
@@ -98,6 +119,14 @@ def _is_there(path: Path) -> bool:
     except OSError:
         return True
     return True
+
+
+def _told(found: list[DodonaError]) -> list[DodonaError]:
+    """The mistakes in their order; of very many, the first."""
+    told = sorted(found, key=_place)[:MOST_TOLD]
+    if len(found) < MOST_TOLD:
+        return told
+    return [*told, ConfigError("there may be more mistakes.", hint="Mend these first.")]
 
 
 def _place(error: DodonaError) -> tuple[str, int]:

@@ -8,10 +8,12 @@ parts are between commas.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, get_origin
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from dodona.app import schema
+from dodona.app.shorthand import key_of
+from dodona.app.values import WHOLE_NUMBER, value_of
 from dodona.core.errors import ConfigError, Where
 from dodona.documents.toml_lines import DEEPEST, KeyPath
 
@@ -28,13 +30,25 @@ def override(
         head, separator, _ = variable.removeprefix(PREFIX).partition("__")
         if variable.startswith(PREFIX) and separator and head:
             path = _path(variable, table)
+            if schema.is_list_of_sections(path[:1]):
+                continue  # told by `almost`
+            if WHOLE_NUMBER.fullmatch(environment[variable]):
+                path = key_of(path)
             if _put(table, path, environment[variable]):
                 yield path, variable
 
 
 def almost(environment: Mapping[str, str]) -> Iterator[ConfigError]:
-    """Variables with one `_` where two are needed: they set nothing, and were meant to."""
+    """Variables that set nothing and were meant to, as with one `_` where two are needed."""
     for variable in sorted(environment):
+        head = variable.removeprefix(PREFIX).partition("__")[0].lower()
+        if variable.startswith(PREFIX) and schema.is_list_of_sections((head,)):
+            yield ConfigError(
+                "this variable sets nothing: there may be several of them.",
+                where=Where(variable),
+                hint=f"Write [[{head}]] into the config file.",
+            )
+            continue
         found = _ALMOST.fullmatch(variable)
         if found and "__" not in variable:
             yield ConfigError(
@@ -44,12 +58,38 @@ def almost(environment: Mapping[str, str]) -> Iterator[ConfigError]:
             )
 
 
+def silenced(
+    environment: Mapping[str, str], table: Mapping[str, Any], paths: Iterable[KeyPath]
+) -> dict[str, str]:
+    """The environment without the variables that come before these keys of a file."""
+    hidden = set(shadows(environment, table, paths))
+    return {name: value for name, value in environment.items() if name not in hidden}
+
+
+def shadows(
+    environment: Mapping[str, str], table: Mapping[str, Any], paths: Iterable[KeyPath]
+) -> list[str]:
+    """The variables that come before these keys of a file, or before parts of them."""
+    keys = tuple(paths)
+    asked = {*keys, *map(key_of, keys)}
+    found: list[str] = []
+    for variable in sorted(environment):
+        if variable.startswith(PREFIX) and "__" in variable:
+            path = _path(variable, table)
+            if any(path[: len(key)] == key or key_of(path) == key for key in asked):
+                found.append(variable)
+    return found
+
+
 def _path(variable: str, table: Mapping[str, Any]) -> KeyPath:
     path: list[str] = []
     here: Any = table
     for word in variable.removeprefix(PREFIX).split("__", DEEPEST):
         name = word.lower()
-        if schema.entries(schema.at(tuple(path))):
+        entry = schema.entries(schema.at(tuple(path)))
+        if entry and not schema.section(entry):
+            name = word
+        elif entry:
             present = here if schema.is_table(here) else {}
             name = next((n for n in present if _worded(n) == word.upper()), name.replace("_", "-"))
         path.append(name)
@@ -70,18 +110,5 @@ def _put(table: dict[str, Any], path: KeyPath, text: str) -> bool:
         if not schema.is_table(below):
             return False
         here = below
-    here[str(last)] = _value(text, schema.bare(schema.at(path)))
+    here[str(last)] = value_of(text, path)
     return True
-
-
-def _value(text: str, kind: Any) -> Any:
-    """The text as the type that is wanted; itself where it is not one, for the check to tell."""
-    if kind is int and re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-        return int(text)
-    if kind is float and re.fullmatch(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", text):
-        return float(text)
-    if kind is bool:
-        return {"true": True, "false": False}.get(text, text)
-    if get_origin(kind) is tuple:
-        return [part.strip() for part in text.split(",") if part.strip()]
-    return text

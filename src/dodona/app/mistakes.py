@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
 from dodona.app.places import Places
 from dodona.app.schema import SHAPE, is_secret
 from dodona.core.errors import ConfigError
@@ -17,3 +21,23 @@ def mistakes(places: Places) -> Mistakes:
 def idle(path: KeyPath, whom: str, places: Places) -> ConfigError:
     """A setting that would do nothing: whoever wrote it expects that it does."""
     return mistakes(places).wrong(path, f"has no effect: {whom} takes none", hint="Remove it.")
+
+
+def sent_away(path: KeyPath, address: str, places: Places) -> Iterator[ConfigError]:
+    """A folder that somebody else wrote must not collect the secrets of whoever enters it."""
+    try:
+        host = urlsplit(address).hostname or ""
+        is_local = not host or host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        is_local = False
+    if not is_local:
+        yield strange(path, "send a secret to an address", places)
+
+
+def strange(path: KeyPath, what: str, places: Places) -> ConfigError:
+    """A setting that only a file may make that somebody named."""
+    return mistakes(places).wrong(
+        path,
+        f"would {what} that this file chose, and nobody named the file",
+        hint=f"If you trust it, name it: --config {places.file}, or DODONA_CONFIG.",
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dodona.core.errors import Where
+from dodona.core.errors import ConfigError, Where
 from dodona.documents.toml_lines import KeyPath
 
 
@@ -44,3 +44,18 @@ class Places:
     def folder(self, path: KeyPath) -> Path:
         """What a path in this setting is relative to: the file's folder, or the current one."""
         return Path() if self.file is None or path in self.variables else self.file.parent
+
+    def resolve(self, text: str, path: KeyPath) -> Path:
+        """The file that the setting at `path` names by `text`."""
+        return self.folder(path) / expanded(text)
+
+
+def expanded(text: str) -> Path:
+    """The path with `~` for the user's folder."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{text} cannot be found: there is no such user, or HOME is not set.",
+            hint="Write the path without ~, or set DODONA_HOME.",
+        ) from error

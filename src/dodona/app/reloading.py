@@ -28,7 +28,7 @@ class Reloading:
     """Reads the file anew, and hands what has changed to those whom it concerns.
 
     `live` says, for the first names of a key, who takes it. `reread` loads the config as it was
-    loaded at the start; it blocks.
+    loaded at the start; it blocks, and so does making one of these.
     """
 
     def __init__(

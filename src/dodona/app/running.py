@@ -143,7 +143,8 @@ async def running(
         await _looked_after(stack, store, idle, agency, serve=serve)
         if reread is not None:
             live = _live(staff, means, idle, redactor)
-            await stack.enter_async_context(Reloading(config, reread, live).following())
+            followed = await asyncio.to_thread(Reloading, config, reread, live)
+            await stack.enter_async_context(followed.following())
         yield Runtime(agency, choice, staff.routing, folder, str(locate(url)))
 
 

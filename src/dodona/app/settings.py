@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, Strict
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from dodona.core.agents import DEFAULT_AGENT
 from dodona.core.contexts import TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
@@ -18,8 +18,18 @@ from dodona.documents import Section, Texts, wrong
 from dodona.metering.ceilings import MOST_TOKENS, MOST_USD
 from dodona.models import wire
 from dodona.models.providers import PROVIDERS, is_address
+from dodona.net.redactor import Redactor
 
 PROVIDER_NAMES = (*PROVIDERS, "extractive", "scripted")
+
+# Patterns are also what `dodona config schema` tells: they are JavaScript's as well as ours.
+_SOURCE = r"env:[A-Za-z_][A-Za-z0-9_]*|file:.*\S.*"
+_AGENT_NAME = r"[A-Za-z0-9-]{1,64}"
+_NAME = r"[A-Za-z0-9_-]{1,64}"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
+_CAPABILITY = r"http:[A-Za-z0-9.-]+(:[0-9]{1,5})?|(store|function):[A-Za-z0-9_-]+"
+_ADDRESS = r"https?://.+"
 
 _PATIENCE = wire.Timeouts()
 _KEY_HINT = (
@@ -37,7 +47,7 @@ def _known_provider(name: str) -> str:
 
 
 def _secret_source(text: str) -> str:
-    if not re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*|file:.*\S.*", text):
+    if not re.fullmatch(_SOURCE, text):
         raise wrong('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
     return text
 
@@ -52,9 +62,51 @@ def _web_address(text: str) -> str:
 
 
 def _agent_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9-]+", name):
-        raise wrong("is no name for an agent", "Use letters, digits and hyphens.")
+    if not re.fullmatch(_AGENT_NAME, name):
+        raise wrong("is no name for an agent", "Use letters, digits and hyphens, at most 64.")
     return name
+
+
+def _name(name: str) -> str:
+    if not re.fullmatch(_NAME, name):
+        raise wrong("is no name", "Use letters, digits, _ and -, at most 64.")
+    return name
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(_VARIABLE, name):
+        raise wrong("is no name of a variable", "Use letters, digits and _.")
+    return name
+
+
+def _header(name: str) -> str:
+    if not re.fullmatch(_HEADER, name):
+        raise wrong("is no name of a header", 'Like "Authorization".')
+    return name
+
+
+def _text_or_source(text: str) -> str:
+    if text.startswith(("env:", "file:")):
+        return _secret_source(text)
+    if not text.isprintable():
+        raise wrong("must be one line of text")
+    if Redactor().scrub(text) != text:
+        raise wrong('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
+    return text
+
+
+def _capability(text: str) -> str:
+    if not re.fullmatch(_CAPABILITY, text):
+        raise wrong(
+            "is no capability", "Write http:HOST, store:NAME or function:NAME, and no more."
+        )
+    return text
+
+
+def _engine_there(kind: Any) -> Any:
+    if kind == "restate":
+        raise wrong('must be "local": the engine restate is not there yet', "Leave it out.")
+    return kind
 
 
 # What belongs to an agent, whichever model answers for it.
@@ -68,8 +120,20 @@ def _only_a_model(fallback: Agent) -> Agent:
     return fallback
 
 
-SecretSource = Annotated[str, AfterValidator(_secret_source)]
-AgentName = Annotated[str, AfterValidator(_agent_name)]
+def _like(pattern: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": f"^({pattern})$"})
+
+
+SecretSource = Annotated[str, AfterValidator(_secret_source), _like(_SOURCE)]
+TextOrSource = Annotated[str, AfterValidator(_text_or_source)]
+AgentName = Annotated[str, AfterValidator(_agent_name), _like(_AGENT_NAME)]
+Name = Annotated[str, AfterValidator(_name), _like(_NAME)]
+Address = Annotated[str, AfterValidator(_web_address), _like(_ADDRESS)]
+ProviderName = Annotated[
+    str,
+    AfterValidator(_known_provider),
+    WithJsonSchema({"type": "string", "enum": list(PROVIDER_NAMES)}),
+]
 
 
 class Timeouts(Section):
@@ -91,7 +155,7 @@ class Timeouts(Section):
 class Agent(Section):
     """Which model answers. Without `provider` it is chosen at start: see `dodona status`."""
 
-    provider: Annotated[str, AfterValidator(_known_provider)] | None = Field(
+    provider: ProviderName | None = Field(
         default=None,
         description="Who serves the model: " + ", ".join(f"`{n}`" for n in PROVIDER_NAMES) + ".",
     )
@@ -106,7 +170,7 @@ class Agent(Section):
         description="Where the key is: `env:NAME` or `file:PATH`. Without it, the provider's own "
         "variable, then the credential file.",
     )
-    base_url: Annotated[str, AfterValidator(_web_address)] | None = Field(
+    base_url: Address | None = Field(
         default=None,
         description="Where the provider is, if not at its usual place. To such a place a key is "
         "sent only when `api_key` names it.",
@@ -169,6 +233,15 @@ class DefaultAgent(Agent):
 class Binding(Section):
     """Which agent answers whom. What is not set matches anything; one of them must be set."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [
+                {"required": [key]}
+                for key in ("channel", "account_id", "peer_id", "guild_id", "team_id")
+            ]
+        }
+    )
+
     agent_id: str = Field(min_length=1, description="The agent that answers.")
     channel: str | None = Field(default=None, min_length=1, description="Like `telegram`.")
     account_id: str | None = Field(
@@ -179,6 +252,63 @@ class Binding(Section):
         default=None, min_length=1, description="A guild or server within the channel."
     )
     team_id: str | None = Field(default=None, min_length=1, description="A team within a guild.")
+
+
+class Plugin(Section):
+    """A tool or a channel of your own, in WebAssembly. Nothing uses this section yet."""
+
+    name: Name = Field(description="Its name, unlike those of other plugins and tools.")
+    path: str = Field(min_length=1, description="The path of its `.wasm` file.")
+    type: Literal["tool", "channel"] = Field(
+        default="tool", description="Is it a tool, or does it bring messages of a channel?"
+    )
+    capabilities: Annotated[
+        tuple[Annotated[str, AfterValidator(_capability), _like(_CAPABILITY)], ...],
+        Strict(strict=False),
+    ] = Field(
+        default=(),
+        max_length=100,
+        description="What it may reach, and nothing else: `http:HOST`, `store:NAME`, "
+        "`function:NAME`.",
+    )
+    description: str | None = Field(
+        default=None, min_length=1, description="For people; else it tells by itself."
+    )
+
+
+class McpServer(Section):
+    """A server of tools, NAME is your own. Nothing uses this section yet."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["url"]}, {"required": ["command"]}]}
+    )
+
+    url: Address | None = Field(
+        default=None, description="Where it is; this or `command` must be set."
+    )
+    headers: Mapping[Annotated[str, AfterValidator(_header), _like(_HEADER)], TextOrSource] = Field(
+        default={},
+        description="What is sent along to `url`. A secret is named: `env:NAME` or `file:PATH`.",
+    )
+    command: str | None = Field(
+        default=None, min_length=1, description="The program that is started."
+    )
+    args: Texts = Field(default=(), max_length=200, description="What `command` is called with.")
+    env: Mapping[Annotated[str, AfterValidator(_variable), _like(_VARIABLE)], TextOrSource] = Field(
+        default={},
+        description="Variables for `command`. A secret is named: `env:NAME` or `file:PATH`.",
+    )
+    timeout_seconds: float = Field(
+        default=60.0, gt=0, le=3600, description="How long a call may take."
+    )
+
+
+class Engine(Section):
+    """What hands out runs and wakes them."""
+
+    kind: Annotated[Literal["local"], BeforeValidator(_engine_there)] = Field(
+        default="local", description="`local`: this process."
+    )
 
 
 class Store(Section):
@@ -249,7 +379,7 @@ class Web(Section):
     search: Literal["none", "searxng", "brave", "duckduckgo"] = Field(
         default="none", description="Who answers web_search."
     )
-    searxng_url: Annotated[str, AfterValidator(_web_address)] | None = Field(
+    searxng_url: Address | None = Field(
         default=None, description="Where your SearXNG is; it may be on this machine."
     )
     brave_api_key: SecretSource | None = Field(
@@ -344,7 +474,12 @@ class Context(Section):
 
 
 class Budget(Section):
-    """The most that may be spent; without a number there is no ceiling."""
+    """The most that may be spent; without a number there is no ceiling.
+
+    A plain number in its place, as in `daily = 500000`, is `tokens`.
+    """
+
+    number_is: ClassVar[str] = "tokens"
 
     tokens: int | None = Field(
         default=None, ge=0, le=MOST_TOKENS, description="Read and written together."
@@ -402,6 +537,11 @@ class Settings(Section):
     bindings: Annotated[tuple[Binding, ...], Strict(strict=False)] = Field(
         default=(), max_length=200_000, description="Who is answered by which agent."
     )
+    plugins: Annotated[tuple[Plugin, ...], Strict(strict=False)] = Field(
+        default=(), max_length=1000, description="Tools and channels of your own."
+    )
+    mcp: Mapping[Name, McpServer] = Field(default={}, description="Servers of tools, by name.")
+    engine: Engine = Engine()
     store: Store = Store()
     gateway: Gateway = Gateway()
     vault: Vault = Vault()

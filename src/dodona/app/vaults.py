@@ -10,7 +10,8 @@ from typing import Final, Self
 from urllib.parse import quote
 
 from dodona.app.by_project import ByProject
-from dodona.app.config import Config, expanded
+from dodona.app.config import Config
+from dodona.app.places import expanded
 from dodona.core.errors import ConfigError, ToolFailed
 from dodona.core.projects import DEFAULT_PROJECT, Project
 from dodona.core.storage import Projects

@@ -1,4 +1,7 @@
-"""`gateway.json` in Dodona's folder: where the gateway of this machine's user listens."""
+"""`gateway.json` in Dodona's folder: where the gateway of this machine's user listens.
+
+And which folders it uses: whoever started it may have told them to it alone, as `make run` does.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,31 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """`store` is the address for people: whoever uses another store means another gateway."""
+    """`store` is the address for people: whoever uses another store means another gateway.
+
+    `vault` and `code` are the folders of the default project.
+    """
 
     url: str
     pid: int
     store: str
+    vault: str = ""
+    code: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, home: Path) -> Self | None:
         """What was announced by a process that is still there."""
         try:
             told: dict[str, Any] = json.loads((home / NAME).read_text(encoding="utf-8"))
-            found = cls(str(told["url"]), int(told["pid"]), str(told["store"]))
+            found = cls(
+                str(told["url"]),
+                int(told["pid"]),
+                str(told["store"]),
+                vault=str(told.get("vault", "")),
+                code=tuple(map(str, told.get("code", ()))),
+            )
             is_local = urlsplit(found.url).hostname in _LOOPBACK
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
         return found if is_local and _is_alive(found.pid) else None
 

@@ -16,11 +16,13 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from dodona.app.codes import Codes, code_folders, outermost
-from dodona.app.config import Config, expanded
-from dodona.app.vaults import Vaults, vault_folder
+from dodona.app.codes import Codes, outermost
+from dodona.app.config import Config
+from dodona.app.places import expanded
+from dodona.app.vaults import Vaults
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile, Hidden
+from dodona.cli.default_folders import default_code, default_vault
 from dodona.cli.opening import opened_store
 from dodona.cli.output import document, note, say
 from dodona.cli.progress import Bar
@@ -87,7 +89,7 @@ def _folder(path: Path | None) -> Path | None:
 
 async def _indexed(config: Config, redactor: Redactor, wanted: _Wanted) -> dict[str, Any]:
     async with opened_store(config, redactor) as store:
-        notes = await asyncio.to_thread(vault_folder, config)
+        notes = await asyncio.to_thread(default_vault, config, redactor)
         vaults = Vaults(store.projects, default=notes, home=config.home)
         vault = await vaults.folder(LOCAL_USER, wanted.project_id)
         told: dict[str, Any] = {"project": wanted.project_id}
@@ -96,7 +98,8 @@ async def _indexed(config: Config, redactor: Redactor, wanted: _Wanted) -> dict[
             files = await _notes(vaults, folder)
             told["notes"] = {"folder": str(folder), "is_vault": folder == vault, "files": files}
         if "notes" not in told or wanted.path is None:
-            told["code"] = await _code(config, store, wanted)
+            code = await asyncio.to_thread(default_code, config, redactor)
+            told["code"] = await _code(config, store, wanted=wanted, default=code)
         return told
 
 
@@ -107,12 +110,14 @@ async def _notes(vaults: Vaults, folder: Path) -> int:
     return len(await vault.list())
 
 
-async def _code(config: Config, store: Store, wanted: _Wanted) -> dict[str, Any] | None:
+async def _code(
+    config: Config, store: Store, *, wanted: _Wanted, default: tuple[Path, ...]
+) -> dict[str, Any] | None:
     """The state of the project's code, after all is taken in; None when it has none."""
     settings = config.settings.code
     async with Codes(
         store.projects,
-        default=await asyncio.to_thread(code_folders, config),
+        default=default,
         home=config.home,
         max_file_kb=settings.max_file_kb,
     ) as codes:

@@ -24,6 +24,7 @@ app = App(
 app.command("dodona.cli.up:up", name="up", help="Start the gateway, and keep it running.")
 app.command("dodona.cli.ask:ask", name="ask", help="Ask a question.")
 app.command("dodona.cli.chat:chat", name="chat", help="Ask one question after another.")
+app.command("dodona.cli.onboard:onboard", name="onboard", help="Choose who answers, with a key.")
 app.command("dodona.cli.init:init", name="init", help="Make a folder of notes a project.")
 app.command("dodona.cli.index:index", name="index", help="Index a folder of code or notes.")
 app.command("dodona.cli.vault:app", name="vault", help="Look at the notes, and undo moves.")
@@ -31,9 +32,10 @@ app.command("dodona.cli.context:app", name="context", help="Show and change a co
 app.command("dodona.cli.rules:app", name="rules", help="List, check and test rules.")
 app.command("dodona.cli.approve:approve", name="approve", help="Allow calls that wait for you.")
 app.command("dodona.cli.run:app", name="run", help="List and show runs.")
+app.command("dodona.cli.sessions:app", name="sessions", help="List, show and clear sessions.")
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
 app.command("dodona.cli.route:route", name="route", help="Tell which agent answers a message.")
-app.command("dodona.cli.config:app", name="config", help="Check and show the settings.")
+app.command("dodona.cli.config:app", name="config", help="Check, show and change the settings.")
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
 app.command(
     "dodona.cli.status:status",

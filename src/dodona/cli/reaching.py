@@ -30,11 +30,18 @@ def quiet_config(file: Path | None, redactor: Redactor) -> Config:
     return config
 
 
+def announced_gateway(config: Config, credentials: Credentials) -> Announcement | None:
+    """The gateway that says that it uses the same store; it may not answer."""
+    announced = Announcement.read(config.home)
+    if announced is None or announced.store != str(locate(store_url(config, credentials))):
+        return None
+    return announced
+
+
 @asynccontextmanager
 async def reach(config: Config, redactor: Redactor) -> AsyncGenerator[Client]:
     credentials = Credentials(config, os.environ, redactor)
-    announced = Announcement.read(config.home)
-    if announced is not None and announced.store == str(locate(store_url(config, credentials))):
+    if (announced := announced_gateway(config, credentials)) is not None:
         async with gateway_client(announced, config.home) as gateway:
             if await gateway.is_there():
                 yield gateway

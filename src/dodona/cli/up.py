@@ -16,9 +16,11 @@ from cyclopts import Parameter, validators
 from dodona import __version__
 from dodona.app import logs
 from dodona.app.building import price_list
+from dodona.app.codes import code_folders
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
 from dodona.app.running import Runtime, running
+from dodona.app.unused import unused
 from dodona.cli.announcement import Announcement
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, note, say
@@ -53,6 +55,8 @@ def up(
     """Start Dodona, and keep it running until Ctrl-C. Runs that were cut short are resumed."""
     loaded = load(os.environ, config)
     logs.start(loaded.settings.log, redactor)
+    for line in unused(loaded):
+        note(line)
     gateway = loaded.settings.gateway
     here = (host or gateway.host, gateway.port if port is None else port)
     asyncio.run(_up(loaded, redactor, here, reread=partial(load, os.environ, config)))
@@ -71,7 +75,8 @@ async def _up(
         )
 
         def tell(url: str) -> None:
-            announced.append(Announcement(url, os.getpid(), runtime.store))
+            vault, code = str(runtime.vault or ""), tuple(map(str, code_folders(config)))
+            announced.append(Announcement(url, os.getpid(), runtime.store, vault=vault, code=code))
             announced[0].write(config.home)
             say(redactor.scrub(_greeting(url, config, runtime)))
 

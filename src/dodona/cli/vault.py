@@ -16,9 +16,10 @@ from cyclopts import App, Parameter, validators
 
 from dodona.agent.views.notes import moved_json, note_json
 from dodona.app.config import Config
-from dodona.app.vaults import Vaults, vault_folder
+from dodona.app.vaults import Vaults
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile, Hidden
+from dodona.cli.default_folders import default_vault
 from dodona.cli.opening import opened_store
 from dodona.cli.output import columns, document, say
 from dodona.cli.project_file import project_of
@@ -240,7 +241,7 @@ async def _used(
     config: Config, redactor: Redactor, project_id: str, work: Callable[[Vault], Awaitable[T]]
 ) -> T:
     async with opened_store(config, redactor) as store:
-        folder = await asyncio.to_thread(vault_folder, config)
+        folder = await asyncio.to_thread(default_vault, config, redactor)
         vaults = Vaults(store.projects, default=folder, home=config.home)
         return await work(await vaults(LOCAL_USER, project_id))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.documents.document import MAX_BYTES, Document, read
+from dodona.documents.document import MAX_BYTES, Document, parse, read
 from dodona.documents.following import files, following
 from dodona.documents.mistakes import Mistakes
 from dodona.documents.section import Section, Texts, wrong
@@ -23,6 +23,7 @@ __all__ = [
     "following",
     "is_table",
     "locate",
+    "parse",
     "read",
     "wrong",
 ]

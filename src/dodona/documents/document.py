@@ -70,9 +70,13 @@ class Document:
             raise ConfigError.gather(found) from None
 
 
-def read(path: Path, *, what: str) -> Document:
+def read(path: Path, *, what: str, max_bytes: int = MAX_BYTES) -> Document:
     """The file as it is now; `what` is how it is called: "the config file". It blocks."""
-    text = _read(path, what)
+    return parse(path, _read(path, what, max_bytes))
+
+
+def parse(path: Path, text: str) -> Document:
+    """The text as if the file held it."""
     try:
         lines = locate(text)
         deep = next((place for place in lines if len(place) > DEEPEST), None)
@@ -89,19 +93,19 @@ def _line(error: ConfigError) -> int:
     return error.where.line if error.where else 0
 
 
-def _read(path: Path, what: str) -> str:
+def _read(path: Path, what: str, max_bytes: int) -> str:
     try:
         with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+            raw = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigError(
             f"{what} cannot be read: {error.strerror}.",
             where=Where(str(path)),
             hint="It must be a file that you may read.",
         ) from error
-    if len(raw) > MAX_BYTES:
+    if len(raw) > max_bytes:
         raise ConfigError(
-            f"{what} has more than {MAX_BYTES:,} bytes.",
+            f"{what} has more than {max_bytes:,} bytes.",
             where=Where(str(path)),
             hint="Is it the right file?",
         )

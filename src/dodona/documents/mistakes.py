@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -14,7 +14,7 @@ from pydantic_core import ErrorDetails
 from dodona.core.errors import ConfigError, Where
 from dodona.core.near import did_you_mean
 from dodona.documents.section import SAID
-from dodona.documents.shape import Shape, dotted, is_table
+from dodona.documents.shape import Shape, dotted, elements, is_table, section
 from dodona.documents.toml_lines import KeyPath
 from dodona.net.redactor import Redactor
 
@@ -28,6 +28,7 @@ _EXPECTED: Mapping[str, str] = {
     "model_type": "a section",
     "dict_type": "a section",
     "string_too_short": "more than an empty string",
+    "string_unicode": "text in UTF-8",
 }
 
 
@@ -57,6 +58,13 @@ class Mistakes:
                 yield self.unknown(path, details["input"])
             elif details["type"] == "missing":
                 yield self.missing(path)
+            elif details["type"] == "tuple_type" and self._is_of_sections(path):
+                yield self.wrong(
+                    path,
+                    "must be a list of sections",
+                    hint=f"Write [[{dotted(path)}]], with two brackets, above each.",
+                    got=details["input"],
+                )
             else:
                 # Of a name that is wrong, the path has told already what was found.
                 yield self._said(path, details, got=None if is_name else details["input"])
@@ -80,8 +88,7 @@ class Mistakes:
         """A key or section that there is not. Its value may be a misplaced secret: not told."""
         *above, name = path
         known = sorted(self.shape.fields(tuple(above)))
-        kind = "section" if is_table(value) else "key"
-        word = f"[{dotted(path)}]" if kind == "section" else dotted(path)
+        kind, word = _called(path, value)
         near = did_you_mean(str(name), known)
         hint = near or self._belongs(name) or _list(tuple(above), known)
         return ConfigError(f"unknown {kind} {word}.", where=self.near(path), hint=hint)
@@ -95,6 +102,9 @@ class Mistakes:
         told = self.wrong(path, message, hint=hint)
         where = self.inside(path, line) if self.inside else told.where
         return ConfigError(told.message, where=where, hint=hint)
+
+    def _is_of_sections(self, path: KeyPath) -> bool:
+        return section(elements(self.shape.at(path))) is not None
 
     def _belongs(self, name: str | int) -> str:
         """Which section has a key of this name."""
@@ -114,6 +124,15 @@ def inside(where: Where | None, line: int, key_line: str) -> Where | None:
     # Twice on one line, the quotes close there what they opened.
     begins_below = said.endswith(('"""', "'''")) and said.count(said[-3:]) == 1
     return replace(where, line=where.line + line - (not begins_below))
+
+
+def _called(path: KeyPath, value: Any) -> tuple[str, str]:
+    """What it is that stands there, and how it is written."""
+    if is_table(value):
+        return "section", f"[{dotted(path)}]"
+    if isinstance(value, list) and value and all(map(is_table, cast("list[Any]", value))):
+        return "section", f"[[{dotted(path)}]]"
+    return "key", dotted(path)
 
 
 def _list(above: KeyPath, known: Iterable[str]) -> str:
@@ -144,5 +163,7 @@ def _brief(value: Any) -> str:
         return "a section"
     if isinstance(value, list):
         return "an array"
-    text = Redactor().scrub(json.dumps(value, ensure_ascii=False, default=str))
+    plain = json.dumps(value, ensure_ascii=False, default=str)
+    # A variable may hold bytes that are no text, and those cannot be printed.
+    text = Redactor().scrub(plain.encode(errors="backslashreplace").decode())
     return text if len(text) <= 60 else f"{text[:58]}…"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
 from pydantic_core import PydanticCustomError
@@ -15,6 +15,9 @@ Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict
 
 class Section(BaseModel):
     """Nothing is converted, nothing unknown is taken, nothing changes."""
+
+    # The key that a plain number in the place of the whole section is for, if it may stand there.
+    number_is: ClassVar[str] = ""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 

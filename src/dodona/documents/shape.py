@@ -13,6 +13,10 @@ from pydantic.fields import FieldInfo
 from dodona.documents.section import Section
 from dodona.documents.toml_lines import KeyPath
 
+_NAME = r"""(?P<name>[A-Za-z0-9_-]+|"[^"\\\x00-\x1f]*"|'[^'\x00-\x1f]*')"""
+_FIRST = re.compile(_NAME)
+_NEXT = re.compile(rf"\.{_NAME}|\[(?P<place>[0-9]{{1,9}})\]")
+
 
 class Shape:
     """What is known at a path, and of which type; `root` is the whole file's."""
@@ -76,6 +80,19 @@ def dotted(path: KeyPath) -> str:
             name = part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else json.dumps(part)
             text += f".{name}" if text else name
     return text
+
+
+def undotted(text: str) -> KeyPath | None:
+    """The path that `dotted` writes so; None where it is none."""
+    path: list[str | int] = []
+    found = _FIRST.match(text)
+    while found:
+        place = found.groupdict().get("place")
+        path.append(found["name"].strip("\"'") if place is None else int(place))
+        if found.end() == len(text):
+            return tuple(path)
+        found = _NEXT.match(text, found.end())
+    return None
 
 
 def _fields(annotation: Any) -> Mapping[str, FieldInfo]:

@@ -29,21 +29,29 @@ _SCALAR = re.compile(
     r"""|[^,\[\]{}#\n"']++""",
     re.DOTALL,
 )
+# One name and one value on a line of their own, as most lines are: the rest is for the slow way.
+_PLAIN_PAIR = re.compile(
+    r"""([A-Za-z0-9_-]++)[ \t]*+=[ \t]*+("[^"\\\n]*+"|'[^'\n]*+'|[\w.+-]++)"""
+    r"[ \t]*+(?:\#[^\n]*+|\r)?+\n"
+)
 
 
 def locate(text: str) -> Mapping[KeyPath, int]:
     """The line on which each key first appears; of text that is no TOML, as far as it is."""
-    index = _Index(text)
-    index.read()
-    return index.lines
+    walk = Walk(text)
+    walk.read()
+    return walk.lines
 
 
 class _Unexpected(Exception):
     """The text is not TOML from here on."""
 
 
-class _Index:
-    """One pass over the text. It accepts more than TOML: telling mistakes is tomllib's part."""
+class Walk:
+    """One pass over the text. It accepts more than TOML: telling mistakes is tomllib's part.
+
+    Who wants more than lines overrides `on_header` and `on_pair`.
+    """
 
     def __init__(self, text: str) -> None:
         self.lines: dict[KeyPath, int] = {}
@@ -56,6 +64,8 @@ class _Index:
     def read(self) -> None:
         try:
             while not self._is_at_end():
+                if self._plain_pair():
+                    continue
                 if self._take("["):
                     self._header()
                 else:
@@ -64,11 +74,28 @@ class _Index:
         except _Unexpected:
             return
 
+    def on_header(self, path: KeyPath, start: int) -> None:
+        """`[path]`, or `[[path]]` with the number of the element last, begins here."""
+
+    def on_pair(self, table: KeyPath, path: KeyPath, start: int, value: tuple[int, int]) -> None:
+        """A key of a section begins here, and its value spans these characters."""
+
+    def _plain_pair(self) -> bool:
+        found = _PLAIN_PAIR.match(self._text, self._at)
+        if not found:
+            return False
+        path = self._note((*self._table, found[1]))
+        self.on_pair(self._table, path, self._at, found.span(2))
+        self._at = found.end()
+        self._line += 1
+        return True
+
     def _is_at_end(self) -> bool:
         self._skip(_BLANK_LINES)
         return self._at == len(self._text)
 
     def _header(self) -> None:
+        start = self._at - 1
         is_array = self._take("[")
         *above, last = self._key()
         path: KeyPath = ()
@@ -78,18 +105,24 @@ class _Index:
         if is_array:
             self._sizes[path] = self._sizes.get(path, 0) + 1
         self._table = self._note(self._newest(path))
+        self.on_header(self._table, start)
 
     def _newest(self, path: KeyPath) -> KeyPath:
         """The last element, where the path leads to an array of tables."""
         return (*path, self._sizes[path] - 1) if path in self._sizes else path
 
-    def _pair(self, path: KeyPath) -> None:
+    def _pair(self, table: KeyPath, *, is_inline: bool = False) -> None:
+        start = self._at
+        path = table
         for name in self._key():
             path = self._note((*path, name))
         if not self._take("="):
             raise _Unexpected
         self._skip(_BLANK)
+        value = self._at
         self._value(path)
+        if not is_inline:
+            self.on_pair(table, path, start, (value, self._at))
 
     def _value(self, path: KeyPath) -> None:
         if self._take("["):
@@ -109,7 +142,7 @@ class _Index:
 
     def _inline_table(self, path: KeyPath) -> None:
         while not self._closes("}"):
-            self._pair(path)
+            self._pair(path, is_inline=True)
             self._skip(_BLANK_LINES)
             self._take(",")
 

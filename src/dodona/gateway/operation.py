@@ -77,13 +77,18 @@ class Operation:
             "operationId": self.name,
             "summary": self.about,
             "tags": [self.group],
-            "responses": {**_says(self.answers), **_fails(sorted({*self.errors, 403, 500}))},
+            "responses": {**_says(self.answers), **_fails(sorted(self._statuses()))},
         }
         if self.parameters:
             found["parameters"] = [each.as_openapi() for each in self.parameters]
         if self.body:
             found["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
         return found
+
+    def _statuses(self) -> set[int]:
+        """Those of errors: the guard's too, which looks at every body."""
+        brings_body = self.method in ("POST", "PUT", "PATCH")
+        return {*self.errors, 403, 500, *((408, 413, 415) if brings_body else ())}
 
     def _unknown(self, request: Request) -> Iterator[DodonaError]:
         known = [each.name for each in self.parameters if each.place == "query"]
@@ -126,4 +131,13 @@ def _fails(statuses: list[int]) -> dict[str, Any]:
 
 
 def _content(media: str, schema: str) -> dict[str, Any]:
-    return {media: {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    found: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
+    if media == EVENTS:
+        data = {"type": "string", "contentMediaType": JSON, "contentSchema": found}
+        found = {
+            "type": "object",
+            "description": "One event of the stream.",
+            "properties": {"id": {"type": "string"}, "data": data},
+            "required": ["data"],
+        }
+    return {media: {"schema": found}}

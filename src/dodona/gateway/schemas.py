@@ -13,7 +13,16 @@ from dodona.core.conversation import RunStatus
 from dodona.core.events import Severity
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.tools import SourceKind
-from dodona.gateway.routes import approvals, code, notifications, rules, threads, tree, vault
+from dodona.gateway.routes import (
+    approvals,
+    code,
+    notifications,
+    rules,
+    sessions,
+    threads,
+    tree,
+    vault,
+)
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -320,4 +329,5 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **notifications.SCHEMAS,
     **rules.SCHEMAS,
     **approvals.SCHEMAS,
+    **sessions.SCHEMAS,
 }

@@ -144,6 +144,9 @@ def listening(host: str, port: int) -> Generator[socket.socket]:
     except OSError as error:
         raise _cannot_listen(error, address, port) from error
     with listener:
+        # Its connections inherit this; asyncio sets it only where the protocol is spelt out. A
+        # head and a body go out as two pieces, and the second would wait 40 ms for the client.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield listener
 
 

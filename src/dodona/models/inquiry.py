@@ -1,8 +1,8 @@
 """What the extractive model does next: which tools it calls, and with what.
 
-Only tools that search (a string `query`), find a definition (a string `name`) or read (a string
-`path`) are called, and none whose name speaks of changing something: terms of a question are no
-reason to delete what matches them. What is at hand is searched before the web is.
+Only tools that search (a string `query`), find a definition or its uses (a string `name`) or read
+(a string `path`) are called, and none whose name speaks of changing something: terms of a question
+are no reason to delete what matches them. What is at hand is searched before the web is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ MOST_TURNS: Final = 3
 MOST_SEARCHES: Final = 3
 MOST_LOOKUPS: Final = 2
 MOST_READS: Final = 2
+MOST_USES: Final = 12  # lines
+LONGEST_LINE: Final = 300
 MOST_RESULTS: Final = 12  # more than it can ask for; another model may have asked before it
 LONGEST_PATH: Final = 300
 
@@ -60,6 +62,7 @@ class Inquiry:
     turns: int
     searches: tuple[ToolSpec, ...]
     lookups: tuple[ToolSpec, ...]
+    uses: tuple[ToolSpec, ...]
     reads: tuple[ToolSpec, ...]
 
     def next_calls(self) -> list[Wanted]:
@@ -71,14 +74,15 @@ class Inquiry:
     def ranked(self) -> list[tuple[float, Passage]]:
         """What fits of what the tools returned, best first; else the start of a named file.
 
-        Who asks where something is defined is told that first.
+        Who asks where something is defined, or used, is told that first.
         """
         terms = self.terms
+        uses = {tool.name for tool in self.uses}
         found = telling(_passages(self.steps), terms.terms, identifiers=terms.identifiers)
         if found:
-            places = self._definitions()
+            places = [*self._used(), *self._definitions()]
             first = [(found[0][0], place) for place in places]
-            return first + [pair for pair in found if pair[1] not in places]
+            return first + [p for p in found if p[1] not in places and p[1].tool not in uses]
         named = [step for step in self.steps if step.path in terms.paths]
         return [(1.0, passage) for passage in _passages(named)]
 
@@ -90,6 +94,18 @@ class Inquiry:
         heads = [next(iter(step.passages), None) for step in self.steps if step.tool in lookups]
         names = {name.casefold() for name in self.terms.names}
         return [head for head in heads if head and names & set(head.about.casefold().split())]
+
+    def _used(self) -> list[Passage]:
+        """Where the names are used that the question asks for, a line for each place."""
+        uses = {tool.name for tool in self.uses}
+        found: list[Passage] = []
+        for step in self.steps:
+            if step.tool in uses and step.result and any(each.path for each in step.passages):
+                lines = step.result.text.splitlines()
+                more = [f"… and {len(lines) - MOST_USES} more."] if lines[MOST_USES:] else []
+                shown = [line[:LONGEST_LINE] for line in lines[:MOST_USES]]
+                found.append(Passage("\n".join([*shown, *more]), step.tool))
+        return found
 
     def failed(self) -> list[ToolResult]:
         """Results that the user should know of: not of a file that was found by another tool."""
@@ -125,7 +141,9 @@ class Inquiry:
         made = {step.tool for step in self.steps if step.query == query}
         if not made:
             names = self.terms.names[:MOST_LOOKUPS]
-            yield from ((tool.name, {"name": name}) for tool in self.lookups for name in names)
+            uses = self.uses if self.terms.asks_uses else ()
+            lookups = (*uses, *self.lookups)
+            yield from ((tool.name, {"name": name}) for tool in lookups for name in names)
         yield from (
             (tool.name, {"query": query}) for tool in self.searches if tool.name not in made
         )
@@ -169,7 +187,8 @@ def inquiry(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Inquiry:
         steps=tuple(_step(call, results.get(call.id)) for call in calls[-MOST_RESULTS:]),
         turns=len(spoken),
         searches=tuple(searches[:MOST_SEARCHES]),
-        lookups=tuple(tool for tool in tools if _takes(tool, "name") and _defines(tool.name))[:1],
+        lookups=_by_name(tools, "definition"),
+        uses=_by_name(tools, "references"),
         reads=tuple(tool for tool in tools if _takes(tool, "path") and _may_read(tool.name)),
     )
 
@@ -209,9 +228,10 @@ def _may_search(name: str) -> bool:
     return not _words(name) & _CHANGING
 
 
-def _defines(name: str) -> bool:
-    words = _words(name)
-    return "definition" in words and not words & _CHANGING
+def _by_name(tools: Sequence[ToolSpec], what: str) -> tuple[ToolSpec, ...]:
+    """The tool that tells this of a name, if there is one."""
+    found = (tool for tool in tools if _takes(tool, "name") and what in _words(tool.name))
+    return tuple(tool for tool in found if not _words(tool.name) & _CHANGING)[:1]
 
 
 def _may_read(name: str) -> bool:

@@ -61,6 +61,14 @@ _ASKED: Final = re.compile(
     r"|\bwo\b.*?\b(definiert|deklariert|implementiert)\b|\bwie\b.*?\b(funktionier(?:t|en))\b",
     re.IGNORECASE | re.DOTALL,
 )
+_ASKED_USES: Final = re.compile(
+    r"\bwhere\b.*?\b(used|called|referenced|imported)\b"
+    r"|\b(?:who|what|which\s+\w+)\s+(calls?|uses?|imports?|references?)\b"
+    r"|\b(callers?|uses|usages?|references?)\s+(?:of|to)\b"
+    r"|\bwo\b.*?\b(benutzt|verwendet|aufgerufen|gebraucht|importiert)\b"
+    r"|\bwer\s+(benutzt|verwendet|ruft|importiert)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _SOUGHT_IN: Final = re.compile(
     r"\b(?:in|from|(?:do|does|did|what))\s+(?:the|my|our|your)\s+(?:notes?|code|threads?)\b"
     r"(?:\s+(?:say|says|tell|tells|mention|mentions|know|knows)\b)?"
@@ -90,13 +98,14 @@ _WORD = re.compile(r"\w+(?:[-.'’:]+\w+)*")
 class Terms:
     """What to look for, most telling first, and the files and identifiers that it names.
 
-    `asks_where`: it is asked where these are defined.
+    `asks_where`: it is asked where these are defined. `asks_uses`: it is asked where they are used.
     """
 
     terms: tuple[str, ...]
     paths: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     asks_where: bool = False
+    asks_uses: bool = False
 
     @property
     def query(self) -> str:
@@ -116,7 +125,7 @@ def key_terms(question: str, before: str = "") -> Terms:
         earlier = _terms(before)
         terms = _distinct([*own.terms, *earlier.terms[:BORROWED_TERMS]])
         paths, names = own.paths or earlier.paths, own.names or earlier.names
-        return Terms(terms, paths, names, asks_where=own.asks_where)
+        return Terms(terms, paths, names, own.asks_where, own.asks_uses)
     return own
 
 
@@ -141,8 +150,8 @@ def _terms(question: str) -> Terms:
     phrases = ["".join(found.groups(default="")).strip() for found in _QUOTED.finditer(text)]
     paths = [found.group() for found in _FILE_NAME.finditer(text)]
     rest = _FILE_NAME.sub(" ", _QUOTED.sub(" ", text))
-    asked = _ASKED.search(rest)
-    words = _telling(_unframed(rest, asked))
+    asked, uses = _ASKED.search(rest), _ASKED_USES.search(rest)
+    words = _telling(_unframed(rest, asked or uses))
     if not (phrases or paths or words):
         words = _telling(rest)
     # A stable sort: names that only people who write programs would type tell most.
@@ -155,7 +164,8 @@ def _terms(question: str) -> Terms:
         likely = [word for word in words if word in sought or word in likely]
     names = [name for name in (*phrases, *likely) if _NAME.fullmatch(name)]
     paths = list(dict.fromkeys(paths))
-    return Terms(_distinct(terms), tuple(paths), _distinct(names), asks_where=asks_where)
+    asks_uses = uses is not None and asked is None
+    return Terms(_distinct(terms), tuple(paths), _distinct(names), asks_where, asks_uses)
 
 
 def _unframed(text: str, asked: re.Match[str] | None) -> str:

@@ -29,9 +29,10 @@ _ALLOWED = (
     nodes.Keyword,
 )
 _FILTERS = (
-    *("capitalize", "count", "default", "first", "join", "last", "length", "list", "lower"),
-    *("sort", "thousands", "title", "trim", "unique", "upper"),
+    *("capitalize", "count", "default", "duration", "first", "join", "last", "length", "list"),
+    *("lower", "sort", "thousands", "title", "trim", "unique", "upper"),
 )
+_UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 _TAGS = {
     nodes.Include: "include",
     nodes.Import: "import",
@@ -164,6 +165,15 @@ def _thousands(value: int | float) -> str:
     return f"{value:,}"
 
 
+def _duration(seconds: int | float) -> str:
+    """3700 as 1 hour, 200000 as 2 days: as far as people want to know it."""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count:,} {unit}{'s' * (count != 1)}"
+    return f"{seconds:g} seconds"
+
+
 def _shown(value: object) -> object:
     """Only what looks the same each time: a method would show where in memory it is."""
     _check_time()
@@ -191,7 +201,7 @@ def _made_environment() -> ImmutableSandboxedEnvironment:
         finalize=_shown,
     )
     filters = cast("dict[str, Any]", made.filters)
-    filters["thousands"] = _thousands
+    filters.update(duration=_duration, thousands=_thousands)
     kept = {name: _checked(filters[name]) for name in _FILTERS} | {"join": _join, "timed": _timed}
     filters.clear()
     filters.update(kept)

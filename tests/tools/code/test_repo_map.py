@@ -73,6 +73,37 @@ def test_what_others_use_is_shown(code: Repository) -> None:
     assert len(files_of("\n".join(lines))) == 2
 
 
+def test_words_of_everybody_connect_little(code: Repository) -> None:
+    """What is imported counts; `append` may be anything's, and a local function is nobody's."""
+    code.write("errors.py", "class Denied(Exception):\n    pass\n")
+    code.write(
+        "store.py",
+        "class Store:\n    def append(self):\n        def commit():\n            pass\n"
+        "    def get(self):\n        pass\n",
+    )
+    for n in range(6):
+        code.write(
+            f"user{n}.py",
+            f"from errors import Denied\n\n\ndef use{n}(these):\n"
+            "    these.append(these.get(0))\n    these.commit()\n    raise Denied\n",
+        )
+    code.refresh()
+    drawn = code.index.repo_map(1_000, "")
+    assert files_of(drawn)[0] == "errors.py"
+    assert "commit" not in drawn
+
+
+def test_a_class_is_shown_before_methods_that_anybody_may_have(code: Repository) -> None:
+    """A file has room for eight lines."""
+    methods = "".join(f"    def word{n}(self):\n        pass\n" for n in range(9))
+    code.write("shelf.py", f"class Shelf:\n{methods}")
+    said = "".join(f"x.word{n}()\n" for n in range(9))
+    for n in range(3):
+        code.write(f"user{n}.py", f"from shelf import Shelf\n\nx = Shelf()\n{said}")
+    code.refresh()
+    assert code.index.repo_map(1_000, "").split("\n")[:2] == ["shelf.py", "     1  class Shelf"]
+
+
 def test_it_follows_the_index(code: Repository) -> None:
     """Nothing is drawn of what is gone; of nothing, nothing."""
     assert code.index.repo_map(1_000, "") == ""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from dodona.agent import decision
 from dodona.agent.citations import Citation, check
+from dodona.agent.citations import may_cite as may_cite_in
 from dodona.agent.exchange import Exchange, Turn
 from dodona.agent.host import Host
 from dodona.agent.leaves.control import OUTPUT_LIMIT
@@ -23,7 +24,7 @@ from dodona.core.events import (
     BUDGET_TOKEN_EXCEEDED,
     Severity,
 )
-from dodona.core.messages import AssistantText, ToolResult
+from dodona.core.messages import AssistantText, ToolResult, UserText
 from dodona.core.notices import Point
 from dodona.core.tools import Source
 from dodona.trees import Blackboard, Step
@@ -63,14 +64,16 @@ def citations(host: Host) -> tuple[Citation, ...]:
         return ()
     before = [m.text for m in host.history.messages if isinstance(m, ToolResult)]
     now = [result.text for turn in host.turns for result in turn.results]
-    return tuple(check(host.final.text, tuple(host.sources), before, now))
+    asked = [m.text for m in host.history.messages if isinstance(m, UserText)]
+    asked.append(host.brief.question.content)
+    return tuple(check(host.final.text, tuple(host.sources), before, now, asked=asked))
 
 
 @leaf("may-cite?")
 def may_cite(bb: Blackboard, host: Host) -> bool:
-    """Is there a source to show, or a link in the answer to check?"""
+    """Is there a source to show, or anything in the answer that may be a citation?"""
     del bb
-    return bool(host.sources) or (host.final is not None and "](" in host.final.text)
+    return bool(host.sources) or (host.final is not None and may_cite_in(host.final.text))
 
 
 def cited(host: Host) -> tuple[Source, ...]:

@@ -71,6 +71,7 @@ async def delegate(bb: Blackboard, step: Step, host: Host) -> None:
         **_reported(host, step, call, done, duration_ms),
         "index": bb["_index"],
         "rested": duration_ms / 1000 + (leave or {}).get("rested", 0.0),
+        "events": (leave or {}).get("events", []),
     }
 
 
@@ -133,7 +134,8 @@ async def sum_up(bb: Blackboard, step: Step, host: Host) -> None:
     done = await _done(bb, step, host, reader, task)
     if isinstance(done, str):
         return
-    summed = {**kept, "tokens": done.tokens, "rested": perf_counter() - started}
+    rested = kept.get("rested", 0.0) + perf_counter() - started
+    summed = {**kept, "tokens": done.tokens, "rested": rested}
     if not done.failed:
         size = host.count(kept["text"])
         summed["text"] = (

@@ -7,6 +7,7 @@ from dodona.agent.views.preferences import Preferences
 from dodona.agent.views.projects import ProjectViews
 from dodona.agent.views.rules import RuleViews
 from dodona.agent.views.runs import RunViews
+from dodona.agent.views.sessions import SessionViews
 from dodona.agent.views.tree import TreeViews
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "ProjectViews",
     "RuleViews",
     "RunViews",
+    "SessionViews",
     "TreeViews",
 ]

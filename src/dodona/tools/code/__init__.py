@@ -7,10 +7,12 @@ from dodona.tools.code import definition, map, read, reference, search  # noqa: 
 from dodona.tools.code.code import IndexedCode, NoCode
 from dodona.tools.registry import ToolRegistry
 
-__all__ = ["IndexedCode", "NoCode", "add_code_tools"]
+__all__ = ["TOOLS", "IndexedCode", "NoCode", "add_code_tools"]
+
+TOOLS = (search, definition, reference, map, read)
 
 
 def add_code_tools(registry: ToolRegistry, code_of: CodeOf) -> None:
     """Register search_code, find_definition, find_references, get_repo_map and read_code."""
-    for tool in (search, definition, reference, map, read):
+    for tool in TOOLS:
         tool.add(registry, code_of)

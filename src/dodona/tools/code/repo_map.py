@@ -12,7 +12,7 @@ from heapq import nlargest
 from typing import Final
 
 from dodona.tools.code.folders import is_test
-from dodona.tools.code.graph import Graph, connected
+from dodona.tools.code.graph import Graph, connected, without_locals
 from dodona.tools.code.index_file import mark_of
 from dodona.tools.code.ranking import rank
 from dodona.tools.code.searching import search
@@ -23,6 +23,7 @@ MOST_SYMBOLS: Final = 8  # of a file
 MOST_FOCUS: Final = 20  # files that words of a focus lead to
 LONGEST_SIGNATURE: Final = 100
 OF_TEST: Final = 0.2  # what a test is worth
+OF_INNER: Final = 0.2  # what a user of a method is worth: others may have methods of that name
 
 _SHOWN: Final = frozenset(
     {"class", "interface", "struct", "trait", "enum", "type", "function", "method", "macro"}
@@ -33,7 +34,7 @@ _SHOWN: Final = frozenset(
 class _Line:
     number: int
     text: str
-    users: int
+    worth: float
 
 
 class RepoMap:
@@ -94,16 +95,20 @@ def _near(db: sqlite3.Connection, graph: Graph, focus: str) -> dict[int, float]:
 def _block(db: sqlite3.Connection, graph: Graph, place: int) -> list[str]:
     """A file's path, then what it defines, in the order of lines."""
     rows = db.execute(
-        "SELECT s.name, s.kind, s.first, s.signature, s.container FROM files f JOIN symbols s"
-        " ON s.id >= f.symbol AND s.id < f.symbol + f.symbols WHERE f.id = ?",
+        "SELECT s.first, s.name, s.kind, s.signature, s.container FROM files f JOIN symbols s"
+        " ON s.id >= f.symbol AND s.id < f.symbol + f.symbols WHERE f.id = ? ORDER BY s.id",
         (graph.ids[place],),
     )
     lines = [
-        _Line(first, f"{'  ' * bool(container)}{signature or name}", graph.users[mark_of(name)])
-        for name, kind, first, signature, container in rows
+        _Line(
+            first,
+            f"{'  ' * bool(container)}{signature or name}",
+            worth=graph.users[mark_of(name)] * (OF_INNER if container else 1.0),
+        )
+        for first, name, kind, signature, container in without_locals(rows)
         if kind in _SHOWN and not name.startswith("__")
     ]
-    best = nlargest(MOST_SYMBOLS, lines, key=lambda line: (line.users, -line.number))
+    best = nlargest(MOST_SYMBOLS, lines, key=lambda line: (line.worth, -line.number))
     shown = sorted(best, key=lambda line: line.number)
     return [
         graph.paths[place],

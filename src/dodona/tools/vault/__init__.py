@@ -8,10 +8,12 @@ from dodona.tools.vault import backlinks, create_index, move, read, search, tags
 from dodona.tools.vault import list as list_tool
 from dodona.tools.vault.vault import Vault
 
-__all__ = ["Vault", "add_vault_tools"]
+__all__ = ["TOOLS", "Vault", "add_vault_tools"]
+
+TOOLS = (backlinks, create_index, list_tool, move, read, search, tags, write)
 
 
 def add_vault_tools(registry: ToolRegistry, notes_of: NotesOf) -> None:
     """Register the tools for notes: to look at them, to write them, to put them in order."""
-    for tool in (backlinks, create_index, list_tool, move, read, search, tags, write):
+    for tool in TOOLS:
         tool.add(registry, notes_of)

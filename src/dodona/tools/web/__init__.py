@@ -8,7 +8,9 @@ from dodona.tools.web import fetch, search
 from dodona.tools.web.engines import Engine
 from dodona.tools.web.manners import Manners
 
-__all__ = ["add_web_tools"]
+__all__ = ["TOOLS", "add_web_tools"]
+
+TOOLS = (search, fetch)
 
 
 def add_web_tools(

@@ -14,17 +14,17 @@ _MOST: Final = 10**9
 
 async def listed(call: Call) -> dict[str, Any]:
     limit, skip = call.values["limit"], call.values["skip"]
-    return {"sessions": await call.agency.reception.sessions(call.user_id, limit=limit, skip=skip)}
+    return {"sessions": await call.agency.sessions.list(call.user_id, limit=limit, skip=skip)}
 
 
 async def cleared(call: Call) -> dict[str, Any]:
     key = call.values["session_key"]
-    return {"session": await call.agency.reception.clear(call.user_id, key)}
+    return {"session": await call.agency.sessions.clear(call.user_id, key)}
 
 
 async def history(call: Call) -> dict[str, Any]:
     key, limit = call.values["session_key"], call.values["limit"]
-    said = await call.agency.reception.history(call.user_id, key, limit=limit)
+    said = await call.agency.sessions.history(call.user_id, key, limit=limit)
     return {"session_key": key, "messages": said}
 
 

@@ -1,0 +1,52 @@
+"""Sessions, and what was said in them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dodona.agent.views.exchanges import exchange
+from dodona.agent.views.moments import iso
+from dodona.core.sessions import Session
+from dodona.core.storage import Storage
+
+_ALL: Final = 2**31 - 1  # tokens: how many runs are shown is what counts here
+
+
+class SessionViews:
+    """The sessions of all users; every call says whose."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[dict[str, Any]]:
+        """The latest first."""
+        found = await self._storage.sessions.list(user_id, limit=limit, skip=skip)
+        return [_as_json(each) for each in found]
+
+    async def history(self, user_id: str, key: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        """What was said in the last runs of a session's conversation, the oldest first."""
+        session = await self._storage.sessions.get(user_id, key)
+        if session.conversation_id is None:
+            return []
+        window = await self._storage.conversations.window(
+            user_id, session.conversation_id, budget=_ALL, max_runs=limit
+        )
+        return [exchange(message) for message in window.messages]
+
+    async def clear(self, user_id: str, key: str) -> dict[str, Any]:
+        """Let the next message begin a new conversation. What was said before stays kept."""
+        return _as_json(await self._storage.sessions.clear(user_id, key))
+
+
+def _as_json(session: Session) -> dict[str, Any]:
+    return {
+        "key": session.key,
+        "agent_id": session.agent_id,
+        "message_count": session.message_count,
+        "token_usage": {
+            "input_tokens": session.input_tokens,
+            "output_tokens": session.output_tokens,
+        },
+        "created_at": iso(session.created_at),
+        "updated_at": iso(session.updated_at),
+    }
