@@ -19,6 +19,7 @@ from generating.events import events_page
 from generating.expressions import expressions_page
 from generating.http import http_page
 from generating.leaves import leaves_page
+from generating.metrics import metrics_page
 from generating.models import models_page
 from generating.nodes import nodes_page
 from generating.preferences import settings_page
@@ -47,6 +48,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "rules.md": rules_page,
     "store.md": store_page,
     "models.md": models_page,
+    "metrics.md": metrics_page,
 }
 
 

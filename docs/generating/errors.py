@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dodona.core import errors
 from dodona.core.errors import DodonaError, as_json, as_text
 from dodona.gateway import errors as http
+from dodona.gateway.v1 import errors as v1
 from dodona.trees import load
 from generating.writing import page, prose, table
 
@@ -47,6 +48,16 @@ def errors_page() -> str:
         table(
             ("class", "code", "HTTP status"),
             [(name, code, status) for name, code, _, status in map(_row, http_classes())],
+        ),
+        prose("""Under `/v1` errors have OpenAI's shape, `{"error": {"message", "type", "param",
+            "code"}}`, and there are two more, in `dodona.gateway.v1.errors`. What a provider finds
+            wrong with a request that brings tools is a 400 there."""),
+        table(
+            ("class", "code", "HTTP status"),
+            [
+                (name, code, status)
+                for name, code, _, status in map(_row, (v1.UnknownModel, v1.Retold))
+            ],
         ),
         "## Of runs alone",
         prose("""A run that failed ends with an `error` [chunk](chunks.md#error). Its code is one of

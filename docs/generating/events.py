@@ -12,6 +12,11 @@ from generating.writing import page, prose, table
 
 # What each means, and what its payload holds beside whose it is.
 MEANINGS: Final[Mapping[str, tuple[str, str]]] = {
+    events.RUN_BEGIN: ("A process begins to drive a run, or takes it up.", "`agent`, `attempt`"),
+    events.RUN_END: (
+        "A run has ended, and its end is written.",
+        "`agent`, `status`, `error`, `seconds` since it was begun",
+    ),
     events.QUERY_START: ("A question has come, and its run begins.", "`question`, its beginning"),
     events.SESSION_RESUMED: (
         "A conversation goes on.",

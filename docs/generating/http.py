@@ -90,11 +90,17 @@ def _answers(responses: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             failures += [f"{status} {told['description']}"] if status not in EVERYWHERE else []
             continue
         for media, content in told.get("content", {"": {}}).items():
-            what = takes(content["schema"]) if content else ""
+            what = takes(_payload(content["schema"])) if content else ""
             sort = f", as `{media}`" if media not in ("", "application/json") else ""
             yield status, f"{told['description']} {what}{sort}".strip()
     if failures:
         yield "4xx, 5xx", "; ".join(failures)
+
+
+def _payload(schema: dict[str, Any]) -> dict[str, Any]:
+    """What there is to read: of an event, its data."""
+    data = schema.get("properties", {}).get("data", {})
+    return data.get("contentSchema", schema)
 
 
 def _schemas(found: Mapping[str, Any]) -> Iterator[str]:

@@ -153,6 +153,16 @@ def test_what_cannot_be_is_refused(home: Path, wish: Wish, told: str) -> None:
     assert not (home / "credentials").exists()
 
 
+@pytest.mark.parametrize("text", ["agent = 1\n", "[agent\n", "[[agent]]\n", "agent.id = []\n"])
+def test_a_broken_config_is_told_and_left(home: Path, text: str) -> None:
+    """It must be mended first."""
+    home.mkdir()
+    (home / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError):
+        set_up(home, Wish(provider="openai", key=KEY))
+    assert files(home) == {"config.toml": text}
+
+
 @contextmanager
 def full_disk() -> Iterator[None]:
     """No file may grow: what is written fails as on a disk without room. Root is no exception."""

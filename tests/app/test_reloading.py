@@ -50,7 +50,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 async def test_what_has_changed_is_taken(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """By whom it concerns, once, however much of it changed; and it is told."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="dodona")  # other tests may have set it
     log, context = Taker(), Taker()
     live = await reloading(file, "[log]\nlevel = 'info'\n", log=log, context=context)
     await live.look()
@@ -66,7 +66,7 @@ async def test_what_has_changed_is_taken(file: Path, caplog: pytest.LogCaptureFi
 
 async def test_what_cannot_change_is_told(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Once, with its name; what stands beside it changes."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="dodona")  # other tests may have set it
     log = Taker()
     live = await reloading(file, "", log=log)
     write(file, "[gateway]\nport = 7300\n[log]\nlevel = 'error'\n")

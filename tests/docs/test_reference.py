@@ -34,7 +34,9 @@ from dodona.cli.main import app
 from dodona.core import chunks, events
 from dodona.core import errors as core_errors
 from dodona.core.errors import DodonaError
+from dodona.core.measures import Measures
 from dodona.core.messages import ToolSpec
+from dodona.core.metrics import Family
 from dodona.core.rules import HOOKS
 from dodona.gateway import errors as http_errors
 from dodona.gateway.openapi import document
@@ -100,6 +102,9 @@ COMMANDS = (
     "vault show",
     "vault tags",
     "vault undo",
+    "backup create",
+    "backup restore",
+    "backup verify",
     "config check",
     "config get",
     "config schema",
@@ -107,6 +112,7 @@ COMMANDS = (
     "config show",
     "db check",
     "db migrate",
+    "doctor",
     "status",
 )
 
@@ -323,7 +329,9 @@ def test_every_route_is_documented(path: str, method: str, told: dict[str, Any])
     for parameter in told.get("parameters", ()):
         assert f"| `{parameter['name']}` | {parameter['in']} |" in section
     schemas = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(told)))
-    assert {name for name in schemas - {"Error"} if f"(#{name.lower()})" not in section} == set()
+    assert {
+        name for name in schemas - {"Error", "V1Error"} if f"(#{name.lower()})" not in section
+    } == set()
 
 
 @pytest.mark.parametrize("name", OPENAPI["components"]["schemas"])
@@ -419,6 +427,14 @@ def test_every_event_is_documented() -> None:
     types = {word for word in words if not word.endswith(".")}  # that would be the beginning of one
     told = re.findall(r"^\| `([a-z_.]+)` \|.*\w.* \|$", text_of("events.md"), re.M)
     assert {*types, EVENTS_LOST} == set(told)
+
+
+@pytest.mark.parametrize("family", Measures().registry.families, ids=lambda family: family.name)
+def test_every_metric_is_documented(family: Family) -> None:
+    """Each has a line with its kind, its labels and what it counts."""
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    line = f"| `{family.name}` | {family.kind} | {labels} | {family.about} |"
+    assert line in text_of("metrics.md").splitlines()
 
 
 @pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.toml")), ids=lambda file: file.stem)

@@ -59,6 +59,7 @@ async def test_it_names_every_method_and_only_those(gateway: Gateway, path: str)
         subscriber_id="self_notify",
         call="call-1",
         file="app.js",
+        model="oracle",
     )
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         if (method, path) == ("GET", "/api/events"):

@@ -397,7 +397,7 @@ async def test_held_calls_are_not_shown_content() -> None:
     models = [ScriptedModel([Broken(call, fails(Fault.GARBLED))]), ScriptedModel([call])]
     request = ModelRequest((), tools=(ToolSpec("search", "", {}),))
     events = await play(Fallback([TextCalls(model) for model in models]), request)
-    assert events[0] == CallDelta(0, "search", "{}")
+    assert events[0] == CallDelta(0, "search", "{}", "text_call_1")
     assert done_of(events).message.calls == (ToolCall("text_call_1", "search", "{}"),)
 
 

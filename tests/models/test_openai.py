@@ -93,17 +93,17 @@ STREAMS: dict[str, tuple[list[object], list[ModelEvent], Finish]] = {
             delta("tool_calls"),
         ],
         [
-            CallDelta(0, "x", ""),
-            CallDelta(1, "y", ""),
-            CallDelta(0, "x", '{"q"'),
-            CallDelta(1, "y", "{}"),
-            CallDelta(0, "x", ":1}"),
+            CallDelta(0, "x", "", "a"),
+            CallDelta(1, "y", "", "b"),
+            CallDelta(0, "x", '{"q"', "a"),
+            CallDelta(1, "y", "{}", "b"),
+            CallDelta(0, "x", ":1}", "a"),
         ],
         Finish.TOOL_CALLS,
     ),
     "calls with a plain stop": (
         [call(index=0, id="a", name="x", arguments="{}"), delta("stop")],
-        [CallDelta(0, "x", "{}")],
+        [CallDelta(0, "x", "{}", "a")],
         Finish.TOOL_CALLS,
     ),
     "Gemini's thoughts": (

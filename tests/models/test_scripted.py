@@ -62,9 +62,9 @@ async def test_thinking_comes_first_and_calls_last() -> None:
         ThinkingDelta("notes?"),
         TextDelta("I "),
         TextDelta("look."),
-        CallDelta(0, "search", '{"q": '),
-        CallDelta(0, "search", '"oak"}'),
-        CallDelta(1, "list", ""),
+        CallDelta(0, "search", '{"q": ', "1"),
+        CallDelta(0, "search", '"oak"}', "1"),
+        CallDelta(1, "list", "", "2"),
     ]
     assert isinstance(done, Done)
     assert done.message is message

@@ -371,7 +371,7 @@ async def test_a_call_in_thinking_counts_when_nothing_is_said() -> None:
     assert events[:-1] == [
         ThinkingDelta("I look. "),
         TextDelta("\n"),
-        CallDelta(0, "vault_search", '{"query":"oak"}'),
+        CallDelta(0, "vault_search", '{"query":"oak"}', "text_call_1"),
     ]
 
 

@@ -108,6 +108,7 @@ async def test_a_slow_subscriber_loses_the_oldest_and_is_told() -> None:
         lost = await anext(slow)
         assert (lost.type, lost.severity) == (EVENTS_LOST, Severity.WARNING)
         assert lost.payload == {"count": 7}
+        assert bus.dropped == {"buffer": 0, "subscriber": 7}
         assert await read(slow, 3) == ["event.7", "event.8", "event.9"]
         bus.emit(event("later"))
         assert await read(slow, 1) == ["later"]
@@ -328,7 +329,7 @@ def test_whatever_is_emitted_is_told_in_order_or_counted(
     severities: list[Severity], room: int
 ) -> None:
     """Nothing is lost without a word, and nothing more severe before something less."""
-    told = list[Event]()
+    told, dropped = list[Event](), dict[str, int]()
 
     async def emit_all() -> None:
         bus = Bus(room=room)
@@ -336,12 +337,14 @@ def test_whatever_is_emitted_is_told_in_order_or_counted(
         for number, severity in enumerate(severities):
             bus.emit(severe(number, severity))
         bus.close()
+        dropped.update(bus.dropped)
 
     asyncio.run(emit_all())
     lost = sum(each.payload["count"] for each in told if each.type == EVENTS_LOST)
     heard = [int(each.type[6:]) for each in told if each.type != EVENTS_LOST]
     assert heard == sorted(heard)
     assert len(heard) + lost == len(severities)
+    assert dropped == {"buffer": lost, "subscriber": 0}
     missing = set(range(len(severities))) - set(heard)
     # Whatever was dropped found `room` others that came before or with it and mattered as much.
     for number in missing:

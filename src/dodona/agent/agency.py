@@ -18,6 +18,8 @@ from dodona.agent.oracle import Oracle
 from dodona.agent.pins import Pinning, TreeOf
 from dodona.agent.prompting import Prompts
 from dodona.agent.reception import Reception
+from dodona.agent.reciting import Reciting
+from dodona.agent.relay import Relay
 from dodona.agent.views import (
     ApprovalViews,
     ContextViews,
@@ -57,6 +59,8 @@ class Events(Protocol):
 class Agency:
     oracle: Oracle
     reception: Reception
+    reciting: Reciting
+    relay: Relay
     sessions: SessionViews
     agents: AgentsNow
     contexts: ContextViews
@@ -104,6 +108,8 @@ def make_agency(
     return Agency(
         oracle=Oracle(storage, engine, histories=histories, means=means),
         reception=Reception(means, engine, histories=histories),
+        reciting=Reciting(storage, means.counter),
+        relay=Relay(means),
         sessions=SessionViews(storage),
         agents=means.agents,
         contexts=ContextViews(storage),

@@ -95,7 +95,7 @@ def used_by_cut(
     told = Usage() if stream is None else stream.usage
     if not is_silent(told):
         return (Used(plan.provider, plan.model, told),)
-    said = heard.text + heard.thinking
+    said = heard.text + heard.thinking + heard.arguments
     if not said and isinstance(error, ProviderError) and error.fault in _UNBILLED:
         return ()
     counted = Usage(plan.input_tokens, count(said) if said else 0)

@@ -25,8 +25,10 @@ from dodona.core.chunks import Chunk
 from dodona.core.contexts import ContextStatus
 from dodona.core.conversation import Brief, Claim, Driven, Ending, NewMessage
 from dodona.core.errors import Fenced, StoreError
+from dodona.core.events import RUN_BEGIN, RUN_END, Event, Severity
 from dodona.core.model import ChosenModel
 from dodona.core.ports import Journal
+from dodona.core.sessions import parts_of
 from dodona.core.storage import RunJournal
 from dodona.trees import Options, Run, Watchdog
 
@@ -71,6 +73,7 @@ class Driver:
         claim = driven.claim
         try:
             journal = await self._means.storage.journals.open(claim)
+            self._tell(driven, RUN_BEGIN, attempt=claim.attempt)
             return await self._drive(driven, journal, feed, hold)
         except Fenced:
             _log.info("run %s goes on elsewhere", claim.run_id)
@@ -95,7 +98,9 @@ class Driver:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
-            await self._end_unbegun(broken(claim, error), journal, feed)
+            result = broken(claim, error)
+            await self._end_unbegun(result, journal, feed)
+            self._tell_end(driven, result)
             return None
         try:
             result = await self._run(host, hold)
@@ -104,11 +109,37 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
             result = broken(claim, error)
         ended, after = await end_run(host, result)
+        self._tell_end(driven, result)
         most = host.pins.settings.max_context_nodes
         self._histories.remember(
             host.brief, run_id=claim.run_id, ended=ended, after=after, most_runs=most
         )
         return self._compressor.due(host, after)
+
+    def _tell_end(self, driven: Driven, result: Result) -> None:
+        how = {
+            "status": result.status.value,
+            "error": None if result.failure is None else result.failure["code"],
+            "seconds": round(max(0.0, time() - driven.claim.started_at), 3),
+        }
+        _log.info("run ended", extra=how)
+        self._tell(driven, RUN_END, **how)
+
+    def _tell(self, driven: Driven, kind: str, **payload: Any) -> None:
+        """Whatever its tree tells or does not tell, of a run this is told."""
+        context = driven.brief.context
+        whose = {
+            "user_id": context.user_id,
+            "project_id": context.project_id,
+            "run_id": driven.claim.run_id,
+        }
+        payload = {"agent": self._agent_of(driven.brief), **payload, **whose}
+        self._means.emit(Event(kind, "agent.driver", Severity.DEBUG, payload))
+
+    def _agent_of(self, brief: Brief) -> str:
+        if brief.session_key is None:
+            return self._means.agents().default.id
+        return parts_of(brief.session_key)[0]
 
     async def _host(self, driven: Driven, journal: RunJournal, feed: Feed) -> Host:
         """All that the tree will need; whatever is wrong with it is raised here."""

@@ -14,6 +14,7 @@ from dodona.core.chunks import Chunk
 from dodona.core.contexts import OracleContext
 from dodona.core.conversation import Ended, Ending, NewMessage
 from dodona.core.messages import UserText
+from dodona.core.model import Finish
 from dodona.core.notices import Deferral, Moment, NewNotice
 
 
@@ -124,5 +125,12 @@ def _bodies(host: Host, result: Result, sizes: Sizes) -> list[dict[str, Any]]:
             model_used=host.used[1] or host.chosen.model.name,
             context_id=context_id(host.claim.run_id),
             context_tokens_remaining=host.brief.context.token_budget - sizes.context,
+            finish=_finish(host, result),
         ),
     ]
+
+
+def _finish(host: Host, result: Result) -> chunks.Ended:
+    if result.exchange.is_partial or host.finish == Finish.LENGTH.value:
+        return "length"
+    return "refusal" if host.finish == Finish.REFUSAL.value else "stop"

@@ -16,6 +16,7 @@ from dodona.agent.compressor import After
 from dodona.agent.driver import Held, Hold
 from dodona.agent.feed import Feed
 from dodona.agent.means import Conduct
+from dodona.core import trail
 from dodona.core.conversation import Asked, Asking, Claim, Driven, RunStatus
 from dodona.core.errors import StoreError
 from dodona.core.storage import Storage
@@ -116,6 +117,11 @@ class LocalEngine:
         self._stir()
         return status
 
+    @property
+    def runs_now(self) -> int:
+        """How many runs this process drives."""
+        return len(self._running)
+
     def start(self) -> None:
         """Begin to look after lanes: take up what a process that died has left."""
         self._look_on()
@@ -166,6 +172,7 @@ class LocalEngine:
 
     async def _work(self, driven: Driven, running: _Running) -> None:
         claim = driven.claim
+        trail.run_id.set(claim.run_id)
         after: After | None = None
         try:
             after = await self._drive(driven, running.feed, running.hold)
@@ -196,7 +203,9 @@ class LocalEngine:
 
     def _taking(self, conversation_id: int) -> None:
         """Take the next run of a lane, in a task that leaving waits for."""
-        task = asyncio.get_running_loop().create_task(self._take(conversation_id))
+        loop = asyncio.get_running_loop()
+        # In a context of its own: the run that it takes is not of the request before.
+        task = loop.create_task(self._take(conversation_id), context=trail.nobodys())
         self._takers.add(task)
         task.add_done_callback(self._takers.discard)
 
@@ -223,7 +232,8 @@ class LocalEngine:
         if self.is_leaving:
             return
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+            loop = asyncio.get_running_loop()
+            self._looking = loop.create_task(self._look(), context=trail.nobodys())
 
     async def _look(self) -> None:
         """While there is something to look after."""

@@ -24,7 +24,7 @@ from dodona.agent.state import AgentState
 from dodona.agent.transcript import Transcript
 from dodona.core.conversation import Driven, StoredMessage
 from dodona.core.events import Event, Severity
-from dodona.core.messages import AssistantText, Message
+from dodona.core.messages import AssistantText, Message, UserText
 from dodona.core.model import ChosenModel
 from dodona.core.notices import Notice
 from dodona.core.origins import Origin
@@ -34,6 +34,10 @@ from dodona.core.tools import Source
 from dodona.trees import Blackboard, Step
 
 WEB: Final = "web"  # the channel of what is asked in contexts
+
+
+# Before what a client wants heeded: it speaks for the user, and after the agent's own prompt.
+INSTRUCTIONS: Final = "Instructions for this conversation:"
 
 
 class Knowing(NamedTuple):
@@ -48,9 +52,9 @@ class Host:
 
     __slots__ = (
         "_began_with", "_known_state", "answer", "brief", "chosen", "claim", "context_tokens",
-        "decisions", "exchange", "feed", "final", "heard", "hearing", "history", "is_live",
-        "journal", "means", "notices", "output_tokens", "outside", "pins", "role", "sources",
-        "tokens_used", "transcript", "turn_began", "turns", "used",
+        "decisions", "exchange", "feed", "final", "finish", "heard", "hearing", "history",
+        "is_live", "journal", "means", "notices", "output_tokens", "outside", "pins", "role",
+        "sources", "tokens_used", "transcript", "turn_began", "turns", "used",
     )  # fmt: skip
 
     def __init__(
@@ -78,14 +82,16 @@ class Host:
         self.notices: list[tuple[int, Notice]] = []  # to keep, each with the turns before it
         self.decisions: DecisionTree = make_decision_tree(means.decisions, role.limits)
         self.transcript = Transcript(
-            (role.system, *history.messages),
-            tokens=role.fixed_tokens + history.tokens,
-            digest=role.digest + history.digest,
+            (role.system,), tokens=role.fixed_tokens, digest=role.digest + history.digest
         )
+        if instructions := self.wishes.get("instructions"):
+            self.begin(UserText(f"{INSTRUCTIONS}\n\n{instructions}"))
+        self.transcript.go_on(history.messages, history.tokens)
         self._began_with = self.transcript.tokens
         self.turns: list[Turn] = []
         self.answer: AssistantText | None = None  # the one whose calls are being made
         self.final: AssistantText | None = None  # the one that ends the run
+        self.finish = ""  # why that one ended, as the model says
         self.heard: Heard | None = None  # of an answer that has not ended
         self.exchange: Exchange | None = None  # what is to be saved
         self.turn_began = 0  # the place of the last chunk before it

@@ -23,8 +23,9 @@ from dodona.core.sessions import session_key
 class Message:
     """What somebody said through a channel, and the agent that was chosen to answer.
 
-    `wishes` are those of a question: a model, max_tokens, sources, thinking. `origin` is a peer
-    where whoever spoke is not the user whose session this is.
+    `wishes` are those of a question: a model, max_tokens, sources, thinking; also a temperature,
+    stop texts, and instructions that a client gives beside it. `origin` is a peer where whoever
+    spoke is not the user whose session this is.
     """
 
     agent_id: str
@@ -35,6 +36,7 @@ class Message:
     project_id: str = DEFAULT_PROJECT
     wishes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     origin: Origin = Origin.USER
+    longest: int = LONGEST_QUESTION  # characters that the channel lets a message have
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Reception:
         """Take a message in; what is returned is durable, and will be answered."""
         agent = self._agent(message.agent_id)
         key = session_key(agent.id, message.channel, message.account, message.peer)
-        content = _checked(message.content)
+        content = _checked(message)
         tokens = max(1, self._means.counter.count(content, message.wishes.get("model") or ""))
         metadata = {"wishes": dict(message.wishes)} if message.wishes else None
         asked = await self._engine.submit(
@@ -86,7 +88,8 @@ class Reception:
         return found
 
 
-def _checked(content: str) -> str:
-    if content.strip() and len(content) <= LONGEST_QUESTION:
+def _checked(message: Message) -> str:
+    content, longest = message.content, message.longest
+    if content.strip() and len(content) <= longest:
         return content
-    raise BadRequest(f"a message has 1 to {LONGEST_QUESTION:,} characters (got {len(content):,}).")
+    raise BadRequest(f"a message has 1 to {longest:,} characters (got {len(content):,}).")

@@ -32,6 +32,11 @@ class Transcript:
         self._hash.update(identity(message))
         self.tokens += tokens + PER_MESSAGE
 
+    def go_on(self, messages: Iterable[Message], tokens: int) -> None:
+        """With messages that the digest counts already."""
+        self._messages.extend(messages)
+        self.tokens += tokens
+
     @property
     def messages(self) -> tuple[Message, ...]:
         return tuple(self._messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import time
 
@@ -9,7 +10,7 @@ from dodona.agent.calling import used_by_cut
 from dodona.agent.heard import Heard
 from dodona.agent.means import Means
 from dodona.core.errors import Fault, ProviderError
-from dodona.core.model import ChosenModel, Done, ModelRequest, ModelStream
+from dodona.core.model import ChosenModel, Done, ModelEvent, ModelRequest, ModelStream
 from dodona.core.spending import CallPlan, used_by
 
 
@@ -26,10 +27,17 @@ class UnattendedCall:
     input_tokens: int
 
 
-async def call_unattended(means: Means, call: UnattendedCall) -> Done:
-    """The whole answer. What was used is settled whatever happens, also when it is cancelled.
+def _ignore(event: ModelEvent) -> None:
+    del event
 
-    If the process dies, whoever opens the store next settles it.
+
+async def call_unattended(
+    means: Means, call: UnattendedCall, hear: Callable[[ModelEvent], None] = _ignore
+) -> Done:
+    """The whole answer; pieces are heard as they come.
+
+    What was used is settled whatever happens, also when it is cancelled. If the process dies,
+    whoever opens the store next settles it.
     """
     plan = _plan(means, call)
     storage, meter = means.storage, means.meter
@@ -38,7 +46,7 @@ async def call_unattended(means: Means, call: UnattendedCall) -> Done:
     stream: ModelStream | None = None
     try:
         async with call.chosen.model.stream(call.request) as stream:
-            done = await _listened(stream, heard, plan.provider)
+            done = await _listened(stream, heard, hear, plan.provider)
     except BaseException as error:
 
         def count(text: str) -> int:
@@ -51,11 +59,14 @@ async def call_unattended(means: Means, call: UnattendedCall) -> Done:
     return done
 
 
-async def _listened(stream: ModelStream, heard: Heard, provider: str) -> Done:
+async def _listened(
+    stream: ModelStream, heard: Heard, hear: Callable[[ModelEvent], None], provider: str
+) -> Done:
     async for event in stream:
         if type(event) is Done:
             return event
         heard.add(event)
+        hear(event)
     raise ProviderError("the answer ended without a finish.", fault=Fault.CUT, provider=provider)
 
 

@@ -14,6 +14,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from dodona.app.settings import Log
+from dodona.core.trail import trail
 from dodona.net.redactor import Redactor
 
 
@@ -53,6 +54,7 @@ def _formatter(
             structlog.stdlib.add_log_level,
             structlog.stdlib.add_logger_name,
             structlog.stdlib.ExtraAdder(),
+            _add_trail,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
         ],
         processors=[
@@ -62,6 +64,13 @@ def _formatter(
             *renderers,
         ],
     )
+
+
+def _add_trail(_logger: Any, _method: str, record: EventDict) -> EventDict:
+    """The request and the run that it is written in."""
+    for name, value in trail().items():
+        record.setdefault(name, value)
+    return record
 
 
 def _text(*, colours: bool) -> list[Processor]:

@@ -14,11 +14,10 @@ from dodona.app.credentials import LONGEST, Credentials
 from dodona.app.editing import drafted
 from dodona.app.environment import shadows
 from dodona.app.settings import PROVIDER_NAMES
-from dodona.app.shorthand import found_at
 from dodona.app.writing import NewFile, locked, private_folder, write
 from dodona.core.errors import BadRequest, ConfigError
 from dodona.core.near import did_you_mean
-from dodona.documents import KeyPath, read
+from dodona.documents import KeyPath, is_table, read
 from dodona.models.providers import PROVIDERS
 from dodona.net.redactor import Redactor
 
@@ -63,7 +62,8 @@ class Onboarding:
         self._agent: dict[str, Any] = {}
         if is_there(self._file):
             table = read(self._file, what="the config file", max_bytes=MAX_BYTES).table
-            self._agent = found_at(table, _AGENT) or {}
+            found = table.get("agent")
+            self._agent = found if is_table(found) else {}
 
     @property
     def provider(self) -> str | None:

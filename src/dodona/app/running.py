@@ -19,6 +19,7 @@ from dodona.agent.approving import Desk
 from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.agent.means import Conduct, Means
+from dodona.agent.subagents import SUBAGENTS
 from dodona.app import logs
 from dodona.app.building import price_list
 from dodona.app.choice import Choice
@@ -26,6 +27,8 @@ from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.heeding import heeded
+from dodona.app.measured_models import MeasuredModels
+from dodona.app.measuring import Standing, hear, watch
 from dodona.app.reloading import Reloading
 from dodona.app.settings import Budgets, Settings
 from dodona.app.staff import Staff
@@ -33,6 +36,7 @@ from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
+from dodona.core.measures import Measures
 from dodona.core.routing import Routing
 from dodona.documents import KeyPath
 from dodona.metering import Ceiling, Ceilings, Meter
@@ -68,6 +72,8 @@ class Runtime:
     routing: Routing
     vault: Path
     store: str
+    measures: Measures
+    standing: Standing
 
     async def leave(self, patience: float) -> int:
         """Take no more questions and let runs end; how many were left to be resumed."""
@@ -93,7 +99,8 @@ async def running(
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(Http())
         url = await asyncio.to_thread(store_url, config, credentials)
-        store = await _store(stack, config, url, redactor)
+        measures = Measures()
+        store = await _store(stack, config, url, redactor, measures)
         bus = Bus()
         stack.callback(bus.close)
         staff = Staff(stack, http=http, redactor=redactor, emit=bus.emit, follow=serve)
@@ -114,7 +121,7 @@ async def running(
         subscribers, rules = await heeded(stack, config, follow=serve)
         means = Means(
             storage=store,
-            models=staff.models,
+            models=MeasuredModels(staff.models, measures, price_list(config.settings)),
             meter=_meter(config),
             toolbox=registry,
             call_tool=partial(call_tool, registry),
@@ -145,7 +152,10 @@ async def running(
             live = _live(staff, means, idle, redactor)
             followed = await asyncio.to_thread(Reloading, config, reread, live)
             await stack.enter_async_context(followed.following())
-        yield Runtime(agency, choice, staff.routing, folder, str(locate(url)))
+        hear(measures, bus, is_tool=partial(_is_tool, registry))
+        watch(measures, store=store, bus=bus, engine=agency.engine)
+        standing = Standing(store, agency.engine, measures, choice=lambda: staff.choices[""])
+        yield Runtime(agency, choice, staff.routing, folder, str(locate(url)), measures, standing)
 
 
 def _live(
@@ -184,9 +194,15 @@ def _conduct(settings: Settings) -> Conduct:
     )
 
 
-async def _store(stack: AsyncExitStack, config: Config, url: str, redactor: Redactor) -> Store:
-    durability = config.settings.store.durability
-    opened = await Store.open(url, hide=redactor.hide, durability=durability)
+async def _store(
+    stack: AsyncExitStack, config: Config, url: str, redactor: Redactor, measures: Measures
+) -> Store:
+    opened = await Store.open(
+        url,
+        hide=redactor.hide,
+        durability=config.settings.store.durability,
+        on_write=measures.write_seconds.observe,
+    )
     return await stack.enter_async_context(opened)
 
 
@@ -194,6 +210,11 @@ def _add_kept(registry: ToolRegistry, store: Store) -> None:
     """The tools for what the store keeps."""
     add_thread_tools(registry, store.threads)
     notify_self.add(registry, store.notices)
+
+
+def _is_tool(registry: ToolRegistry, name: str) -> bool:
+    handed_on = (subagent.delegation.name for subagent in SUBAGENTS.values())
+    return registry.find(name) is not None or name in handed_on
 
 
 async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Codes:

@@ -70,6 +70,15 @@ class GatewayClient:
         except (*_BROKEN, ValueError):
             return False
 
+    async def get(self, path: str) -> Any:
+        """A document of the gateway's; raises what it says instead."""
+        try:
+            async with asyncio.timeout(SHORT), self._session.get(self._url(path)) as response:
+                await _refuse(response)
+                return await response.json()
+        except (*_BROKEN, ValueError) as error:
+            raise self._lost() from error
+
     async def stream(self, question: Question) -> AsyncGenerator[ChunkJson]:
         self._run_id, self._seen = None, 0
         try:

@@ -36,6 +36,8 @@ app.command("dodona.cli.sessions:app", name="sessions", help="List, show and cle
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
 app.command("dodona.cli.route:route", name="route", help="Tell which agent answers a message.")
 app.command("dodona.cli.config:app", name="config", help="Check, show and change the settings.")
+app.command("dodona.cli.backup:app", name="backup", help="Back the store up, and restore it.")
+app.command("dodona.cli.doctor:doctor", name="doctor", help="Look over all that Dodona needs.")
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
 app.command(
     "dodona.cli.status:status",

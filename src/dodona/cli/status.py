@@ -1,4 +1,4 @@
-"""`dodona status`: which model answers and why, and where everything is."""
+"""`dodona status`: which model answers and why, where everything is, what a gateway does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
 from dodona.app.probes import spots
 from dodona.app.store_url import store_url
+from dodona.cli.announcement import Announcement
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import NO_FILE, ConfigFile, Hidden
+from dodona.cli.gateway_client import gateway_client
 from dodona.cli.output import columns, document, say
 from dodona.core import errors
-from dodona.core.errors import ConfigError, StoreError, Where
+from dodona.core.errors import ConfigError, DodonaError, StoreError, Where
 from dodona.core.model import Usage
+from dodona.core.spending import NANOS, Unit
 from dodona.models import catalogue
 from dodona.models.prices import Prices
 from dodona.net.http import Http
@@ -39,16 +42,26 @@ Facts: TypeAlias = dict[str, Any]
 
 
 def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) -> int:
-    """Tell which model answers and why, and where everything is; exit 0 when all is usable."""
+    """Tell which model answers and why, where everything is, and what a gateway does that runs.
+
+    Exit 0 when all is usable.
+    """
     loaded = load(os.environ, config)
     logs.start(loaded.settings.log, redactor)
     credentials = Credentials(loaded, os.environ, redactor)
     store = _store(loaded, credentials)
     agents = asyncio.run(_agents(loaded, credentials, redactor))
+    gateway = asyncio.run(_gateway(loaded))
     file = loaded.places.file
     if json:
         config_file = str(file) if file else None
-        report = {"version": __version__, "config": config_file, "store": store, "agents": agents}
+        report = {
+            "version": __version__,
+            "config": config_file,
+            "store": store,
+            "agents": agents,
+            "gateway": gateway,
+        }
         document(redactor.scrub_all(report))
     else:
         rows = [
@@ -56,6 +69,7 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden)
             ("config", str(file or NO_FILE)),
             ("store", _store_line(store)),
             *(row for name, facts in agents.items() for row in agent_rows(name, facts)),
+            *(gateway_rows(gateway) if gateway else ()),
         ]
         say(redactor.scrub(columns(rows)))
     codes = {facts["error"]["code"] for facts in (store, *agents.values()) if "error" in facts}
@@ -88,6 +102,55 @@ def _store_line(facts: Facts) -> str:
     size = f"{facts['bytes']:,} bytes, " if facts["bytes"] is not None else ""
     newer = "" if facts["schema"] == NEWEST else f", to be migrated to {NEWEST} when it is opened"
     return f"{facts['url']} ({size}schema {facts['schema']}{newer})"
+
+
+# -- the gateway -----------------------------------------------------------------------------
+
+
+async def _gateway(config: Config) -> Facts | None:
+    """What a gateway of this machine's user tells of itself; None when there is none."""
+    announced = await asyncio.to_thread(Announcement.read, config.home)
+    if announced is None:
+        return None
+    facts: Facts = {"url": announced.url, "pid": announced.pid, "store": announced.store}
+    async with gateway_client(announced, config.home) as client:
+        if not await client.is_there():
+            return {**facts, "answers": False}
+        try:
+            return {**facts, "answers": True, **await client.get("/api/status")}
+        except DodonaError as error:
+            return {**facts, "answers": True, **errors.as_json(error)}
+
+
+def gateway_rows(facts: Facts) -> Iterator[tuple[str, str]]:
+    """The same for people."""
+    where = f"{facts['url']} (process {facts['pid']})"
+    if not facts["answers"]:
+        yield "gateway", f"{where} does not answer. See: dodona doctor"
+    elif "error" in facts:
+        yield "gateway", where
+        yield "", _mistake(facts)
+    else:
+        yield "gateway", f"{where}, up for {_duration(facts['uptime_seconds'])}"
+        lanes = f"{facts['lanes_waiting']} lanes waiting, {facts['streams']} streams open"
+        yield "", f"{facts['runs']} runs now, {lanes}"
+        for budget in facts["budgets"]:
+            yield "", _budget(budget)
+
+
+def _budget(facts: Mapping[str, Any]) -> str:
+    unit = Unit(facts["unit"])
+    per = NANOS if unit is Unit.USD else 1
+    used, ceiling = (unit.told(round(facts[name] * per)) for name in ("used", "ceiling"))
+    part = f" ({facts['used'] / facts['ceiling']:.0%})" if facts["ceiling"] else ""
+    return f"budget {facts['scope']} {facts['period']}: {used} of {ceiling}{part}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
 
 
 # -- models ----------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from cyclopts import Parameter, validators
 
@@ -26,7 +26,6 @@ from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, note, say
 from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
-from dodona.core.users import LOCAL_USER
 from dodona.gateway.app import make_app
 from dodona.gateway.pauses import short_pauses
 from dodona.gateway.rules import Rules
@@ -80,10 +79,6 @@ async def _up(
             announced[0].write(config.home)
             say(redactor.scrub(_greeting(url, config, runtime)))
 
-        async def ready() -> Mapping[str, Any]:
-            await runtime.agency.preferences.get(LOCAL_USER)  # raises when the store is gone
-            return {"provider": runtime.choice.provider, "model": runtime.choice.model}
-
         async def leave() -> None:
             note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
             for each in announced:
@@ -94,8 +89,10 @@ async def _up(
             app = make_app(
                 runtime.agency,
                 rules=Rules(),
-                ready=ready,
+                ready=runtime.standing.ready,
                 redactor=redactor,
+                measures=runtime.measures,
+                status=runtime.standing.now,
                 routing=runtime.routing,
             )
             with short_pauses():

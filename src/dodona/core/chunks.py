@@ -15,6 +15,7 @@ from dodona.core.tools import Source
 ATTEMPT: Final = 1_000_000
 
 ToolStatus: TypeAlias = Literal["pending", "success", "error"]
+Ended: TypeAlias = Literal["stop", "length", "refusal"]
 Body: TypeAlias = dict[str, Any]
 
 
@@ -112,14 +113,21 @@ def restart(discard_after: int, reason: str) -> Body:
 
 
 def done(
-    *, tokens_used: int, model_used: str, context_id: str, context_tokens_remaining: int
+    *,
+    tokens_used: int,
+    model_used: str,
+    context_id: str,
+    context_tokens_remaining: int,
+    finish: Ended = "stop",
 ) -> Body:
+    """`finish` is "length" when a limit cut the answer, "refusal" when the model declined."""
     return {
         "type": "done",
         "tokens_used": tokens_used,
         "model_used": model_used,
         "context_id": context_id,
         "context_tokens_remaining": context_tokens_remaining,
+        "finish": finish,
     }
 
 

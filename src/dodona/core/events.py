@@ -26,6 +26,8 @@ class Severity(Enum):
 
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
+RUN_BEGIN = "run.begin"
+RUN_END = "run.end"
 QUERY_START = "query.start"
 SESSION_RESUMED = "session.resumed"
 SESSION_END = "session.end"

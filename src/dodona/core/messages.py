@@ -25,6 +25,7 @@ class ToolSpec:
     description: str
     parameters: Mapping[str, Any]
     encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
+    strict: bool | None = None  # must arguments follow the schema? where a provider can see to it
 
 
 @dataclass(frozen=True, slots=True)

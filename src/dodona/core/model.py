@@ -14,14 +14,29 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from dodona.core.messages import AssistantText, Message, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """Whether tools may be called, must be, or which one must: that of `name`."""
+
+    mode: Literal["none", "auto", "required", "named"]
+    name: str = ""
+
+    @property
+    def is_forced(self) -> bool:
+        return self.mode in ("required", "named")
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One call of a model. `None` leaves a setting to the provider."""
+    """One call of a model. `None` leaves a setting to the provider.
+
+    What a provider cannot do of it, it refuses; nothing is left out in silence.
+    """
 
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -30,6 +45,10 @@ class ModelRequest:
     thinking: bool = False
     cache_key: str = ""  # the same for requests that share a prefix: routes to a warm cache
     allow_restart: bool = False  # may an answer begin anew after some of it was shown?
+    stop: tuple[str, ...] = ()  # texts before which the answer ends
+    tool_choice: ToolChoice | None = None
+    parallel_calls: bool | None = None  # may one answer call several tools?
+    response_format: Mapping[str, Any] | None = None  # OpenAI's own JSON of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,7 @@ class CallDelta:
     index: int
     name: str
     text: str
+    id: str = ""  # of the call, once the provider has told it
 
 
 @dataclass(frozen=True, slots=True)

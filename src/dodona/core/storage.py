@@ -31,9 +31,10 @@ from dodona.core.conversation import (
 from dodona.core.notices import NoticeLog
 from dodona.core.ports import Journal
 from dodona.core.projects import Project
+from dodona.core.recitals import Recitals
 from dodona.core.rules import PackState
 from dodona.core.sessions import Sessions
-from dodona.core.spending import Operation
+from dodona.core.spending import Operation, TokenRecord
 from dodona.core.thread_logs import ThreadLogs
 
 T = TypeVar("T")
@@ -230,6 +231,12 @@ class UserSettings(Protocol):
     ) -> dict[str, Any]: ...
 
 
+class Records(Protocol):
+    async def of_run(self, user_id: str, run_id: int) -> list[TokenRecord]:
+        """What the calls of a run were billed as, in their order."""
+        ...
+
+
 class Storage(Protocol):
     """All of it."""
 
@@ -262,6 +269,12 @@ class Storage(Protocol):
 
     @property
     def settings(self) -> UserSettings: ...
+
+    @property
+    def recitals(self) -> Recitals: ...
+
+    @property
+    def records(self) -> Records: ...
 
     @property
     def threads(self) -> ThreadLogs: ...

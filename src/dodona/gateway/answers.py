@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from dodona.core.errors import DodonaError, ProviderError, as_json
 from dodona.gateway.errors import WrongMethod
+from dodona.gateway.v1 import errors as v1
 from dodona.net.redactor import Redactor
 
 _encoder = msgspec.json.Encoder(enc_hook=str)  # what a plugin put into a payload may be anything
@@ -31,11 +33,32 @@ def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None =
 
 
 def refusal(error: DodonaError, redactor: Redactor | None = None) -> Response:
-    """An error as the client gets it."""
-    body = as_json(error)
-    if redactor is not None:
-        body = redactor.scrub_all(body)
-    return answer(body, status=error.http_status, headers=_headers(error))
+    """An error as the client gets it: under /v1 in OpenAI's shape, elsewhere in ours."""
+    return _Refusal(error, redactor)
+
+
+class _Refusal(Response):
+    """Made when it is sent: only then is it known to whom."""
+
+    def __init__(self, error: DodonaError, redactor: Redactor | None) -> None:
+        self._error = error
+        self._redactor = redactor
+        super().__init__(status_code=error.http_status)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._told(scope.get("path", ""))(scope, receive, send)
+
+    def _told(self, path: str) -> Response:
+        error, headers = self._error, _headers(self._error)
+        if v1.is_ours(path):
+            headers |= v1.headers_of(error)
+            return answer(
+                self._hidden(v1.as_openai(error)), status=v1.status_of(error), headers=headers
+            )
+        return answer(self._hidden(as_json(error)), status=error.http_status, headers=headers)
+
+    def _hidden(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body if self._redactor is None else self._redactor.scrub_all(body)
 
 
 def bug(redactor: Redactor | None = None) -> Response:

@@ -14,14 +14,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
 from dodona.core.errors import DodonaError, NotFound
+from dodona.core.measures import Measures
 from dodona.core.routing import Routing
 from dodona.gateway.answers import bug, refusal
 from dodona.gateway.closing import Closing
-from dodona.gateway.gate import Gate, Ready
+from dodona.gateway.gate import Gate, Ready, Status, nothing
 from dodona.gateway.guard import Guard
 from dodona.gateway.openapi import document
 from dodona.gateway.routes import routes
 from dodona.gateway.rules import Rules
+from dodona.gateway.watching import Watch
 from dodona.gateway.websocket import PATH, Endpoint
 from dodona.net.redactor import Redactor
 
@@ -34,18 +36,23 @@ def make_app(
     rules: Rules,
     ready: Ready,
     redactor: Redactor | None = None,
+    measures: Measures | None = None,
+    status: Status = nothing,
     routing: Routing | None = None,
 ) -> Starlette:
     """All of it over an agency. `redactor` keeps secrets out of errors.
 
     Whoever has the `routing` may give it another router at any time.
     """
+    measures = measures or Measures()
     gate = Gate(
         agency=agency,
         rules=rules,
         ready=ready,
         document=document(),
         redactor=redactor,
+        measures=measures,
+        status=status,
         routing=routing or Routing(),
     )
 
@@ -64,7 +71,11 @@ def make_app(
 
     app = Starlette(
         routes=[*routes(gate), WebSocketRoute(PATH, Endpoint(gate))],
-        middleware=[Middleware(Guard, rules), Middleware(_Boundary, redactor)],
+        middleware=[
+            Middleware(Watch, measures),
+            Middleware(Guard, rules),
+            Middleware(_Boundary, redactor),
+        ],
         exception_handlers={DodonaError: refuse, HTTPException: unknown},
     )
     app.router.redirect_slashes = False

@@ -17,6 +17,7 @@ from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.near import did_you_mean
 from dodona.gateway.gate import Gate
 from dodona.gateway.parameter import Parameter
+from dodona.gateway.v1 import errors as v1
 from dodona.gateway.visit import Visit
 
 Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
@@ -27,11 +28,15 @@ EVENTS = "text/event-stream"
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """An answer that is no error: what it means, and its schema's name."""
+    """An answer that is no error: what it means, and its schema's name.
+
+    `events` is the schema of what comes instead when a client wants a stream.
+    """
 
     about: str
     schema: str | None = None
     media: str = JSON
+    events: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +82,10 @@ class Operation:
             "operationId": self.name,
             "summary": self.about,
             "tags": [self.group],
-            "responses": {**_says(self.answers), **_fails(sorted(self._statuses()))},
+            "responses": {
+                **_says(self.answers),
+                **_fails(sorted(self._statuses()), v1.schema_at(self.path)),
+            },
         }
         if self.parameters:
             found["parameters"] = [each.as_openapi() for each in self.parameters]
@@ -114,20 +122,25 @@ def _given(request: Request, parameter: Parameter) -> str | None:
 
 def _says(answers: Mapping[int, Says]) -> dict[str, Any]:
     return {
-        str(status): {"description": says.about}
-        | ({"content": _content(says.media, says.schema)} if says.schema else {})
+        str(status): {"description": says.about} | ({"content": content} if content else {})
         for status, says in answers.items()
+        for content in [_contents(says)]
     }
 
 
-def _fails(statuses: list[int]) -> dict[str, Any]:
+def _fails(statuses: list[int], schema: str) -> dict[str, Any]:
     return {
         str(status): {
             "description": HTTPStatus(status).phrase,
-            "content": _content(JSON, "Error"),
+            "content": _content(JSON, schema),
         }
         for status in statuses
     }
+
+
+def _contents(says: Says) -> dict[str, Any]:
+    whole = _content(says.media, says.schema) if says.schema else {}
+    return whole | (_content(EVENTS, says.events) if says.events else {})
 
 
 def _content(media: str, schema: str) -> dict[str, Any]:

@@ -16,11 +16,13 @@ from dodona.core.tools import SourceKind
 from dodona.gateway.routes import (
     approvals,
     code,
+    metrics,
     notifications,
     rules,
     sessions,
     threads,
     tree,
+    v1,
     vault,
 )
 from dodona.gateway.shapes import (
@@ -152,7 +154,9 @@ _CHUNKS: Final[dict[str, Schema]] = {
             "model_used": text(),
             "context_id": text("To go on from here."),
             "context_tokens_remaining": whole(),
+            "finish": one_of("stop", "length", "refusal"),
         },
+        optional=("finish",),
     ),
     "ErrorChunk": _chunk("error", {"error": named("Fault")}),
 }
@@ -329,5 +333,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **notifications.SCHEMAS,
     **rules.SCHEMAS,
     **approvals.SCHEMAS,
+    **metrics.SCHEMAS,
     **sessions.SCHEMAS,
+    **v1.SCHEMAS,
 }

@@ -51,12 +51,14 @@ class EventStream(Response):
         closing: Closing,
         heartbeat: float,
         headers: Mapping[str, str] | None = None,
+        begins_within: float = _AT_LAST,
     ) -> None:
         super().__init__(headers={**_HEADERS, **(headers or {})})
         del self.headers["content-length"]
         self._pieces = pieces
         self._closing = closing
         self._heartbeat = heartbeat
+        self._begins_within = begins_within
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         line = _Line(send, self.raw_headers)
@@ -69,7 +71,10 @@ class EventStream(Response):
 
         try:
             await first_of(
-                self._carry(line), listen(), self._closing.wait(), line.beat(self._heartbeat)
+                self._carry(line),
+                listen(),
+                self._closing.wait(),
+                line.beat(self._heartbeat, first=self._begins_within),
             )
         except Exception:
             if not line.has_begun:
@@ -104,9 +109,9 @@ class _Line:
                 self._sent += 1
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    async def beat(self, seconds: float) -> None:
-        """A sign of life whenever nothing was sent for so long; the first one comes soon."""
-        pause = min(seconds, _AT_LAST)
+    async def beat(self, seconds: float, *, first: float) -> None:
+        """A sign of life whenever nothing was sent for so long; the first one comes sooner."""
+        pause = min(seconds, first)
         while True:
             before = self._sent
             await asyncio.sleep(pause)

@@ -40,11 +40,12 @@ class Visit:
         return await body.read(self.request.receive)
 
     def stream(
-        self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None
+        self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None, **more: float
     ) -> EventStream:
         return EventStream(
             pieces,
             closing=self.gate.closing,
             heartbeat=self.gate.rules.heartbeat,
             headers=headers,
+            **more,
         )

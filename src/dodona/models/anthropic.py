@@ -9,6 +9,7 @@ from typing import assert_never
 
 import msgspec
 
+from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import (
     AssistantText,
     Message,
@@ -18,7 +19,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import ModelRequest
+from dodona.core.model import ModelRequest, ToolChoice
 from dodona.models.anthropic_answer import AnthropicAnswer
 from dodona.models.encoding import (
     EMPTY,
@@ -100,6 +101,8 @@ class AnthropicWire:
         thinking = (request.thinking or self._endpoint.thinks) and may_think(
             request.messages, self._key, whole_history=False
         )
+        choice = request.tool_choice
+        thinking = thinking and not (choice is not None and choice.is_forced)
         limit = request.max_tokens or (MAX_TOKENS_THINKING if thinking else MAX_TOKENS)
         budgeted = _BUDGETED.match(self._endpoint.model) is not None
         # A budget is less than the limit, or there is no room to think.
@@ -112,6 +115,22 @@ class AnthropicWire:
             yield b'"thinking":{"type":"adaptive","display":"summarized"}'
         elif request.temperature is not None and _TEMPERED.match(self._endpoint.model):
             yield b'"temperature":' + msgspec.json.encode(request.temperature)
+        yield from self._wanted(request)
+
+    def _wanted(self, request: ModelRequest) -> Iterator[bytes]:
+        if request.response_format is not None:
+            raise ProviderError(
+                "Anthropic's wire has no response_format.",
+                fault=Fault.REFUSED,
+                provider=self._endpoint.provider.name,
+                hint="Offer a tool whose parameters are the schema, and force it with tool_choice.",
+            )
+        if request.stop:
+            hidden = hide_all(request.stop, self._endpoint.redactor)
+            yield b'"stop_sequences":' + msgspec.json.encode(hidden)
+        if request.tools and (request.tool_choice or request.parallel_calls is not None):
+            choice = request.tool_choice or ToolChoice("auto")
+            yield b'"tool_choice":' + _choice(choice, parallel=request.parallel_calls)
 
     def _system(self, prompt: Sequence[Message]) -> bytes:
         blocks = [self._blocks(message, leading=True)[1:-1] for message in prompt]
@@ -202,6 +221,16 @@ class AnthropicWire:
             )
             tool.encoded[self._key] = encoded
         return encoded
+
+
+def _choice(choice: ToolChoice, *, parallel: bool | None) -> bytes:
+    kinds = {"required": "any", "named": "tool"}
+    made: dict[str, object] = {"type": kinds.get(choice.mode, choice.mode)}
+    if choice.mode == "named":
+        made["name"] = choice.name
+    if parallel is not None and choice.mode != "none":
+        made["disable_parallel_tool_use"] = not parallel
+    return msgspec.json.encode(made)
 
 
 def _in_order(messages: Sequence[Message]) -> Iterator[Message]:

@@ -78,6 +78,11 @@ class _Block:
         return str(self.begun.get("type"))
 
     @property
+    def id(self) -> str:
+        """Of a call."""
+        return str(self.begun.get("id") or "")
+
+    @property
     def text(self) -> str:
         return "".join(self.pieces)
 
@@ -172,7 +177,7 @@ class AnthropicAnswer:
                 given = begun.get("input")
                 text = msgspec.json.encode(given).decode() if given else ""
                 block.pieces += [text] if text else []
-                self.ready.append(CallDelta(block.call, block.name, text))
+                self.ready.append(CallDelta(block.call, block.name, text, block.id))
             case "text":
                 self._say(block, begun.get("text"))
             case "thinking":
@@ -196,7 +201,7 @@ class AnthropicAnswer:
             self._say(block, delta.text)
         elif kind == "input_json_delta":
             block.pieces.append(delta.partial_json)
-            self.ready.append(CallDelta(block.call, block.name, delta.partial_json))
+            self.ready.append(CallDelta(block.call, block.name, delta.partial_json, block.id))
         elif kind == "thinking_delta":
             self._think(block, delta.thinking)
         elif kind == "signature_delta":

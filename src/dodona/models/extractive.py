@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
+from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import AssistantText, Message, ToolCall
 from dodona.core.model import CallDelta, Done, Finish, ModelEvent, ModelRequest, TextDelta, Usage
 from dodona.models.inquiry import Inquiry, inquiry
@@ -41,6 +42,7 @@ class ExtractiveModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ExtractiveStream]:
+        _refuse(request)
         yield ExtractiveStream(_done(request))
 
 
@@ -73,20 +75,39 @@ def _events(done: Done) -> Iterator[ModelEvent]:
         end = end if end > 1 else len(text)
         yield TextDelta(text[start:end])
     for index, call in enumerate(done.message.calls):
-        yield CallDelta(index, call.name, call.arguments)
+        yield CallDelta(index, call.name, call.arguments, call.id)
     yield done
+
+
+def _refuse(request: ModelRequest) -> None:
+    choice, format_ = request.tool_choice, request.response_format
+    forced = choice is not None and choice.is_forced
+    if forced or format_ is not None:
+        what = "call a tool because it must" if forced else "write in a response_format"
+        raise ProviderError(
+            f"no language model is configured, and what answers instead cannot {what}.",
+            fault=Fault.REFUSED,
+            provider=NAME,
+            hint="Set a provider and a model under [agent].",
+        )
 
 
 def _done(request: ModelRequest) -> Done:
     stands = inquiry(request.messages, request.tools)
     most = None if request.max_tokens is None else request.max_tokens * CHARACTERS_PER_TOKEN
-    calls = _calls(stands, request.messages)
+    may_call = request.tool_choice is None or request.tool_choice.mode != "none"
+    calls = _calls(stands, request.messages) if may_call else ()
     if calls and _fits("".join(call.name + call.arguments for call in calls), most):
         return _finished(Finish.TOOL_CALLS, AssistantText(calls=calls), request)
-    text = _text(stands)
+    text = _before(_text(stands), request.stop)
     if _fits(text, most):
         return _finished(Finish.STOP, AssistantText(text), request)
     return _finished(Finish.LENGTH, AssistantText(text[:most]), request)
+
+
+def _before(text: str, stops: Sequence[str]) -> str:
+    ends = [found for stop in stops if stop and (found := text.find(stop)) >= 0]
+    return text[: min(ends)] if ends else text
 
 
 def _fits(text: str, most: int | None) -> bool:

@@ -18,7 +18,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import ModelRequest
+from dodona.core.model import ModelRequest, ToolChoice
 from dodona.models.encoding import (
     EMPTY,
     NOTICE,
@@ -95,6 +95,20 @@ class OpenAiWire:
             asked = b'"reasoning_effort":"none"'
         if asked:
             yield asked
+        yield from self._wanted(request)
+
+    def _wanted(self, request: ModelRequest) -> Iterator[bytes]:
+        """What a client of ours asks for in OpenAI's own words."""
+        redactor = self._endpoint.redactor
+        if request.stop:
+            yield b'"stop":' + msgspec.json.encode(hide_all(request.stop, redactor))
+        if request.tools and request.tool_choice is not None:
+            yield b'"tool_choice":' + _choice(request.tool_choice)
+        if request.tools and request.parallel_calls is not None:
+            yield b'"parallel_tool_calls":' + msgspec.json.encode(request.parallel_calls)
+        if request.response_format is not None:
+            wanted = hide_all(request.response_format, redactor)
+            yield b'"response_format":' + msgspec.json.encode(wanted)
 
     def _thinks(self, request: ModelRequest) -> bool:
         return (request.thinking or self._endpoint.thinks) and may_think(
@@ -188,9 +202,18 @@ class OpenAiWire:
                 "description": redactor.hide(tool.description),
                 "parameters": hide_all(tool.parameters, redactor),
             }
+            if tool.strict is not None:
+                function["strict"] = tool.strict
             encoded = msgspec.json.encode({"type": "function", "function": function})
             tool.encoded[self._key] = encoded
         return encoded
+
+
+def _choice(choice: ToolChoice) -> bytes:
+    if choice.mode == "named":
+        named = {"type": "function", "function": {"name": choice.name}}
+        return msgspec.json.encode(named)
+    return msgspec.json.encode(choice.mode)
 
 
 def _ends(messages: Sequence[Message], encoded: Sequence[bytes]) -> set[int]:

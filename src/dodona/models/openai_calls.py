@@ -74,7 +74,7 @@ class Calls:
         if text:
             call.is_whole = bool(name) and not call.pieces and is_object(text)
             call.pieces.append(text)
-        return CallDelta(place, call.name, text)
+        return CallDelta(place, call.name, text, call.id)
 
     def finish(self) -> tuple[tuple[ToolCall, ...], list[bytes]]:
         """The calls, each with an id of its own; and what else the provider said of each."""

@@ -132,7 +132,7 @@ def _deltas(message: AssistantText) -> Iterator[TextDelta | ThinkingDelta | Call
         yield TextDelta(word)
     for index, call in enumerate(message.calls):
         for word in _WORD.findall(call.arguments) or ("",):
-            yield CallDelta(index, call.name, word)
+            yield CallDelta(index, call.name, word, call.id)
 
 
 def _words_of(message: Message) -> int:

@@ -135,7 +135,7 @@ class _Scanned:
         if not calls:
             return done
         for index, call in enumerate(calls):
-            self._ready.append(CallDelta(index, call.name, call.arguments))
+            self._ready.append(CallDelta(index, call.name, call.arguments, call.id))
         message = AssistantText(
             text=_unless_blank(self._content.text),
             calls=calls,

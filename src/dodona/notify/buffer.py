@@ -38,6 +38,7 @@ class Buffer:
         self._held = 0
         self._by_severity: tuple[deque[Waiting], ...] = tuple(deque[Waiting]() for _ in Severity)
         self._lost: Counter[str | None] = Counter()
+        self.dropped = 0  # so far
 
     def __bool__(self) -> bool:
         return self._held > 0
@@ -49,6 +50,7 @@ class Buffer:
             return
         dropped = next(queue for queue in self._by_severity if queue).popleft()
         self._lost[dropped.event.payload.get("user_id")] += 1
+        self.dropped += 1
 
     def take(self) -> deque[Waiting]:
         """All that waits, in order; before it, how many were lost, to each user their own."""

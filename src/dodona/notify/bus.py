@@ -14,7 +14,7 @@ import asyncio
 import logging
 from bisect import insort
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
@@ -58,8 +58,9 @@ class Subscription:
     It ends when the bus is closed and all that was kept has been read.
     """
 
-    def __init__(self, kept: int) -> None:
+    def __init__(self, kept: int, on_loss: Callable[[], None]) -> None:
         self._kept = kept
+        self._on_loss = on_loss
         self._events: deque[Event] = deque()
         self._lost = 0
         self._stirred = asyncio.Event()  # something is there to read, or nothing ever will be
@@ -69,6 +70,7 @@ class Subscription:
         if len(self._events) == self._kept:
             self._events.popleft()
             self._lost += 1
+            self._on_loss()
         self._events.append(event)
         self._stirred.set()
 
@@ -106,6 +108,7 @@ class Bus:
         self._subscriptions: set[Subscription] = set()
         self._buffer = Buffer(room)
         self._number = 0
+        self._missed = 0  # by subscribers that were too slow, all together
         self._taken: deque[Waiting] = deque()  # out of the buffer: told next
         self._cause: Cause | None = None  # of what handlers are just told
         self._scheduled: asyncio.AbstractEventLoop | None = None
@@ -152,7 +155,7 @@ class Bus:
 
         What belongs to no user is for None only.
         """
-        subscription = Subscription(self._kept)
+        subscription = Subscription(self._kept, self._note_loss)
         stop = self.handle(subscription.put, types=types, user_id=user_id)
         self._subscriptions.add(subscription)
         if self._is_closed:
@@ -163,6 +166,11 @@ class Bus:
             self._subscriptions.discard(subscription)
             stop()
 
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many events were dropped so far: out of the buffer, before slow subscribers."""
+        return {"buffer": self._buffer.dropped, "subscriber": self._missed}
+
     def close(self) -> None:
         """Tell what waits, and nothing more. Subscriptions end when what they hold was read."""
         if self._cause is None:
@@ -170,6 +178,9 @@ class Bus:
         self._is_closed = True
         for subscription in self._subscriptions:
             subscription.close()
+
+    def _note_loss(self) -> None:
+        self._missed += 1
 
     def _tell_soon(self) -> None:
         try:

@@ -188,7 +188,7 @@ class Conversations:
             after = conversation.head_id if parent == HEAD else parent
             if after is not None:
                 find_parent(tx, conversation, after)
-            run_id = _add_ended(tx, conversation, messages, parent_id=after, origin=origin)
+            run_id = add_ended(tx, conversation, messages, parent_id=after, origin=origin)
             if parent == HEAD:
                 move_head(tx, conversation_id, expected=after, to=run_id)
             return run_id
@@ -400,7 +400,7 @@ def _measure_context(tx: Transaction, conversation_id: int) -> None:
     tx.run(_MEASURE, conversation_id=conversation_id)
 
 
-def _add_ended(
+def add_ended(
     tx: Transaction,
     conversation: Conversation,
     messages: Sequence[NewMessage],
@@ -408,6 +408,7 @@ def _add_ended(
     parent_id: int | None,
     origin: str,
 ) -> int:
+    """A run that was over before it came here."""
     now = time()
     run_id = tx.add(
         _ADD_ENDED,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dodona.core.errors import StoreError
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004")  # oldest first
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0006")  # oldest first
 NEWEST: Final = REVISIONS[-1]
 VERSION_TABLE: Final = "dodona_version"
 
@@ -24,7 +24,7 @@ def refuse_newer(revision: str, place: str) -> None:
         )
 
 
-def upgrade(connection: Any, *, dialect: str) -> None:
+def upgrade(connection: Any, *, dialect: str, to: str = "head") -> None:
     """Run the migrations that are missing on a driver's connection, in its transaction."""
     # Imported on use: most starts have nothing to migrate.
     from alembic import command  # noqa: PLC0415
@@ -43,7 +43,7 @@ def upgrade(connection: Any, *, dialect: str) -> None:
     try:
         with _alembic, engine.connect() as borrowed:
             config.attributes["connection"] = borrowed
-            command.upgrade(config, "head")
+            command.upgrade(config, to)
     except DBAPIError as error:
         raise error.orig or error from error  # the driver's own, as the caller knows it
 

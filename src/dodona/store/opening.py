@@ -23,7 +23,7 @@ from dodona.store.migrate import NEWEST, VERSION_TABLE, refuse_newer, upgrade
 Durability: TypeAlias = Literal["full", "normal"]
 
 _REVISION = "SELECT version_num FROM dodona_version"
-_LOCK = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
+MIGRATING = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _migrate_postgres(location: Location) -> None:
     with closing(postgres.connect(location, durability="full")) as connection:
         try:
             connection.autocommit = False
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
             if _postgres_revision(connection, location) != NEWEST:
                 upgrade(connection, dialect="postgresql")
             connection.commit()

@@ -8,7 +8,8 @@ from sqlalchemy import bindparam, select
 
 from dodona.core.model import Usage
 from dodona.core.spending import TokenRecord
-from dodona.store.database import Database, Transaction
+from dodona.store.database import Database, Row, Transaction
+from dodona.store.nodes import find_node
 from dodona.store.schema import token_records
 from dodona.store.statements import insertion, statement
 from dodona.store.text import to_json
@@ -27,6 +28,16 @@ _OF_USER = statement(
     )
     .order_by(token_records.c.timestamp, token_records.c.id)
     .limit(bindparam("limit"))
+)
+_OF_RUN = statement(
+    select(*(token_records.c[name] for name in _FIELDS))
+    .where(
+        token_records.c.user_id == bindparam("user_id"),
+        # Only since the run began: by that there is an index.
+        token_records.c.timestamp >= bindparam("since"),
+        token_records.c.run_id == bindparam("run_id"),
+    )
+    .order_by(token_records.c.id)
 )
 
 
@@ -50,4 +61,17 @@ class Records:
         rows = await self._database.read(
             lambda tx: tx.rows(_OF_USER, user_id=user_id, since=since, limit=limit)
         )
-        return [TokenRecord(**dict(zip(_FIELDS, row, strict=True))) for row in rows]
+        return [_read(row) for row in rows]
+
+    async def of_run(self, user_id: str, run_id: int) -> list[TokenRecord]:
+        """What the calls of a run were billed as, in their order."""
+
+        def read(tx: Transaction) -> list[Row]:
+            since = find_node(tx, user_id, run_id).created_at
+            return tx.rows(_OF_RUN, user_id=user_id, run_id=run_id, since=since)
+
+        return [_read(row) for row in await self._database.read(read)]
+
+
+def _read(row: Row) -> TokenRecord:
+    return TokenRecord(**dict(zip(_FIELDS, row, strict=True)))

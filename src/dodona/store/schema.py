@@ -133,6 +133,8 @@ runs = Table(
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("cancel_requested_at", Double),
+    # Of all that was said up to its end: by it a client that recites goes on from here.
+    Column("said_digest", Text),
     _one_of("status", "queued", *_HOLDERS, *_ENDED),
     CheckConstraint("parent_id <> id", name="parent_is_another"),
     CheckConstraint("tokens >= 0", name="tokens"),
@@ -163,6 +165,7 @@ runs = Table(
     ),
     Index("ix_runs_ended_at", "ended_at"),
     Index("ix_runs_user_id", "user_id", "id"),
+    _partial("ix_runs_said_digest", "user_id", "said_digest", where="said_digest IS NOT NULL"),
     sqlite_autoincrement=True,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -11,6 +12,7 @@ from dodona.store.budgets import Budgets
 from dodona.store.contexts import Contexts
 from dodona.store.conversations import Conversations
 from dodona.store.database import Database, Operation
+from dodona.store.gauges import Gauges
 from dodona.store.journal import Journals
 from dodona.store.keyvalue import StoreKeyValue
 from dodona.store.location import locate
@@ -18,6 +20,8 @@ from dodona.store.notices import NoticeLog
 from dodona.store.opening import Durability, open_database
 from dodona.store.pack_state import PackState
 from dodona.store.projects import Projects
+from dodona.store.pulse import Pulse
+from dodona.store.recitals import Recitals
 from dodona.store.records import Records
 from dodona.store.runs import Runs
 from dodona.store.sessions import Sessions
@@ -25,6 +29,7 @@ from dodona.store.settings import UserSettings
 from dodona.store.summaries import Summaries
 from dodona.store.text import Hide
 from dodona.store.threads import Threads
+from dodona.store.timed import TimedDatabase
 
 T = TypeVar("T")
 
@@ -39,23 +44,36 @@ class Store:
         self.runs = Runs(database)
         self.journals = Journals(database, hide=hide, release=self.runs.abandon)
         self.budgets = Budgets(database)
+        self.gauges = Gauges(database)
+        self.pulse = Pulse(database)
         self.records = Records(database)
         self.settings = UserSettings(database)
         self.projects = Projects(database)
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
+        self.recitals = Recitals(database)
         self.threads = Threads(database)
         self.notices = NoticeLog(database, hide=hide)
         self.pack_state = PackState(database, hide=hide)
         self.approvals = Approvals(database, hide=hide)
 
     @classmethod
-    async def open(cls, url: str, *, hide: Hide, durability: Durability = "full") -> Self:
+    async def open(
+        cls,
+        url: str,
+        *,
+        hide: Hide,
+        durability: Durability = "full",
+        on_write: Callable[[float], None] | None = None,
+    ) -> Self:
         """Open the store at a path or url, made or migrated if need be.
 
-        `hide` takes known secrets out of what runs leave: journals, notices, approvals.
+        `hide` takes known secrets out of what runs leave: journals, notices, approvals. `on_write`
+        is told how many seconds each write took.
         """
-        store = cls(await open_database(locate(url), durability=durability), hide=hide)
+        database = await open_database(locate(url), durability=durability)
+        timed = database if on_write is None else TimedDatabase(database, on_write)
+        store = cls(timed, hide=hide)
         await store.budgets.settle_dead()
         return store
 

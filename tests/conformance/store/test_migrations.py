@@ -201,16 +201,17 @@ async def test_a_migration_that_is_cut_changes_nothing(
         raise RuntimeError("cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(op, "bulk_insert", cut)
+        # Where notices are put back, or later: whatever the last migration does.
+        patch.setattr(op, "bulk_insert" if before < "0004" else "create_index", cut)
         with pytest.raises(RuntimeError, match="cut"):
             await asyncio.to_thread(migrate, locate(older))
 
-    def contents() -> list[str]:
+    def notices() -> list[int]:
         assert look(locate(older)).revision == before
         with connect(older).connect() as connection:
-            return [row[0] for row in connection.execute(text("SELECT content FROM notices"))]
+            return [row[0] for row in connection.execute(text("SELECT id FROM notices"))]
 
-    assert len(await asyncio.to_thread(contents)) == 3
+    assert len(await asyncio.to_thread(notices)) == 3
     async with await Store.open(older, hide=str) as store:
         assert len(await store.notices.list("ada", limit=10)) == 2
 

@@ -69,7 +69,8 @@ def _call(host: Host, step: Step) -> ModelCall:
         messages=host.transcript.messages,
         tools=host.role.tools,
         max_tokens=chosen.max_tokens if left is None else min(left, chosen.max_tokens),
-        temperature=chosen.temperature,
+        temperature=wishes.get("temperature", chosen.temperature),
+        stop=tuple(wishes.get("stop", ())),
         thinking=wishes.get("thinking", settings.thinking_enabled),
         cache_key=f"dodona-{host.claim.conversation_id}{host.role.within}",
         allow_restart=True,
@@ -126,7 +127,7 @@ def take_answer(bb: Blackboard, host: Host) -> None:
     host.tokens_used += host.context_tokens
     host.keep_state(bb, replace(state, tokens_used=state.tokens_used + max(0, fresh)))
     if not message.calls:
-        host.final = message
+        host.final, host.finish = message, answer["finish"]
         bb["tool_calls"] = []
         tell(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
         return

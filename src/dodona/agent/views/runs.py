@@ -10,6 +10,7 @@ from dodona.agent.views.exchanges import exchange
 from dodona.agent.views.moments import iso, milliseconds
 from dodona.core.conversation import RunNode, RunOverview, RunStatus, StepRow, StoredMessage
 from dodona.core.errors import BadRequest, NotFound
+from dodona.core.spending import TokenRecord
 from dodona.core.storage import Storage
 
 MOST_RUNS: Final = 200  # on a page
@@ -44,6 +45,10 @@ class RunViews:
         )
         waiting = await self._waiting(user_id, found)
         return [_overview(each, waiting) for each in found]
+
+    async def records(self, user_id: str, run_id: int) -> Sequence[TokenRecord]:
+        """What its calls of models were billed as."""
+        return await self._storage.records.of_run(user_id, run_id)
 
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
         """All of one run: also its answer, its messages and its steps."""

@@ -17,6 +17,7 @@ from dodona.gateway.routes import (
     code,
     events,
     health,
+    metrics,
     notifications,
     openapi,
     oracle,
@@ -28,8 +29,10 @@ from dodona.gateway.routes import (
     settings,
     threads,
     tree,
+    v1,
     vault,
 )
+from dodona.gateway.watching import OPERATION
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,
@@ -45,7 +48,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *notifications.OPERATIONS,
     *rules.OPERATIONS,
     *events.OPERATIONS,
+    *v1.OPERATIONS,
     *health.OPERATIONS,
+    *metrics.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
 )
@@ -66,6 +71,7 @@ def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
         operation = by_method.get(request.method)
         if operation is None:
             raise WrongMethod(request.method, by_method)
+        request.scope[OPERATION] = operation.name
         return await operation.answer(request, gate)
 
     route = Route(path, dispatch)

@@ -1,0 +1,33 @@
+"""metrics.md, of what is measured."""
+
+from __future__ import annotations
+
+from dodona.core.measures import MOST_AGENTS, MOST_MODELS, Measures
+from dodona.core.metrics import MOST_SERIES
+from generating.writing import page, prose, table
+
+
+def metrics_page() -> str:
+    rows = [
+        (
+            f"`{family.name}`",
+            family.kind,
+            ", ".join(f"`{label}`" for label in family.labels),
+            family.about,
+        )
+        for family in Measures().registry.families
+    ]
+    return page(
+        "# Metrics",
+        prose("""`GET /metrics` answers with these, in the text format of Prometheus, to whoever
+            has scope `admin`. [How to run Dodona as a service](../how-to/run-as-a-service.md)
+            shows what to look at."""),
+        table(("metric", "kind", "labels", "what it counts"), rows),
+        prose(f"""No label holds a user, a session, a run or a path. Names that others choose have
+            an end: the first {MOST_MODELS} models and the first {MOST_AGENTS} agents have series of
+            their own, and so has every tool that there is; all others are counted as `other`. No
+            metric has more than {MOST_SERIES:,} series."""),
+        prose("""Numbers are those of one process, from its start. `dodona_lanes_waiting` and
+            `dodona_budget_used_ratio` are read from the store, so they are those of all processes
+            that share it. Latencies are histograms: `histogram_quantile` gives percentiles."""),
+    )

@@ -1,0 +1,70 @@
+"""What the process counts, for Prometheus; and the same in short, for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.responses import Response
+
+import dodona
+from dodona.core.metrics import CONTENT_TYPE
+from dodona.gateway.answers import answer
+from dodona.gateway.operation import Operation, Says
+from dodona.gateway.shapes import Schema, document, listed, named, number, one_of, text, whole
+from dodona.gateway.visit import Visit
+
+SCHEMAS: Final[dict[str, Schema]] = {
+    "Status": document(
+        {
+            "version": text(),
+            "uptime_seconds": number(),
+            "runs": whole("That are driven now."),
+            "lanes_waiting": whole("Conversations in which a run waits for its turn."),
+            "streams": whole("Event streams and WebSockets that are open."),
+            "budgets": listed(named("BudgetNow"), "Of this day and this month."),
+        },
+        optional=("uptime_seconds", "runs", "lanes_waiting", "streams", "budgets"),
+    ),
+    "BudgetNow": document(
+        {
+            "scope": text(),
+            "period": text(),
+            "unit": one_of("tokens", "usd"),
+            "used": number("With what calls on their way may use."),
+            "ceiling": number(),
+        }
+    ),
+}
+
+
+async def metrics(visit: Visit) -> Response:
+    visit.caller.need("admin")
+    text = await visit.gate.measures.text()
+    return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
+
+
+async def status(visit: Visit) -> Response:
+    visit.caller.need("admin")
+    return answer({"version": dodona.__version__, **await visit.gate.status()})
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/metrics",
+        name="readMetrics",
+        about="What the process counts, in the text format of Prometheus; for scope admin.",
+        handle=metrics,
+        answers={200: Says("The numbers.", "Text", "text/plain")},
+        errors=(400,),
+    ),
+    Operation(
+        method="GET",
+        path="/api/status",
+        name="readStatus",
+        about="What the gateway does at the moment; for scope admin.",
+        handle=status,
+        answers={200: Says("Runs, lanes, streams and budgets now.", "Status")},
+        errors=(400, 503),
+    ),
+)

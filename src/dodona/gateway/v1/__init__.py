@@ -1,0 +1,1 @@
+"""OpenAI's chat completions: what comes in, what goes out, and how errors are told there."""

@@ -1,0 +1,199 @@
+"""What a client of OpenAI's wire hears of runs and models, and how errors read there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dodona.core import chunks
+from dodona.core.chunks import Body, Chunk
+from dodona.core.errors import BudgetExceeded, DodonaError, Fault, NotFound, ProviderError
+from dodona.core.messages import AssistantText, ToolCall
+from dodona.core.model import (
+    CallDelta,
+    Done,
+    Finish,
+    ModelEvent,
+    Restart,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from dodona.gateway.errors import Leaving, TooLarge
+from dodona.gateway.v1.deltas import ModelDeltas, RunDeltas
+from dodona.gateway.v1.errors import Retold, WrongParameter, as_openai, headers_of, status_of
+
+CALL = chunks.tool_call(id="1", name="find", arguments={}, status="pending")
+RESULT = chunks.tool_result(id="1", name="find", result="oak", status="success")
+
+
+def done(finish: chunks.Ended = "stop") -> Body:
+    return chunks.done(
+        tokens_used=1, model_used="m", context_id="c", context_tokens_remaining=1, finish=finish
+    )
+
+
+def heard(deltas: RunDeltas, *bodies: Body, first: int = 1) -> list[dict[str, Any]]:
+    told = [deltas.take(Chunk(1, seq, body)) for seq, body in enumerate(bodies, first)]
+    return [delta for delta in told if delta is not None]
+
+
+def test_a_run_is_its_text_and_its_thoughts() -> None:
+    """Its tools are not the client's to call: what it says after them is a new paragraph."""
+    deltas = RunDeltas(streams=True)
+    told = heard(
+        deltas,
+        chunks.thinking("Hm."),
+        CALL,
+        RESULT,
+        chunks.content("I "),
+        chunks.content("look."),
+        CALL,
+        RESULT,
+        chunks.system("limit_warning", "Hurry.", {}),
+        chunks.context_update(tokens=1, limit=2),
+        chunks.content("There."),
+        done("length"),
+    )
+    assert told == [
+        {"reasoning_content": "Hm."},
+        {"content": "I "},
+        {"content": "look."},
+        {"content": "\n\nThere."},
+    ]
+    assert (deltas.text, deltas.thinking, deltas.finish) == (
+        *("I look.\n\nThere.", "Hm.", "length"),
+    )
+
+
+def test_a_chunk_without_a_finish_is_of_an_older_run() -> None:
+    deltas = RunDeltas(streams=False)
+    heard(deltas, {"type": "done"})
+    assert deltas.finish == "stop"
+
+
+def test_the_error_of_a_run_is_raised() -> None:
+    deltas = RunDeltas(streams=True)
+    with pytest.raises(BudgetExceeded, match="nothing left"):
+        heard(deltas, chunks.error(BudgetExceeded("nothing left.")))
+    assert not deltas.finish
+
+
+def test_what_is_said_again_is_not_sent_again() -> None:
+    """However it is cut into pieces; then it goes on."""
+    deltas = RunDeltas(streams=True)
+    heard(deltas, chunks.content("The oak "), chunks.content("st"))
+    again = heard(
+        deltas,
+        chunks.restart(0, "cut"),
+        chunks.content("The"),
+        chunks.content(" oak stands"),
+        chunks.content("."),
+        first=3,
+    )
+    assert again == [{"content": "ands"}, {"content": "."}]
+    assert deltas.text == "The oak stands."
+
+
+def test_what_is_said_otherwise_cannot_be_sent() -> None:
+    """A client that waits for the whole answer does not notice."""
+    for streams in (True, False):
+        deltas = RunDeltas(streams=streams)
+        heard(deltas, chunks.content("The oak "), chunks.restart(0, "cut"))
+        if streams:
+            with pytest.raises(Retold, match="began its answer anew"):
+                heard(deltas, chunks.content("An elm "), first=3)
+        else:
+            heard(deltas, chunks.content("An elm."), first=3)
+            assert deltas.text == "An elm."
+
+
+def calls(*events: ModelEvent) -> list[Any]:
+    deltas = ModelDeltas()
+    told = [delta for event in events for delta in deltas.take(event)]
+    return [each["tool_calls"][0] if "tool_calls" in each else each for each in told]
+
+
+def ended(*made: ToolCall) -> Done:
+    return Done(Finish.TOOL_CALLS, AssistantText(calls=made), Usage(), "p", "m")
+
+
+def test_calls_begin_with_id_and_name() -> None:
+    """Then come their arguments; what came before the name comes with it."""
+    told = calls(
+        TextDelta("I look."),
+        ThinkingDelta("Hm."),
+        CallDelta(0, "find", "", "a"),
+        CallDelta(0, "find", '{"k":', "a"),
+        CallDelta(1, "", '{"m"', "b"),
+        CallDelta(0, "find", "1}", "a"),
+        CallDelta(1, "seek", ":2}", "b"),
+        ended(ToolCall("a", "find", '{"k":1}'), ToolCall("b", "seek", '{"m":2}')),
+    )
+    assert told == [
+        {"content": "I look."},
+        {"reasoning_content": "Hm."},
+        {
+            "index": 0,
+            "id": "a",
+            "type": "function",
+            "function": {"name": "find", "arguments": ""},
+        },
+        {"index": 0, "function": {"arguments": '{"k":'}},
+        {"index": 0, "function": {"arguments": "1}"}},
+        {
+            "index": 1,
+            "id": "b",
+            "type": "function",
+            "function": {"name": "seek", "arguments": '{"m":2}'},
+        },
+    ]
+
+
+def test_every_call_has_an_id_of_its_own() -> None:
+    """Also where a provider gave none, or the same twice; and calls that came only at the end."""
+    told = calls(
+        CallDelta(0, "find", "{}", "a"),
+        CallDelta(1, "find", "{}", "a"),
+        CallDelta(2, "find", "{}"),
+        ended(*(ToolCall(name, "find", '{"n":1}') for name in "abcd")),
+    )
+    assert [each["index"] for each in told] == [0, 1, 2, 3]
+    ids = [each["id"] for each in told]
+    assert (ids[0], ids[3], len(set(ids))) == ("a", "d", 4)
+    assert told[3]["function"]["arguments"] == '{"n":1}'
+
+
+def test_a_relayed_answer_cannot_begin_anew() -> None:
+    with pytest.raises(Retold, match="anew: cut"):
+        calls(TextDelta("a"), Restart("cut"))
+
+
+def failed(fault: Fault) -> ProviderError:
+    return ProviderError("it failed.", fault=fault, provider="p", hint="Look.")
+
+
+ERRORS: list[tuple[DodonaError, int, str, str, bool]] = [
+    (WrongParameter("no.", param="n"), 400, "invalid_request_error", "bad_request", False),
+    (NotFound("no."), 404, "not_found_error", "not_found", False),
+    (TooLarge("no."), 413, "invalid_request_error", "request_too_large", False),
+    (BudgetExceeded("no."), 429, "rate_limit_error", "budget_exceeded", False),
+    (Leaving("no."), 503, "server_error", "shutting_down", False),
+    (failed(Fault.REFUSED), 400, "invalid_request_error", "provider_failed", False),
+    (failed(Fault.TOO_LONG), 400, "invalid_request_error", "context_length_exceeded", False),
+    (failed(Fault.RATE_LIMITED), 429, "rate_limit_error", "provider_failed", False),
+    (failed(Fault.UNAUTHORISED), 502, "server_error", "provider_failed", False),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "type_", "code", "may_repeat"), ERRORS)
+def test_errors_read_as_openai_writes_them(
+    error: DodonaError, status: int, type_: str, code: str, may_repeat: Any
+) -> None:
+    """What has cost something, or may have, is not to be repeated unasked."""
+    told = as_openai(error)["error"]
+    assert (status_of(error), told["type"], told["code"]) == (status, type_, code)
+    assert told["message"] == f"{error.message} {error.hint}".strip()
+    assert told["param"] == getattr(error, "param", None)
+    assert ("x-should-retry" not in headers_of(error)) is may_repeat

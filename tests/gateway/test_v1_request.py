@@ -1,0 +1,233 @@
+"""Requests for chat completions are read whole; what would change their meaning is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dodona.core.errors import BadRequest, DodonaError
+from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult, UserText
+from dodona.core.model import ToolChoice
+from dodona.gateway.v1.errors import WrongParameter
+from dodona.gateway.v1.request import FIXED, WITHOUT_EFFECT, ChatRequest
+from dodona.gateway.v1.said import Dialogue, Said, as_model_reads
+
+HELLO = {"role": "user", "content": "Hello"}
+TOOL = {"type": "function", "function": {"name": "find"}}
+CALL = {"id": "a", "type": "function", "function": {"name": "find", "arguments": "{}"}}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+
+
+def read(**more: Any) -> ChatRequest:
+    return ChatRequest.read({"model": "oracle", "messages": [HELLO], **more})
+
+
+def test_all_of_a_request_is_read() -> None:
+    """Under one name each, whatever OpenAI has called it over time."""
+    asked = read(
+        user="ada",
+        stream=True,
+        stream_options={"include_usage": True, "include_obfuscation": False},
+        max_tokens=7,
+        max_completion_tokens=7,
+        temperature=1,
+        stop=["a", "b"],
+        reasoning_effort="high",
+        tools=[TOOL],
+        tool_choice={"type": "function", "function": {"name": "find"}},
+        parallel_tool_calls=False,
+        response_format={"type": "json_object"},
+    )
+    assert (asked.model, asked.user, asked.stream, asked.include_usage) == (
+        *("oracle", "ada", True, True),
+    )
+    assert (asked.max_tokens, asked.temperature, asked.stop) == (7, 1.0, ("a", "b"))
+    assert (asked.thinking, asked.parallel_calls) == (True, False)
+    assert [tool.name for tool in asked.tools] == ["find"]
+    assert asked.tool_choice == ToolChoice("named", "find")
+    assert asked.response_format == {"type": "json_object"}
+    assert asked.is_relayed
+
+
+def test_what_changes_nothing_is_taken() -> None:
+    """Fields without effect whatever they say; null is as if a field were not there."""
+    anything = {name: {"any": ["thing"]} for name in WITHOUT_EFFECT}
+    nothing = dict.fromkeys((*FIXED, "user", "stream", "stop", "tools", "stream_options"))
+    usual = {name: values[0] for name, values in FIXED.items() if values}
+    assert read(**anything) == read(**nothing) == read(**usual) == read()
+    assert read(response_format={"type": "text"}) == read()
+    assert not read().is_relayed
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"model": None}, "model", "model must be a text of 1 to 300 characters."),
+    ({"messages": []}, "messages", "messages must be a list of 1 to 2,000 messages."),
+    ({"messages": "Hello"}, "messages", "messages must be a list of 1 to 2,000 messages."),
+    ({"messages": ["Hello"]}, "messages[0]", "a message must be an object."),
+    (
+        {"messages": [HELLO, {"role": "oracle", "content": ""}]},
+        "messages[1].role",
+        "role must be one of system, developer, user, assistant, tool.",
+    ),
+    (
+        {"messages": [{"role": "user"}]},
+        "messages[0].content",
+        "content must be a text, or a list of parts.",
+    ),
+    (
+        {"messages": [{"role": "user", "content": [IMAGE]}]},
+        "messages[0].content[0]",
+        "a part of type 'image_url' cannot be read here.",
+    ),
+    (
+        {"messages": [{"role": "tool", "content": "x"}]},
+        "messages[0].tool_call_id",
+        "a tool's message needs the id of its call.",
+    ),
+    (
+        {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
+        "messages[0].tool_calls[0]",
+        'a call must look like {"id": …, "type": "function", "function": '
+        '{"name": …, "arguments": "{}"}}.',
+    ),
+    ({"temprature": 1}, "temprature", "there is no field 'temprature'."),
+    ({"n": 2}, "n", "n other than 1 is not possible here."),
+    ({"n": True}, "n", "n other than 1 is not possible here."),
+    ({"top_p": 0.5}, "top_p", "top_p other than 1 is not possible here."),
+    ({"logprobs": True}, "logprobs", "logprobs other than False is not possible here."),
+    ({"functions": []}, "functions", "functions is not possible here."),
+    ({"audio": {}}, "audio", "audio is not possible here."),
+    ({"stream": "yes"}, "stream", "stream must be true or false."),
+    (
+        {"stream_options": {"usage": True}},
+        "stream_options",
+        'stream_options must be an object like {"include_usage": true}.',
+    ),
+    (
+        {"max_tokens": 0},
+        "max_tokens",
+        "max_tokens must be a whole number from 1 to 1,000,000 (got 0).",
+    ),
+    (
+        {"max_tokens": 1, "max_completion_tokens": 2},
+        "max_tokens",
+        "max_tokens and max_completion_tokens say two things.",
+    ),
+    ({"temperature": 3}, "temperature", "temperature must be a number from 0 to 2 (got 3)."),
+    (
+        {"stop": ["a"] * 5},
+        "stop",
+        "stop must be a text, or a list of at most 4 texts, none of them empty.",
+    ),
+    (
+        {"stop": [""]},
+        "stop",
+        "stop must be a text, or a list of at most 4 texts, none of them empty.",
+    ),
+    ({"user": ""}, "user", "user must be a text of 1 to 200 characters."),
+    ({"tools": {}}, "tools", "tools must be a list of at most 128 tools."),
+    ({"tools": [TOOL, TOOL]}, "tools[1]", "two tools are called 'find'."),
+    (
+        {"tools": [{"type": "web_search"}]},
+        "tools[0]",
+        "there are no tools of type 'web_search' here.",
+    ),
+    (
+        {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+        "tools[0].function.name",
+        "a tool's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and - (got 'a b').",
+    ),
+    ({"tool_choice": "required"}, "tool_choice", "tool_choice needs tools."),
+    (
+        {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "fnd"}}},
+        "tool_choice",
+        "tool_choice names a tool 'fnd' that is not offered.",
+    ),
+    (
+        {"response_format": {"type": "xml"}},
+        "response_format",
+        "response_format must be an object whose type is text, json_object or json_schema.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("more", "param", "message"), WRONG)
+def test_what_is_wrong_is_told_with_its_place(
+    more: dict[str, Any], param: str, message: str
+) -> None:
+    with pytest.raises(BadRequest) as raised:
+        read(**more)
+    (problem,) = raised.value.problems()
+    assert isinstance(problem, WrongParameter)
+    assert (problem.param, problem.message) == (param, message)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(DodonaError) as raised:
+        ChatRequest.read({"n": 2, "temprature": 1, "messages": ["a", "b"]})
+    assert len(raised.value.problems()) == 5
+
+
+def said(*pairs: tuple[str, str]) -> list[Said]:
+    return [Said(role, text) for role, text in pairs]
+
+
+DIALOGUES: dict[str, tuple[list[Said], Dialogue]] = {
+    "one question": (said(("user", "a")), Dialogue("", (), "a")),
+    "questions in a row": (said(("user", "a"), ("user", "b")), Dialogue("", (), "a\n\nb")),
+    "a history": (
+        said(("user", "a"), ("assistant", "b"), ("user", "c")),
+        Dialogue("", (("a", "b"),), "c"),
+    ),
+    "a greeting": (
+        said(("assistant", "hi"), ("user", "a"), ("assistant", "b"), ("user", "c")),
+        Dialogue("", (("", "hi"), ("a", "b")), "c"),
+    ),
+    "answers in a row": (
+        said(("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d")),
+        Dialogue("", (("a", "b\n\nc"),), "d"),
+    ),
+    "instructions anywhere": (
+        said(("system", "s"), ("user", "a"), ("assistant", "b"), ("developer", "d"), ("user", "c")),
+        Dialogue("s\n\nd", (("a", "b"),), "c"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIALOGUES)
+def test_messages_become_a_dialogue(name: str) -> None:
+    """What follows the last answer is the question; what came before are exchanges."""
+    messages, expected = DIALOGUES[name]
+    assert Dialogue.of(messages) == expected
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [said(("system", "s")), said(("user", "a"), ("assistant", "b")), said(("user", " "))],
+)
+def test_there_must_be_a_question(messages: list[Said]) -> None:
+    with pytest.raises(WrongParameter, match="there is no question"):
+        Dialogue.of(messages)
+
+
+def test_a_model_reads_messages_in_their_order() -> None:
+    """With calls and results; a result without a call is refused."""
+    asked = read(
+        messages=[
+            {"role": "developer", "content": "s"},
+            HELLO,
+            {"role": "assistant", "content": None, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "oak"}]},
+        ]
+    )
+    assert asked.is_relayed
+    assert list(as_model_reads(asked.messages)) == [
+        SystemText("s"),
+        UserText("Hello"),
+        AssistantText("", (ToolCall("a", "find", "{}"),)),
+        ToolResult("a", "find", "oak"),
+    ]
+    stray = read(messages=[HELLO, {"role": "tool", "tool_call_id": "b", "content": "x"}])
+    with pytest.raises(WrongParameter, match="no call has the id 'b'"):
+        list(as_model_reads(stray.messages))
