@@ -183,6 +183,9 @@ class PlainRuns:
         older = [each for each in found if before is None or each < before]
         return [{"id": each, "session_key": None} for each in older[: wanted["limit"]]]
 
+    async def open_count(self, _user_id: str) -> int:
+        return sum(not run.has_ended for run in self.oracle.runs.values())
+
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
         run = self.oracle._run(user_id, run_id)
         return {"id": run.id, "question": run.question.question, "ended_at": None}

@@ -51,11 +51,12 @@ async def test_it_begins_with_a_hello(speaker: Speaker) -> None:
     }
 
 
-async def test_a_token_is_taken_though_nobody_needs_one_here(gateway: Gateway) -> None:
-    """A client need not know whether it is on loopback: it is greeted once more."""
+async def test_a_token_that_is_given_counts(gateway: Gateway) -> None:
+    """Also where none is needed: a wrong one is not overlooked. Later it is no frame at all."""
     async with speaking(gateway.client, gateway.url) as speaker:
         await speaker.say({"token": "dod_anything"})
-        assert await speaker.heard() == speaker.hello
+        assert await speaker.closed() == 4001
+    async with speaking(gateway.client, gateway.url) as speaker:
         assert await speaker.call("ping") == {"pong": True}
         await speaker.say({"token": "dod_anything"})
         assert (await speaker.heard())["error"]["code"] == "bad_request"

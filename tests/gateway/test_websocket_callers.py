@@ -11,11 +11,13 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message
 
 from dodona.gateway.caller import SCOPES, Caller
-from dodona.gateway.gate import Gate
+from dodona.gateway.crowd import Crowd
+from dodona.gateway.gate import Beside, Gate
+from dodona.gateway.known import KnownTokens
 from dodona.gateway.rules import Rules
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.connection import Connection
-from dodona.gateway.websocket.entry import introduced
+from dodona.gateway.websocket.entry import Visitor, introduced
 from dodona.gateway.websocket.limits import UNKNOWN_CALLER
 from dodona.gateway.websocket.line import Line
 from dodona.gateway.websocket.turns import Turns
@@ -26,7 +28,17 @@ DOOR = HTTPConnection({"type": "websocket", "headers": []})
 
 
 def a_gate() -> Gate:
-    return Gate(agency=PlainAgency(), rules=Rules(), ready=ready, document={})  # type: ignore[arg-type]
+    agency: Any = PlainAgency()
+    rules = Rules()
+    return Gate(
+        agency=agency,
+        rules=rules,
+        ready=ready,
+        document={},
+        known=KnownTokens(None, rules.limits),
+        crowd=Crowd(rules.limits),
+        beside=Beside(),
+    )
 
 
 def a_line(sent: list[Message]) -> Line:
@@ -52,7 +64,8 @@ async def conversation(caller: Caller, method: str, **params: Any) -> dict[str, 
         return {"type": "websocket.disconnect", "code": 1000}
 
     methods = {each.name: each for each in METHODS}
-    connection = Connection(a_gate(), caller, methods=methods, turns=Turns(), line=a_line(sent))
+    visitor = Visitor(caller)
+    connection = Connection(a_gate(), visitor, methods=methods, turns=Turns(), line=a_line(sent))
     async with asyncio.timeout(30):
         await connection.serve(DOOR, receive)
     return json.loads(sent[1]["text"])
@@ -112,6 +125,7 @@ def test_scopes_of_methods_are_scopes() -> None:
         {"type": "websocket.receive", "text": '{"id": 1, "method": "ping"}'},
         {"type": "websocket.receive", "text": '{"token": 7}'},
         {"type": "websocket.receive", "text": '{"token": "x", "id": 1}'},
+        {"type": "websocket.receive", "text": '{"token": "dod_of_nobody"}'},
         {"type": "websocket.receive", "text": "nonsense"},
         {"type": "websocket.receive", "text": '{"token": "' + "x" * (32 << 10) + '"}'},
         {"type": "websocket.receive", "bytes": b'{"token": "x"}'},

@@ -6,12 +6,14 @@ import asyncio
 from collections import defaultdict
 from typing import Any
 
+import aiohttp
 import pytest
 
 from dodona.core.sessions import session_key
 from tests.gateway.speaking import Refused, Speaker, speaking
 from tests.system.client import Client
-from tests.system.waiting import until
+from tests.system.tokens import User, dodona
+from tests.system.waiting import until, until_found
 from tests.system.wire_model import Asked, Reply, Script, says
 
 WORK = """
@@ -189,3 +191,42 @@ async def test_bindings_count_as_soon_as_they_are_saved(
         await until(lambda: "config: changed" in office.up.said(), "the config was read anew")
         sent = await speaker.call("chat.send", **who, content=f"b {office.tag}", wait=True)
         assert (sent["agent_id"], sent["answer"]) == ("work", "work-model heard: b")
+
+
+async def test_a_token_says_who_speaks(office: Client) -> None:
+    """In the first frame or in the head; for its own user alone."""
+    ada = await User.made(office, "ada", "chat")
+    async with (
+        speaking(office.session, office.url) as speaker,
+        speaking(office.session, office.url, headers=ada.headers) as other,
+        speaking(office.session, office.url) as operator,
+    ):
+        await speaker.say({"token": ada.token})
+        hello = await speaker.heard()
+        assert (hello["user"], hello["scopes"]) == ("ada", ["chat"])
+        own = {"channel": "slack", "account": "ada", "content": f"x {office.tag}"}
+        sent = await speaker.call("chat.send", **own, wait=True)
+        assert sent["answer"] == "work-model heard: x"
+        with pytest.raises(Refused) as caught:
+            await speaker.call("chat.send", **{**own, "account": "bob"})
+        assert caught.value.error["code"] == "access_denied"
+        assert other.hello["user"] == "ada"
+        (session,) = (await other.call("session.list"))["sessions"]
+        assert session["key"] == "work:slack:ada:main"
+        assert (await operator.call("session.list"))["sessions"] == []
+        with pytest.raises(Refused, match="there is no run"):
+            await operator.call("chat.events", run_id=sent["run_id"])
+
+
+async def test_a_token_that_is_revoked_ends_its_connections(office: Client) -> None:
+    """With 4001, at the next request."""
+    ada = await User.made(office, "ada", "chat")
+    async with speaking(office.session, office.url, headers=ada.headers) as speaker:
+        await asyncio.to_thread(dodona, office.up.home, "token", "revoke", str(ada.number))
+
+        async def is_sent_away() -> bool:
+            await speaker.begin("ping")
+            message = await speaker.socket.receive()
+            return message.type is aiohttp.WSMsgType.CLOSE and message.data == 4001
+
+        await until_found(is_sent_away, "the end of the connection")

@@ -48,6 +48,13 @@ class TooMany(DodonaError):
         self.retry_after = retry_after
 
 
+class Crowded(TooMany):
+    """More than this gateway takes, of all callers together."""
+
+    code = "overloaded"
+    http_status = 503
+
+
 class Leaving(DodonaError):
     """The process ends; what was asked is kept and goes on in the next."""
 

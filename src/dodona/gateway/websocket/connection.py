@@ -15,15 +15,15 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive
 
 import dodona
-from dodona.core.errors import BadRequest, DodonaError, NotFound
+from dodona.core.errors import AccessDenied, BadRequest, DodonaError, NotFound, Unauthorized
 from dodona.core.near import did_you_mean
 from dodona.gateway.answers import fault
-from dodona.gateway.caller import Caller
+from dodona.gateway.auth import authenticate, note_refusal
 from dodona.gateway.errors import TooMany
 from dodona.gateway.gate import Gate
 from dodona.gateway.websocket import frame
 from dodona.gateway.websocket.call import Call
-from dodona.gateway.websocket.entry import caller_of_token, is_token
+from dodona.gateway.websocket.entry import Visitor, is_token, visitor_of_token
 from dodona.gateway.websocket.field import read
 from dodona.gateway.websocket.frame import Id, Request
 from dodona.gateway.websocket.limits import FOLLOWED, REQUESTS, UNKNOWN_CALLER
@@ -38,23 +38,24 @@ class Connection:
     """From its acceptance to its end."""
 
     __slots__ = (
-        *("_answering", "_has_left", "_ids", "_lingering", "_methods", "caller", "gate", "line"),
-        "turns",
+        *("_answering", "_has_left", "_ids", "_lingering", "_methods", "_token"),
+        *("caller", "gate", "line", "turns"),
     )
 
     def __init__(
         self,
         gate: Gate,
-        caller: Caller,
+        visitor: Visitor,
         *,
         methods: Mapping[str, Method],
         turns: Turns,
         line: Line,
     ) -> None:
         self.gate = gate
-        self.caller = caller
+        self.caller = visitor.caller
         self.turns = turns
         self.line = line
+        self._token = visitor.token
         self._methods = methods
         self._ids: set[Id] = set()
         self._answering: set[asyncio.Task[None]] = set()
@@ -69,7 +70,7 @@ class Connection:
             if await self._become(door, message):
                 message = await receive()
             while message["type"] != "websocket.disconnect":
-                await self._take(message)
+                await self._take(door, message)
                 message = await receive()
         except Gone:
             pass  # nobody is there to be told
@@ -91,22 +92,30 @@ class Connection:
         with suppress(DodonaError):
             document = frame.parse(message, self.gate.rules.largest_head)
             if is_token(document):
-                caller = await caller_of_token(self.gate, door, document["token"])
-                if caller is None:
+                visitor = await visitor_of_token(self.gate, door, document["token"])
+                if visitor is None:
                     await self.line.close(UNKNOWN_CALLER, "The token is not known.")
                 else:
-                    self.caller = caller
+                    self.caller, self._token = visitor.caller, visitor.token
                     await self._greet()
                 return True
         return False
 
-    async def _take(self, message: Message) -> None:
+    async def _take(self, door: HTTPConnection, message: Message) -> None:
         id_ = None
         try:
+            if self._token is not None:
+                # As for each request over HTTP: it may have been revoked, or used too often.
+                self.caller = await authenticate(self.gate, door, self._token)
             document = frame.parse(message, self.gate.rules.largest_body)
             id_ = self._free(frame.id_of(document))
             self._begin(frame.read_request(document))
+        except Unauthorized as error:
+            note_refusal(self.gate, door.scope, error, self.caller)
+            await self.line.close(UNKNOWN_CALLER, error.message)
         except DodonaError as error:
+            if isinstance(error, AccessDenied | TooMany):
+                note_refusal(self.gate, door.scope, error, self.caller)
             await self.line.send(frame.refusal(id_, error, self.gate.redactor))
 
     def _free(self, id_: Id | None) -> Id | None:

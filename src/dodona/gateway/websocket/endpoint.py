@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from dodona.gateway.gate import Gate
 from dodona.gateway.websocket.connection import Connection
-from dodona.gateway.websocket.entry import caller_at_once, introduced
+from dodona.gateway.websocket.entry import introduced, visitor_at_once
 from dodona.gateway.websocket.line import Gone, Line
 from dodona.gateway.websocket.methods import METHODS
 from dodona.gateway.websocket.turns import Turns
@@ -32,11 +32,11 @@ class Endpoint:
         door, line = HTTPConnection(scope), Line(send)
         with suppress(Gone):
             await line.accept()
-            caller = await caller_at_once(self._gate, door)
-            if caller is None:
-                caller = await introduced(self._gate, door, receive=receive, line=line)
-            if caller is not None:
+            visitor = visitor_at_once(door)
+            if visitor is None:
+                visitor = await introduced(self._gate, door, receive=receive, line=line)
+            if visitor is not None:
                 connection = Connection(
-                    self._gate, caller, methods=self._methods, turns=self._turns, line=line
+                    self._gate, visitor, methods=self._methods, turns=self._turns, line=line
                 )
                 await connection.serve(door, receive)

@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
-from dodona.core.errors import DodonaError
-from dodona.gateway.caller import Caller, caller_of
+from dodona.core.errors import DodonaError, Unauthorized
+from dodona.gateway.auth import authenticate, given_token, note_refusal
+from dodona.gateway.caller import CALLER, Caller
+from dodona.gateway.errors import TooMany
 from dodona.gateway.gate import Gate
 from dodona.gateway.websocket.frame import parse
 from dodona.gateway.websocket.limits import TOKEN_SECONDS, UNKNOWN_CALLER
 from dodona.gateway.websocket.line import Line
 
 
-async def caller_at_once(_gate: Gate, connection: HTTPConnection) -> Caller | None:
-    """Known without a token frame; None when one must come first."""
-    return caller_of(connection)
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """`token` is None for the operator, who needs none."""
+
+    caller: Caller
+    token: str | None = None
 
 
-async def caller_of_token(_gate: Gate, connection: HTTPConnection, _text: str) -> Caller | None:
-    """Whose token it is; None when it is nobody's. On loopback nobody needs one."""
-    return caller_of(connection)
+def visitor_at_once(connection: HTTPConnection) -> Visitor | None:
+    """Whom the turnstile knows by the head of the upgrade; None when a token must come first."""
+    caller: Caller | None = connection.scope.get(CALLER)
+    return Visitor(caller, given_token(connection.scope)) if caller is not None else None
+
+
+async def visitor_of_token(gate: Gate, connection: HTTPConnection, token: str) -> Visitor | None:
+    """Whose token it is; None when it is nobody's, or comes too often."""
+    try:
+        return Visitor(await authenticate(gate, connection, token), token)
+    except (Unauthorized, TooMany) as error:
+        note_refusal(gate, connection.scope, error, None)
+        return None
 
 
 async def introduced(
@@ -34,9 +50,9 @@ async def introduced(
     receive: Receive,
     line: Line,
     seconds: float = TOKEN_SECONDS,
-) -> Caller | None:
+) -> Visitor | None:
     """Who comes with a token, where one is required; without a good one they are sent away."""
-    caller = None
+    visitor = None
     try:
         async with asyncio.timeout(seconds):
             message = await receive()
@@ -44,12 +60,12 @@ async def introduced(
             return None
         document = parse(message, gate.rules.largest_head)
         if is_token(document):
-            caller = await caller_of_token(gate, connection, document["token"])
+            visitor = await visitor_of_token(gate, connection, document["token"])
     except (DodonaError, TimeoutError):
         pass
-    if caller is None:
+    if visitor is None:
         await line.close(UNKNOWN_CALLER, 'The first frame must be {"token": …}, with a good one.')
-    return caller
+    return visitor
 
 
 def is_token(document: Mapping[str, Any]) -> bool:

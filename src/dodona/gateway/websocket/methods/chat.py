@@ -11,6 +11,7 @@ from dodona.core.errors import AccessDenied, NotFound
 from dodona.core.origins import Origin
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.sessions import session_key
+from dodona.gateway.auth import admit_run
 from dodona.gateway.caller import Caller
 from dodona.gateway.routes.approvals import LONGEST_NOTE
 from dodona.gateway.websocket.call import Call
@@ -27,6 +28,7 @@ async def send(call: Call) -> Any:
     call.check_room()
     key = session_key(message.agent_id, message.channel, message.account, message.peer)
     async with call.turns.of(key):
+        await admit_run(call.gate, call.caller)
         sent = await call.agency.reception.send(call.user_id, message)
     call.linger()
     told = {"run_id": sent.run_id, "session_key": sent.session_key, "agent_id": message.agent_id}
