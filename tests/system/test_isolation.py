@@ -177,6 +177,8 @@ TRIES: Final[dict[str, Tries]] = {
     "clearSession": lambda _: [Try(body={"key": SESSION})],
     "followEvents": lambda _: [],  # tried below: it does not end
     "readAudit": lambda _: [Try(status=403)],
+    "readMetrics": lambda _: [Try(status=403)],
+    "readStatus": lambda _: [Try(status=403)],
     "isAlive": nothing,
     "isReady": nothing,
     "describe": nothing,

@@ -16,6 +16,7 @@ from dodona.app.models import ConfiguredModels
 from dodona.app.probes import spots
 from dodona.core.agents import Agents
 from dodona.core.events import Emit
+from dodona.core.model import Counter
 from dodona.core.routing import Routing
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -30,6 +31,7 @@ class Staff:
         *,
         http: Http,
         redactor: Redactor,
+        counter: Counter,
         emit: Emit,
         follow: bool,
     ) -> None:
@@ -37,7 +39,7 @@ class Staff:
         self._redactor = redactor
         self.agents = Agents()
         self.choices: Mapping[str, Choice] = {}  # by name; that of [agent] has none
-        self.models = ConfiguredModels(http=http, redactor=redactor)
+        self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
         self.trees = AgentTrees(stack, emit, follow=follow)
         self.routing = Routing()  # which of them answers whom
 

@@ -31,9 +31,17 @@ async def authenticate(gate: Gate, connection: HTTPConnection, token: str | None
     """Whose request it is; `token` is what came with it, None when nothing did.
 
     Raises Unauthorized, or TooMany when the token has been used too often, or too many wrong ones
-    came from the same address.
+    came from the same address; either is on record then. A WebSocket may bring its token with the
+    first message: ask here again then.
     """
-    scope = connection.scope
+    try:
+        return await _found(gate, connection.scope, token)
+    except (Unauthorized, TooMany) as error:
+        note_refusal(gate, connection.scope, error, None)
+        raise
+
+
+async def _found(gate: Gate, scope: Scope, token: str | None) -> Caller:
     if token is None:
         if why := why_no_operator(scope, gate.rules):
             raise Unauthorized(why, hint=HINT)

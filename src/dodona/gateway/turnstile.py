@@ -8,11 +8,12 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dodona.core.errors import DodonaError, Unauthorized
+from dodona.core.errors import DodonaError
 from dodona.gateway.addresses import address_of, is_loopback, place_of
 from dodona.gateway.answers import refusal
 from dodona.gateway.auth import authenticate, given_token, note_refusal, why_no_operator
 from dodona.gateway.caller import CALLER, OPERATOR, Caller
+from dodona.gateway.errors import TooMany
 from dodona.gateway.gate import Gate
 
 
@@ -34,42 +35,54 @@ class Turnstile:
                 await self._app(scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        caller: Caller | None = None
         try:
             caller = await self._who(scope)
-            self._gate.crowd.check(caller)
+            self._check(scope, caller)
         except DodonaError as error:
-            note_refusal(self._gate, scope, error, caller)
             await refusal(error, self._gate.redactor)(scope, receive, send)
             return
+        scope[CALLER] = caller  # no copy: those around look there for who it was
         with self._gate.crowd.at_work(caller):
-            await self._app({**scope, CALLER: caller}, receive, send)
+            await self._app(scope, receive, send)
 
     async def _let_upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Without a token in its head the first message may bring one: then nobody has a name."""
-        caller: Caller | None = None
         try:
             caller = await self._who(scope)
         except DodonaError as error:
-            if given_token(scope) is not None or not isinstance(error, Unauthorized):
-                note_refusal(self._gate, scope, error, caller)
-                answer = refusal(error, self._gate.redactor).told(scope["path"])
-                await _turn_away(scope, send, answer)
-                return
-        await self._app({**scope, CALLER: caller}, receive, send)
+            answer = refusal(error, self._gate.redactor).told(scope["path"])
+            await _turn_away(scope, send, answer)
+        else:
+            scope[CALLER] = caller
+            await self._app(scope, receive, send)
 
     async def _who(self, scope: Scope) -> Caller | None:
-        """Who asks; None where that does not matter."""
+        """Who asks; None where that does not matter, or the first message may tell."""
         gate, token = self._gate, given_token(scope)
         address = address_of(scope, gate.rules.proxies)
         if scope["type"] == "http" and scope["path"] in self._open:
             if not is_loopback(address):
-                gate.crowd.turn_of_place(place_of(address))
+                self._turn(scope, address)
             return None
         if token is None and not why_no_operator(scope, gate.rules):
             return OPERATOR
-        gate.crowd.turn_of_place(place_of(address))
+        self._turn(scope, address)
+        if token is None and scope["type"] == "websocket":
+            return None
         return await authenticate(gate, HTTPConnection(scope), token)
+
+    def _turn(self, scope: Scope, address: str) -> None:
+        try:
+            self._gate.crowd.turn_of_place(place_of(address))
+        except TooMany as error:
+            note_refusal(self._gate, scope, error, None)
+            raise
+
+    def _check(self, scope: Scope, caller: Caller | None) -> None:
+        try:
+            self._gate.crowd.check(caller)
+        except TooMany as error:
+            note_refusal(self._gate, scope, error, caller)
+            raise
 
 
 async def _turn_away(scope: Scope, send: Send, answer: Response) -> None:
