@@ -303,6 +303,11 @@ class PlainSessions:
         return [{"content": self.oracle.runs[run].question.question} for run in runs[-limit:]]
 
 
+class PlainSpending:
+    async def budgets(self, _user_id: str | None, *, most: int) -> list[dict[str, Any]]:
+        return [{"kind": "daily", "left": 7}][:most]
+
+
 class PlainAgency:
     """The shape of `dodona.agent.agency.Agency`; its bus is the real one."""
 
@@ -311,6 +316,7 @@ class PlainAgency:
         self.reception = PlainReception(self.oracle)
         self.sessions = PlainSessions(self.reception)
         self.agents = Agents
+        self.spending = PlainSpending()
         self.runs = PlainRuns(self.oracle)
         self.contexts = PlainContexts()
         self.preferences = PlainPreferences()

@@ -117,6 +117,7 @@ async def test_every_method_reaches_the_agency(gateway: Gateway, speaker: Speake
     cancelled = await speaker.call("chat.cancel", run_id=1)
     assert cancelled == {"run_ids": [1], "status": "cancelled"}
     assert [event["event"] for event in await speaker.events_of(1)] == ["error"]
+    assert await speaker.call("budget.status") == {"budgets": [{"kind": "daily", "left": 7}]}
     assert await speaker.call("plugin.list") == {"plugins": []}
     assert await speaker.call("status") == {
         "status": "ready",

@@ -177,6 +177,21 @@ async def test_a_run_can_be_cancelled_and_its_session_cleared(
             await speaker.call("chat.history", session_key="work:slack:acme:nobody")
 
 
+async def test_budgets_are_told(office: Client, wire: Any, script: Script) -> None:
+    """A message over the ceiling is refused before any model is asked, and told so."""
+    more = WORK.format(url=wire.url) + BINDINGS + "\n[budgets.daily]\ntokens = 0\n"
+    office.up.home.write(base_url=wire.url, agent='id = "home"', more=more)
+    await office.up.begin_again()
+    who = {"channel": "slack", "account": "acme"}
+    async with speaking(office.session, office.url) as speaker:
+        (daily,) = (await speaker.call("budget.status"))["budgets"]
+        assert (daily["scope"], daily["ceiling"], daily["used"]) == ("daily", 0, 0)
+        with pytest.raises(Refused) as caught:
+            await speaker.call("chat.send", **who, content=f"a {office.tag}", wait=True)
+        assert caught.value.error["code"] == "budget_exceeded"
+    assert script.asked == []
+
+
 async def test_bindings_count_as_soon_as_they_are_saved(
     office: Client, wire: Any, script: Script
 ) -> None:
