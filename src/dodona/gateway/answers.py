@@ -71,7 +71,11 @@ class Refusal(Response):
 
 def bug(redactor: Redactor | None = None) -> Response:
     """A fault of ours: what it was is in the log, and not for strangers."""
-    return refusal(DodonaError("something went wrong here.", hint="The log says what."), redactor)
+    return refusal(fault(), redactor)
+
+
+def fault() -> DodonaError:
+    return DodonaError("something went wrong here.", hint="The log says what.")
 
 
 def _headers(error: DodonaError) -> dict[str, str]:
