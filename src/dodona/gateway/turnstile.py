@@ -41,8 +41,9 @@ class Turnstile:
         except DodonaError as error:
             await refusal(error, self._gate.redactor)(scope, receive, send)
             return
+        scope[CALLER] = caller  # not in a copy: those before us look at what those behind us find
         with self._gate.crowd.at_work(caller):
-            await self._app({**scope, CALLER: caller}, receive, send)
+            await self._app(scope, receive, send)
 
     async def _let_upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -51,7 +52,8 @@ class Turnstile:
             answer = refusal(error, self._gate.redactor).told(scope["path"])
             await _turn_away(scope, send, answer)
         else:
-            await self._app({**scope, CALLER: caller}, receive, send)
+            scope[CALLER] = caller
+            await self._app(scope, receive, send)
 
     async def _who(self, scope: Scope) -> Caller | None:
         """Who asks; None where that does not matter, or the first message may tell."""
