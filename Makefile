@@ -85,6 +85,7 @@ imports: setup
 bench: setup ## Run the benchmarks, with peers in the same run
 	@$(BIN)/python bench/trees.py
 	@$(BIN)/python bench/store.py
+	@$(BIN)/python bench/budgets.py
 	@$(BIN)/python bench/models.py
 	@$(BIN)/python bench/code.py
 	@$(BIN)/python bench/notify.py

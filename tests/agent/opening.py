@@ -38,8 +38,10 @@ from dodona.core.ports import Effect
 from dodona.core.spending import TokenRecord
 from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.metering import Ceilings, Meter
+from dodona.models.counted import Counted
 from dodona.models.counter import TokenCounter
 from dodona.models.prices import Prices
+from dodona.models.scripted import ScriptedModel
 from dodona.notify import Bus, Subscribers
 from dodona.rules import RuleBook
 from dodona.store import Store
@@ -75,7 +77,9 @@ class Shelf:
     def __init__(
         self, models: Sequence[Model], *, size: int = SIZE, gate: asyncio.Event | None = None
     ) -> None:
-        self._chosen = {each.name: ChosenModel(each, size, MOST_TOKENS) for each in models}
+        self._chosen = {
+            each.name: ChosenModel(_counted(each), size, MOST_TOKENS) for each in models
+        }
         self._gate = gate
         self.asked: list[str] = []
         self.agents: list[str] = []  # for whom
@@ -90,6 +94,11 @@ class Shelf:
         if name not in self._chosen:
             raise NotFound(f"there is no model {name!r}.", hint="Name another.")
         return self._chosen[name]
+
+
+def _counted(model: Model) -> Model:
+    """As the app makes it: a scripted one counts its own words."""
+    return model if isinstance(model, ScriptedModel) else Counted(model, TokenCounter())
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,16 @@ import pytest
 
 from dodona.core.conversation import RunStatus
 from dodona.core.errors import BudgetExceeded, Fault, ProviderError
+from dodona.core.model import Model
 from dodona.metering import Ceiling, Ceilings
+from dodona.models.counted import Counted
+from dodona.models.counter import TokenCounter
+from dodona.models.fallback import Fallback
 from dodona.models.scripted import ScriptedModel
 from dodona.models.scripted_answers import Broken
-from tests.agent.opening import USER, bodies, calls, opened
+from tests.agent.opening import MOST_TOKENS, USER, bodies, calls, opened
 from tests.agent.wire import says, wired
-from tests.models.wire_server import Reply
+from tests.models.wire_server import Reply, sse
 
 
 async def test_nothing_is_called_beyond_a_ceiling(file: Path) -> None:
@@ -138,3 +142,84 @@ async def test_runs_at_once_stay_under_a_ceiling_together(file: Path) -> None:
             if (await here.run(run_id, user=user)).status is RunStatus.FAILED
         ]
         assert len(failed) + len(model.requests) == count
+
+
+async def test_a_session_of_the_oracle_has_its_budget(file: Path) -> None:
+    """Each project of a user is one, without anybody having opened it."""
+    model = ScriptedModel(["Yes.", "Never said."])
+    async with opened(file, model, ceilings=Ceilings(session=Ceiling(tokens=2050))) as here:
+        await here.answered()
+        with pytest.raises(BudgetExceeded, match="session:oracle:web:ada:default"):
+            await here.answered()
+        (record,) = await here.records()
+        assert record.session_key == "oracle:web:ada:default"
+    assert len(model.requests) == 1
+
+
+async def test_every_attempt_is_reserved_and_recorded(file: Path) -> None:
+    """Of one that broke, what was heard is counted; the next one is a call of its own."""
+    async with (
+        wired(broken("Half of "), says("Yes.", usage=(100, 10))) as (model, _),
+        opened(file, retrying(model), ceilings=LARGE) as here,
+    ):
+        await here.answered()
+        first, second = await here.records()
+        assert (bool(first.estimated), bool(second.estimated)) == (True, False)
+        assert first.input_tokens > 100  # as it was planned
+        assert first.output_tokens in (2, 3, 4)
+        (budget,) = await here.store.budgets.all()
+        assert budget.held == 0
+        assert budget.used == first.input_tokens + first.output_tokens + 110
+
+
+async def test_attempts_do_not_pass_a_ceiling_together(file: Path) -> None:
+    """A call that may be billed again and again asks for leave each time."""
+    ceilings = Ceilings(daily=Ceiling(tokens=2200))
+    async with (
+        wired(broken("Half of ")) as (model, server),
+        opened(file, retrying(model), ceilings=ceilings) as here,
+    ):
+        with pytest.raises(BudgetExceeded):
+            await here.answered()
+        records = await here.records()
+        (budget,) = await here.store.budgets.all()
+        assert budget.used == sum(r.input_tokens + r.output_tokens for r in records)
+        assert (budget.held, budget.used <= 2200) == (0, True)
+        assert len(records) == len(server.asked) < 3
+
+
+async def test_attempts_that_were_turned_down_cost_nothing(file: Path) -> None:
+    """A provider that is overloaded has made nothing."""
+    down = Reply([b'{"error": {"message": "overloaded"}}'], status=503)
+    async with wired(down, down, says("Yes.", usage=(100, 10))) as (model, server):
+        async with opened(file, retrying(model), ceilings=LARGE) as here:
+            await here.answered()
+            assert len(await here.records()) == 1
+            (budget,) = await here.store.budgets.all()
+            assert (budget.used, budget.held) == (110, 0)
+        assert len(server.asked) == 3
+
+
+async def test_the_wire_carries_what_was_reserved(file: Path) -> None:
+    """The provider is told the most that it may write."""
+    async with wired(says("Yes.")) as (model, server):
+        async with opened(file, model) as here:
+            await here.answered()
+        assert server.asked[0].json["max_tokens"] == MOST_TOKENS
+
+
+LARGE = Ceilings(daily=Ceiling(tokens=1_000_000))
+
+
+def broken(text: str) -> Reply:
+    """An answer whose line breaks behind this."""
+    return Reply([sse({"choices": [{"delta": {"content": text}}]})], end="abort")
+
+
+def retrying(model: Model) -> Model:
+    """As the app makes it, without the pauses."""
+
+    async def sleep(seconds: float) -> None:
+        del seconds
+
+    return Fallback([Counted(model, TokenCounter())], sleep=sleep)

@@ -17,6 +17,7 @@ from dodona.app.settings import Settings
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.model import Done, Model, ModelRequest, Usage
+from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 
@@ -36,7 +37,12 @@ async def done(model: Model, request: ModelRequest = QUESTION) -> Done:
 async def test_extractive_needs_nothing() -> None:
     """The model for those who have none."""
     async with Http() as http:
-        model = build(Choice("extractive", "extractive", ""), http=http, redactor=Redactor())
+        model = build(
+            Choice("extractive", "extractive", ""),
+            http=http,
+            redactor=Redactor(),
+            counter=TokenCounter(),
+        )
         assert (await done(model)).provider == "extractive"
 
 
@@ -47,7 +53,9 @@ async def test_a_script_is_read(tmp_path: Path) -> None:
     script.write_text(f"[[answers]]\ntext = '{text}'\n", encoding="utf-8")
     choice = Choice("scripted", str(script), "")
     async with Http() as http:
-        model = await asyncio.to_thread(build, choice, http=http, redactor=Redactor())
+        model = await asyncio.to_thread(
+            build, choice, http=http, redactor=Redactor(), counter=TokenCounter()
+        )
         answer = await done(model, ModelRequest(QUESTION.messages, tools=(TOOL,)))
     assert [call.name for call in answer.message.calls] == ["search"]
 
@@ -58,7 +66,7 @@ async def test_a_chain_falls_back(unused_tcp_port: int) -> None:
     second = Choice("extractive", "extractive", "")
     first = Choice("openai-compatible", "m", "", nowhere, fallback=second)
     async with Http() as http:
-        answer = await done(build(first, http=http, redactor=Redactor()))
+        answer = await done(build(first, http=http, redactor=Redactor(), counter=TokenCounter()))
     assert answer.provider == "extractive"
     assert {attempt.model for attempt in answer.attempts} == {"m"}
 
@@ -81,7 +89,7 @@ async def test_the_key_reaches_the_wire() -> None:
     try:
         async with Http() as http:
             with pytest.raises(ProviderError) as caught:
-                await done(build(choice, http=http, redactor=Redactor()))
+                await done(build(choice, http=http, redactor=Redactor(), counter=TokenCounter()))
     finally:
         await runner.cleanup()
     assert caught.value.fault is Fault.UNAUTHORISED

@@ -277,8 +277,9 @@ async def test_an_upgrade_may_carry_a_token(keyed: tuple[Gateway, Keys]) -> None
     assert (accepted["type"], accepted["user"]) == ("websocket.accept", "ada")
     (operator,) = await upgraded(keys, Rules())
     assert operator["user"] == "local"
-    start, _body = await upgraded(keys, Rules(), Authorization="Bearer dod_x")
+    start, body = await upgraded(keys, Rules(), Authorization="Bearer dod_x")
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 401)
+    assert b'"code":"unauthorized"' in body["body"]
 
 
 async def test_an_upgrade_without_a_token_is_nobody_yet(keyed: tuple[Gateway, Keys]) -> None:

@@ -13,9 +13,8 @@ import pytest
 from dodona import store as ledger
 from dodona.core.conversation import Claim, Driven, Ending, NewMessage, RunStatus
 from dodona.core.errors import BudgetExceeded
-from dodona.core.messages import AssistantText
-from dodona.core.model import Attempt, Done, Finish, Usage
-from dodona.core.spending import NANOS, CallPlan, Hold, TokenRecord, Used, used_by
+from dodona.core.model import Usage
+from dodona.core.spending import NANOS, CallPlan, Hold, TokenRecord, Used
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import RunJournal, Store
@@ -219,10 +218,34 @@ async def test_an_estimate_of_the_callers_is_taken_and_marked(store: Store) -> N
     """Of a call that was cut, the caller knows what it has read."""
     run = await driven(store)
     hold = await run.reserve(meter())
-    await run.settle(meter(), hold, Used("openai", "oak", Usage(100, 7), estimated=True))
+    await run.settle(meter(), hold, said(Usage(100, 7, estimated=True)))
     assert (await budgets(store))["daily tokens"] == (107, 0)
     (entry,) = await run.records()
     assert (entry.output_tokens, bool(entry.estimated)) == (7, True)
+
+
+async def test_an_estimate_is_no_more_than_was_put_aside(store: Store) -> None:
+    """What was sent is known from the plan; only a provider can say that it was more."""
+    run = await driven(store)
+    hold = await run.reserve(meter())
+    await run.settle(meter(), hold, said(Usage(0, 5000, estimated=True)))
+    assert (await budgets(store))["daily tokens"] == (400, 0)
+    (entry,) = await run.records()
+    assert (entry.input_tokens, entry.output_tokens) == (100, 300)
+
+
+async def test_new_terms_hold_from_the_next_call_on(store: Store) -> None:
+    """Ceilings and prices change together; a call on its way keeps what was put aside for it."""
+    run = await driven(store)
+    given = meter()
+    hold = await run.reserve(given)
+    given.take(Ceilings(daily=Ceiling(tokens=500)), Prices({"oak": Price(Decimal(0), Decimal(0))}))
+    assert given.ceilings.daily == Ceiling(tokens=500)
+    with pytest.raises(BudgetExceeded):
+        await run.reserve(given)
+    await run.settle(given, hold, said(Usage(100, 50)))
+    assert await budgets(store) == {"daily tokens": (150, 0), "daily usd": (0, 0)}
+    assert [entry.cost_estimate_usd for entry in await run.records()] == [0.0]
 
 
 async def test_a_call_that_came_to_nothing_costs_nothing(store: Store) -> None:
@@ -254,21 +277,6 @@ async def test_a_run_can_end_with_its_settlement(store: Store) -> None:
     assert (await budgets(store))["daily tokens"] == (430, 0)
     records = {entry.output_tokens: bool(entry.estimated) for entry in await run.records()}
     assert records == {10: False, 300: True}
-
-
-def test_an_answer_used_what_its_attempts_used_too() -> None:
-    """Those that used nothing are left out; the answer itself is always there."""
-    attempts = (
-        Attempt("openai", "oak", "nobody answers."),
-        Attempt("openai", "oak", "cut.", Usage(100, 3)),
-        Attempt("openrouter", "elm", "refused.", Usage(cost_usd=0.01)),
-    )
-    done = Done(Finish.STOP, AssistantText("."), Usage(), "extractive", "x", attempts=attempts)
-    assert used_by(done) == (
-        Used("openai", "oak", Usage(100, 3)),
-        Used("openrouter", "elm", Usage(cost_usd=0.01)),
-        Used("extractive", "x", Usage()),
-    )
 
 
 async def test_each_attempt_has_a_record_and_all_are_counted(store: Store) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec, UserText
 from dodona.core.model import (
     Attempt,
@@ -414,3 +415,32 @@ async def test_events_pass_unchanged() -> None:
     message = AssistantText("oak", (ToolCall("1", "x"),), "Hm.")
     chained, alone = Fallback([ScriptedModel([message])]), ScriptedModel([message])
     assert await play(chained) == await play(alone)
+
+
+async def test_every_further_attempt_needs_leave() -> None:
+    """Whoever pays hears of what came to nothing, and of who is asked next."""
+    heard: list[tuple[str, str, bool]] = []
+
+    async def again(attempt: Attempt, model: Model) -> None:
+        heard.append((attempt.model, model.name, attempt.may_be_billed))
+
+    refused = fails(Fault.SERVER, status=503)
+    bench = Bench([refused, fails(Fault.CUT), fails(Fault.UNAUTHORISED)], ["elm"])
+    done = await bench.ask(replace(REQUEST, again=again))
+    assert heard == [("m1", "m1", False), ("m1", "m1", True), ("m1", "m2", False)]
+    assert len(done.attempts) == 3
+
+
+async def test_without_leave_nobody_is_asked() -> None:
+    """What refuses it is what the caller sees; what was used is not told again."""
+
+    async def again(attempt: Attempt, model: Model) -> None:
+        del attempt, model
+        raise BudgetExceeded("no.")
+
+    bench = Bench([Broken("Half", fails(Fault.CUT)), "oak"], ["elm"])
+    async with bench.chain.stream(replace(RESTARTABLE, again=again)) as stream:
+        with pytest.raises(BudgetExceeded):
+            _ = [event async for event in stream]
+        assert stream.usage == Usage()
+    assert bench.asked == [1, 0]

@@ -186,6 +186,8 @@ TRIES: Final[dict[str, Tries]] = {
     "readStatus": lambda _: [Try(status=403)],
     # A session of B's own by the name of one of A's: the model has not heard of it.
     "createChatCompletion": lambda _: [Try(body=CHAT, status=502)],
+    "showUsage": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
+    "showBudgets": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
     "listModels": nothing,
     "retrieveModel": lambda _: [Try(path={"model": "oracle"}, status=200)],
     "isAlive": nothing,

@@ -29,6 +29,7 @@ from dodona.agent.views import (
     RuleViews,
     RunViews,
     SessionViews,
+    SpendingViews,
     TreeViews,
 )
 from dodona.core.code import CodeOf
@@ -74,6 +75,7 @@ class Agency:
     notices: NoticeViews
     rules: RuleViews
     approvals: ApprovalViews
+    spending: SpendingViews
     events: Events
     engine: LocalEngine
 
@@ -125,6 +127,7 @@ def make_agency(
         notices=NoticeViews(storage.notices, means.subscribers, means.choices),
         rules=RuleViews(means.rules, means.choices),
         approvals=ApprovalViews(storage.approvals, means.desk),
+        spending=SpendingViews(storage, means.meter),
         events=events,
         engine=engine,
     )

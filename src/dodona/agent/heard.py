@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dodona.core.model import CallDelta, ModelEvent, Restart, TextDelta, ThinkingDelta
+from dodona.core.model import ModelEvent, Restart, TextDelta, ThinkingDelta
 
 
 @dataclass(slots=True)
 class Heard:
-    """Its text, its thinking and what it gave to tools, piece by piece."""
+    """Its text and its thinking, piece by piece."""
 
     text: str = ""
     thinking: str = ""
-    arguments: str = ""
 
     def add(self, event: ModelEvent) -> None:
         if isinstance(event, TextDelta):
             self.text += event.text
         elif isinstance(event, ThinkingDelta):
             self.thinking += event.text
-        elif isinstance(event, CallDelta):
-            self.arguments += event.text
         elif isinstance(event, Restart):
-            self.text = self.thinking = self.arguments = ""
+            self.text = self.thinking = ""

@@ -6,8 +6,10 @@ from decimal import Decimal
 from pathlib import Path
 
 from dodona.app.choice import Choice
-from dodona.app.settings import Settings
-from dodona.core.model import Model
+from dodona.app.settings import Budget, Settings
+from dodona.core.model import Counter, Model
+from dodona.metering import Ceiling, Ceilings
+from dodona.models.counted import Counted
 from dodona.models.extractive import ExtractiveModel
 from dodona.models.fallback import Fallback
 from dodona.models.prices import Price, Prices
@@ -18,15 +20,15 @@ from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 
 
-def build(choice: Choice, *, http: Http, redactor: Redactor) -> Model:
+def build(choice: Choice, *, http: Http, redactor: Redactor, counter: Counter) -> Model:
     """One model for the whole chain, with retries; calls that come as text are found in it.
 
     Nothing is sent yet; of a scripted model the file is read.
     """
-    return Fallback([_single(link, http, redactor) for link in choice.chain()])
+    return Fallback([_single(link, http, redactor, counter) for link in choice.chain()])
 
 
-def _single(choice: Choice, http: Http, redactor: Redactor) -> Model:
+def _single(choice: Choice, http: Http, redactor: Redactor, counter: Counter) -> Model:
     if choice.provider == "extractive":
         return ExtractiveModel()
     if choice.provider == "scripted":
@@ -40,7 +42,16 @@ def _single(choice: Choice, http: Http, redactor: Redactor) -> Model:
         base_url=choice.base_url,
         timeouts=choice.timeouts,
     )
-    return TextCalls(model)
+    return TextCalls(Counted(model, counter))
+
+
+def ceilings(settings: Settings) -> Ceilings:
+    """What may be spent."""
+
+    def ceiling(budget: Budget) -> Ceiling:
+        return Ceiling(budget.tokens, None if budget.usd is None else Decimal(str(budget.usd)))
+
+    return Ceilings(**{name: ceiling(budget) for name, budget in settings.budgets})
 
 
 def price_list(settings: Settings) -> Prices:

@@ -11,7 +11,7 @@ from dodona.app.building import build
 from dodona.app.choice import Choice, Chooser
 from dodona.app.settings import Agent, Settings
 from dodona.core.errors import ConfigError, NotFound
-from dodona.core.model import ChosenModel
+from dodona.core.model import ChosenModel, Counter
 from dodona.models.catalogue import facts
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -31,15 +31,16 @@ class OfAgent:
 class ConfiguredModels:
     """A `Models`. `choices` are those of the agents, by name; the empty name is [agent]."""
 
-    def __init__(self, *, http: Http, redactor: Redactor) -> None:
+    def __init__(self, *, http: Http, redactor: Redactor, counter: Counter) -> None:
         self._http = http
         self._redactor = redactor
+        self._counter = counter
         self._chooser: Chooser | None = None
         self._default = ""
         self._agents: Mapping[str, OfAgent] = {}
 
     def build(self, settings: Settings, choices: Mapping[str, Choice]) -> dict[str, OfAgent]:
-        """What was chosen for each agent, to be taken. It blocks."""
+        """What was chosen for each agent, to be taken. It blocks, and loads vocabularies."""
         agents: Mapping[str, Agent] = {"": settings.agent, **settings.agents}
         return {
             name: OfAgent(agents[name], self._made(choice, agents[name]))
@@ -75,9 +76,12 @@ class ConfiguredModels:
             ) from error
 
     def _made(self, choice: Choice, agent: Agent) -> ChosenModel:
-        others = tuple(choice.chain())[1:]
+        chain = tuple(choice.chain())
+        for link in chain:
+            self._counter.count("warm", link.model)  # else a loop stands still for it one day
+        others = chain[1:]
         return ChosenModel(
-            model=build(choice, http=self._http, redactor=self._redactor),
+            model=build(choice, http=self._http, redactor=self._redactor, counter=self._counter),
             context_size=facts(choice.model).context_size,
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, fields
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from time import time
@@ -21,7 +20,7 @@ from dodona.agent.decision import DEFAULT_DECISIONS
 from dodona.agent.means import Conduct, Means
 from dodona.agent.subagents import SUBAGENTS
 from dodona.app import logs
-from dodona.app.building import price_list
+from dodona.app.building import ceilings, price_list
 from dodona.app.choice import Choice
 from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
@@ -30,7 +29,7 @@ from dodona.app.heeding import heeded
 from dodona.app.measured_models import MeasuredModels
 from dodona.app.measuring import Standing, hear, watch
 from dodona.app.reloading import Reloading
-from dodona.app.settings import Budgets, Settings
+from dodona.app.settings import Settings
 from dodona.app.staff import Staff
 from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
@@ -39,7 +38,7 @@ from dodona.core.errors import StoreError
 from dodona.core.measures import Measures
 from dodona.core.tokens import Tokens
 from dodona.documents import KeyPath
-from dodona.metering import Ceiling, Ceilings, Meter
+from dodona.metering import Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -105,7 +104,10 @@ async def running(
         store = await _store(stack, config, url, redactor, measures)
         bus = Bus()
         stack.callback(bus.close)
-        staff = Staff(stack, http=http, redactor=redactor, emit=bus.emit, follow=serve)
+        counter = TokenCounter()
+        staff = Staff(
+            stack, http=http, redactor=redactor, counter=counter, emit=bus.emit, follow=serve
+        )
         await staff.take(config)
         choice = staff.choices[""]
         folder = await asyncio.to_thread(vault_folder, config)
@@ -121,13 +123,14 @@ async def running(
         if tools is not None:
             tools(registry)
         subscribers, rules = await heeded(stack, config, follow=serve)
+        meter = _meter(config)
         means = Means(
             storage=store,
             models=MeasuredModels(staff.models, measures, price_list(config.settings)),
-            meter=_meter(config),
+            meter=meter,
             toolbox=registry,
             call_tool=partial(call_tool, registry),
-            counter=await _counter(choice),
+            counter=counter,
             emit=bus.emit,
             hide=redactor.hide_all,
             notes=vaults,
@@ -152,7 +155,7 @@ async def running(
         upkeep = Upkeep(config)
         await _looked_after(stack, store, upkeep, agency, serve=serve)
         if reread is not None:
-            live = _live(staff, means, upkeep, redactor)
+            live = _live(staff, means, meter, upkeep, redactor)
             followed = await asyncio.to_thread(Reloading, config, reread, live)
             await stack.enter_async_context(followed.following())
         hear(measures, bus, is_tool=partial(_is_tool, registry))
@@ -165,7 +168,7 @@ async def running(
 
 
 def _live(
-    staff: Staff, means: Means, upkeep: Upkeep, redactor: Redactor
+    staff: Staff, means: Means, meter: Meter, upkeep: Upkeep, redactor: Redactor
 ) -> dict[KeyPath, Callable[[Config], Awaitable[None]]]:
     """What changes while Dodona runs, by the first names of its keys."""
 
@@ -178,9 +181,14 @@ def _live(
     async def log(config: Config) -> None:
         logs.start(config.settings.log, redactor)
 
+    async def terms(config: Config) -> None:
+        meter.take(ceilings(config.settings), price_list(config.settings))
+
     return {
         ("agent",): staff.take,
         ("agents",): staff.take,
+        ("budgets",): terms,
+        ("prices",): terms,
         ("log",): log,
         ("librarian", "summarise"): conduct,
         ("context",): conduct,
@@ -237,24 +245,8 @@ async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow:
 
 
 def _meter(config: Config) -> Meter:
-    ceilings = _ceilings(config.settings.budgets)
-    return Meter(ceilings, prices=price_list(config.settings), ledger=ledger)
-
-
-async def _counter(choice: Choice) -> TokenCounter:
-    """One that has its vocabulary: to load it takes longer than a loop may stand still."""
-    counter = TokenCounter()
-    await asyncio.to_thread(counter.count, "warm", choice.model)
-    return counter
-
-
-def _ceilings(budgets: Budgets) -> Ceilings:
-    def ceiling(name: str) -> Ceiling:
-        budget = getattr(budgets, name)
-        usd = None if budget.usd is None else Decimal(str(budget.usd))
-        return Ceiling(budget.tokens, usd)
-
-    return Ceilings(**{name: ceiling(name) for name in type(budgets).model_fields})
+    settings = config.settings
+    return Meter(ceilings(settings), prices=price_list(settings), ledger=ledger)
 
 
 async def _looked_after(
@@ -287,6 +279,7 @@ async def _tidy(store: Store, upkeep: Upkeep) -> None:
         try:
             await store.contexts.close_idle(time() - upkeep.idle)
             await store.journals.expire(time() - KEPT_FOR)
+            await store.budgets.settle_dead()
             await store.budgets.expire(time() - KEPT_FOR)
             await store.audit.expire(time() - upkeep.audit)
         except StoreError as error:

@@ -15,6 +15,7 @@ from dodona.app.models import ConfiguredModels
 from dodona.app.probes import spots
 from dodona.core.agents import Agents
 from dodona.core.events import Emit
+from dodona.core.model import Counter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 
@@ -28,6 +29,7 @@ class Staff:
         *,
         http: Http,
         redactor: Redactor,
+        counter: Counter,
         emit: Emit,
         follow: bool,
     ) -> None:
@@ -35,7 +37,7 @@ class Staff:
         self._redactor = redactor
         self.agents = Agents()
         self.choices: Mapping[str, Choice] = {}  # by name; that of [agent] has none
-        self.models = ConfiguredModels(http=http, redactor=redactor)
+        self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
         self.trees = AgentTrees(stack, emit, follow=follow)
 
     async def take(self, config: Config) -> None:

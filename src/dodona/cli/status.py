@@ -26,6 +26,7 @@ from dodona.core.errors import ConfigError, DodonaError, StoreError, Where
 from dodona.core.model import Usage
 from dodona.core.spending import NANOS, Unit
 from dodona.models import catalogue
+from dodona.models.counter import TokenCounter
 from dodona.models.prices import Prices
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -159,6 +160,7 @@ def _duration(seconds: float) -> str:
 async def _agents(config: Config, credentials: Credentials, redactor: Redactor) -> dict[str, Facts]:
     """Of every agent what answers, or why nothing does; "agent" is the one without a name."""
     prices = price_list(config.settings)
+    counter = TokenCounter()
     found: dict[str, Facts] = {}
     async with Http() as http:
         chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
@@ -166,7 +168,9 @@ async def _agents(config: Config, credentials: Credentials, redactor: Redactor) 
             try:
                 choice = await chooser.choose(name)
                 # Built, though not used: only so is it known that it can be.
-                await asyncio.to_thread(build, choice, http=http, redactor=redactor)
+                await asyncio.to_thread(
+                    build, choice, http=http, redactor=redactor, counter=counter
+                )
                 facts = model_facts(choice, prices)
             except ConfigError as error:
                 facts = errors.as_json(error)

@@ -66,11 +66,13 @@ class DodonaError(Exception):
         where: Where | None = None,
         hint: str = "",
         found: Sequence[DodonaError] = (),
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
         self.hint = hint
+        self.details = dict(details or {})  # the same for programs
         self._found = tuple(found)
 
     @classmethod
@@ -208,13 +210,24 @@ class ProviderError(DodonaError):
         """May the same request work a moment later, or elsewhere?"""
         return self.fault in _RETRYABLE
 
+    @property
+    def may_be_billed(self) -> bool:
+        """Has the provider perhaps made something? Not when it turned the request down."""
+        is_turned_down = self.fault is Fault.SERVER and self.status is not None
+        return not is_turned_down and self.fault not in _UNBILLED
+
 
 _RETRYABLE = frozenset(
     {Fault.CONNECTION, Fault.RATE_LIMITED, Fault.SERVER, Fault.SILENT, Fault.CUT}
 )
+_UNBILLED = frozenset(
+    {Fault.CONNECTION, Fault.RATE_LIMITED, Fault.REFUSED, Fault.UNAUTHORISED, Fault.TOO_LONG}
+)
 
 
 class BudgetExceeded(DodonaError):
+    """`details` are the budget's scope, period, unit, limit, used, held, wanted and resets_at."""
+
     code = "budget_exceeded"
     exit_code = 6
     http_status = 429
@@ -274,7 +287,8 @@ def revived(told: Mapping[str, Any]) -> DodonaError:
         return ProviderError(message, fault=Fault.SERVER, provider="", hint=hint)
     where = Where(**told["where"]) if "where" in told else None
     found = [revived(problem) for problem in told.get("problems", ())]
-    error = (kind or DodonaError)(message, where=where, hint=hint, found=found)
+    details = told.get("details")
+    error = (kind or DodonaError)(message, where=where, hint=hint, found=found, details=details)
     if kind is None and code:
         error.code = code  # pyright: ignore[reportAttributeAccessIssue] - of this one only
     return error
@@ -300,12 +314,14 @@ def as_text(error: DodonaError) -> str:
 
 
 def as_json(error: DodonaError) -> dict[str, Any]:
-    """What a program reads; `where` is there when the mistake has a place."""
+    """What a program reads; `where` is there when the mistake has a place, `details` if any."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     if error.where:
         place = {"line": error.where.line, "column": error.where.column}
         known = {name: number for name, number in place.items() if number}
         body["where"] = {"file": error.where.file, **known}
+    if error.details:
+        body["details"] = error.details
     problems = error.problems()
     if len(problems) > 1:
         body["problems"] = [as_json(problem)["error"] for problem in problems]

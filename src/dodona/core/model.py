@@ -10,7 +10,7 @@ that ends otherwise raises `ProviderError`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -49,6 +49,8 @@ class ModelRequest:
     tool_choice: ToolChoice | None = None
     parallel_calls: bool | None = None  # may one answer call several tools?
     response_format: Mapping[str, Any] | None = None  # OpenAI's own JSON of it
+    # Awaited when an attempt came to nothing, before this model makes another: it may refuse that.
+    again: Callable[[Attempt, Model], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class Usage:
     """What a call used. Unlike on the wires, the numbers mean the same for every provider.
 
     `input_tokens` includes cache reads and writes, `output_tokens` includes reasoning.
-    `wire` is the provider's own account, untouched.
+    `wire` is the provider's own account, untouched. `estimated`: it left something out, which was
+    counted here, or is to be filled in by whoever knows.
     """
 
     input_tokens: int = 0
@@ -66,6 +69,7 @@ class Usage:
     reasoning_tokens: int = 0
     cost_usd: float | None = None  # only as the provider says it; never computed here
     wire: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    estimated: bool = False
 
 
 class Finish(Enum):
@@ -113,6 +117,7 @@ class Attempt:
     model: str
     reason: str
     usage: Usage = field(default_factory=Usage, compare=False)
+    may_be_billed: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

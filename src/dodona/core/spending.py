@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from dodona.core.model import Done, Usage
+from dodona.core.model import Usage
 
 T = TypeVar("T")
 # A function of a transaction, which only the store looks into.
@@ -24,6 +25,10 @@ class Unit(Enum):
     def told(self, amount: int) -> str:
         return f"{amount:,} tokens" if self is Unit.TOKENS else f"${amount / NANOS:,.4f}"
 
+    def number(self, amount: int) -> int | float:
+        """In tokens or in dollars."""
+        return amount if self is Unit.TOKENS else amount / NANOS
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -37,6 +42,28 @@ class Line:
     unit: Unit
     amount: int
     ceiling: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A ceiling as it is set: of each session, agent or user, or of this day or month."""
+
+    kind: str
+    period: str
+    unit: Unit
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What was used of a budget, and what calls on their way may still use."""
+
+    scope: str
+    period: str
+    unit: Unit
+    ceiling: int  # when it was last asked for
+    used: int
+    held: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +126,28 @@ class CallPlan:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What one model used. `estimated`: it was counted here, for the provider did not say."""
+    """What one model used."""
 
     provider: str
     model: str
     usage: Usage
-    estimated: bool = False
 
 
-class Meter(Protocol):
+class Budgets(Protocol):
+    """What stands in the books."""
+
+    async def standing(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
+        """The budgets under a limit, those that have used most first; a user's own, or all."""
+        ...
+
+
+class Limits(Protocol):
+    def limits(self, at: float) -> tuple[Limit, ...]:
+        """What calls are held to at a time."""
+        ...
+
+
+class Meter(Limits, Protocol):
     """Every call of a model passes it: reserved before, settled and recorded after."""
 
     def reserve(self, plan: CallPlan) -> Operation[Hold]:
@@ -119,13 +159,31 @@ class Meter(Protocol):
         ...
 
 
-def used_by(done: Done) -> tuple[Used, ...]:
-    """What an answer used, after the attempts before it that used something."""
-    attempts = [Used(each.provider, each.model, each.usage) for each in done.attempts]
-    billed = [each for each in attempts if not is_silent(each.usage)]
-    return (*billed, Used(done.provider, done.model, done.usage))
-
-
 def is_silent(usage: Usage) -> bool:
     """Did the provider give no account?"""
     return not (usage.input_tokens or usage.output_tokens or usage.cost_usd is not None)
+
+
+def period_bounds(period: str) -> tuple[datetime, datetime] | None:
+    """When a period begins and when the next one does; None for what never begins anew."""
+    if period == TOTAL:
+        return None
+    year, month, *day = map(int, period.split("-"))
+    first = date(year, month, day[0] if day else 1)
+    after = first + timedelta(days=1 if day else 32)
+    begins, ends = (
+        datetime(each.year, each.month, each.day, tzinfo=UTC)
+        for each in (first, after if day else after.replace(day=1))
+    )
+    return begins, ends
+
+
+def resets_at(period: str) -> datetime | None:
+    """When the next period begins."""
+    bounds = period_bounds(period)
+    return None if bounds is None else bounds[1]
+
+
+def kind_of(scope: str) -> str:
+    """`user` of `user:ada`, as the config names it."""
+    return scope.partition(":")[0]

@@ -35,8 +35,9 @@ from dodona.core.projects import Project
 from dodona.core.recitals import Recitals
 from dodona.core.rules import PackState
 from dodona.core.sessions import Sessions
-from dodona.core.spending import Operation, TokenRecord
+from dodona.core.spending import Budgets, Operation, TokenRecord
 from dodona.core.thread_logs import ThreadLogs
+from dodona.core.usage import UsageLog
 
 T = TypeVar("T")
 
@@ -298,3 +299,9 @@ class Storage(Protocol):
 
     @property
     def sessions(self) -> Sessions: ...
+
+    @property
+    def budgets(self) -> Budgets: ...
+
+    @property
+    def usage(self) -> UsageLog: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from math import ceil
 from typing import Any
 
@@ -10,7 +11,13 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from dodona.core.errors import DodonaError, ProviderError, Unauthorized, as_json
+from dodona.core.errors import (
+    BudgetExceeded,
+    DodonaError,
+    ProviderError,
+    Unauthorized,
+    as_json,
+)
 from dodona.gateway.errors import TooMany, WrongMethod
 from dodona.gateway.v1 import errors as v1
 from dodona.net.redactor import Redactor
@@ -75,6 +82,9 @@ def _headers(error: DodonaError) -> dict[str, str]:
             return {"retry-after": str(max(1, ceil(seconds)))}
         case Unauthorized():
             return {"www-authenticate": 'Bearer realm="dodona"'}
+        case BudgetExceeded(details={"resets_at": str() as moment}):
+            left = datetime.fromisoformat(moment) - datetime.now(UTC)
+            return {"retry-after": str(max(1, ceil(left.total_seconds())))}
         case WrongMethod():
             return {"allow": error.allowed}
         case _:

@@ -23,6 +23,7 @@ from dodona.gateway.routes import (
     sessions,
     threads,
     tree,
+    usage,
     v1,
     vault,
 )
@@ -92,8 +93,9 @@ _FAULT: Final = document(
             {"file": text(), "line": whole(), "column": whole()}, optional=("line", "column")
         ),
         "problems": listed(named("Fault"), "When there is more than one."),
+        "details": mapped("Figures of it; of a budget: scope, used, limit, resets_at and more."),
     },
-    optional=("where", "problems"),
+    optional=("where", "problems", "details"),
 )
 
 _AGENT: Final = text("The subagent that made the call, if it was not the Oracle.")
@@ -327,6 +329,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Fault": _FAULT,
     "Error": document({"error": named("Fault")}),
     **tree.SCHEMAS,
+    **usage.SCHEMAS,
     **vault.SCHEMAS,
     **threads.SCHEMAS,
     **code.SCHEMAS,

@@ -41,7 +41,7 @@ class Turnstile:
         except DodonaError as error:
             await refusal(error, self._gate.redactor)(scope, receive, send)
             return
-        scope[CALLER] = caller  # not in a copy: those before us look at what those behind us find
+        scope[CALLER] = caller  # no copy: those around look there for who it was
         with self._gate.crowd.at_work(caller):
             await self._app(scope, receive, send)
 

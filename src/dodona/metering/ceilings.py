@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
 from dodona.core.errors import ConfigError
-from dodona.core.spending import NANOS, TOTAL, CallPlan, Line, Unit
+from dodona.core.spending import NANOS, TOTAL, CallPlan, Limit, Line, Unit
 
 # Beyond these a ceiling is a slip of the hand, and no database counts that far.
 MOST_TOKENS: Final = 10**15
@@ -58,21 +57,28 @@ class Ceilings:
 
     def lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[Line]:
         """The budgets that a call falls under, each with what the call may use of it."""
-        return [
-            Line(scope, period, unit, amount, ceiling)
-            for limit, scope, period in self._scopes(plan)
-            for unit, amount, ceiling in (
-                (Unit.TOKENS, tokens, limit.tokens),
-                (Unit.USD, nanos, limit.nanos),
-            )
-            if ceiling is not None
-        ]
+        wanted = {Unit.TOKENS: tokens, Unit.USD: nanos}
+        names = {"session": plan.session_key, "agent": plan.agent_id, "user": plan.user_id}
+        lines: list[Line] = []
+        for limit in self.limits(plan.at):
+            name = names.get(limit.kind, "")
+            if name is not None:
+                scope = f"{limit.kind}:{name}" if name else limit.kind
+                amount = wanted[limit.unit]
+                lines.append(Line(scope, limit.period, limit.unit, amount, limit.ceiling))
+        return lines
 
-    def _scopes(self, plan: CallPlan) -> Iterator[tuple[Ceiling, str, str]]:
-        day = datetime.fromtimestamp(plan.at, UTC).date().isoformat()
-        if plan.session_key is not None:
-            yield self.session, f"session:{plan.session_key}", TOTAL
-        yield self.agent, f"agent:{plan.agent_id}", TOTAL
-        yield self.user, f"user:{plan.user_id}", TOTAL
-        yield self.daily, "daily", day
-        yield self.monthly, "monthly", day[:7]
+    def limits(self, at: float) -> tuple[Limit, ...]:
+        """All that are set, with the periods of a time."""
+        day = datetime.fromtimestamp(at, UTC).date().isoformat()
+        periods = {"daily": day, "monthly": day[:7]}
+        return tuple(
+            Limit(field.name, periods.get(field.name, TOTAL), unit, ceiling)
+            for field in fields(self)
+            for unit, ceiling in _amounts(getattr(self, field.name))
+            if ceiling is not None
+        )
+
+
+def _amounts(ceiling: Ceiling) -> tuple[tuple[Unit, int | None], ...]:
+    return (Unit.TOKENS, ceiling.tokens), (Unit.USD, ceiling.nanos)

@@ -2,7 +2,7 @@
 
     hold = await journal.commit(meter.reserve(plan))     BudgetExceeded: no call is made
     …                                                    the call
-    await journal.commit(meter.settle(hold, plan, used_by(done)))
+    await journal.commit(meter.settle(hold, plan, [Used(done.provider, done.model, done.usage)]))
 
 Both give operations for a transaction of the caller's, so that they cost no commit of their own.
 Prices are looked up before that, for a transaction must not wait for anything.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from dodona.core.spending import (
     NANOS,
     CallPlan,
     Hold,
+    Limit,
     Line,
     Operation,
     TokenRecord,
@@ -66,22 +67,40 @@ class Ledger(Protocol):
     def record(self, tx: Any, entry: TokenRecord, usage: Usage) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What holds at a moment: both parts of it change together."""
+
+    ceilings: Ceilings
+    prices: PriceList
+
+
 class Meter:
     """Keeps calls under the ceilings, and a record of each."""
 
     def __init__(self, ceilings: Ceilings, *, prices: PriceList, ledger: Ledger) -> None:
-        self._ceilings = ceilings
-        self._prices = prices
+        self._terms = _Terms(ceilings, prices)
         self._ledger = ledger
+
+    @property
+    def ceilings(self) -> Ceilings:
+        return self._terms.ceilings
+
+    def limits(self, at: float) -> tuple[Limit, ...]:
+        return self._terms.ceilings.limits(at)
+
+    def take(self, ceilings: Ceilings, prices: PriceList) -> None:
+        """Hold the next calls to these; those on their way keep what was put aside for them."""
+        self._terms = _Terms(ceilings, prices)
 
     def reserve(self, plan: CallPlan) -> Operation[Hold]:
         """Put aside the most that a call can use, or raise BudgetExceeded."""
+        terms = self._terms
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
-        most = self._dearest(plan)
-        nanos = _nanos(most) if self._ceilings.in_usd and most is not None else 0
-        lines = self._ceilings.lines(plan, tokens=tokens, nanos=nanos)
-        all_of_it = Usage(max(0, plan.input_tokens), max(0, plan.max_output_tokens))
-        if_cut = _record(Used(plan.provider, plan.model, all_of_it, estimated=True), most, plan)
+        most = _dearest(terms, plan)
+        nanos = _nanos(most) if terms.ceilings.in_usd and most is not None else 0
+        lines = terms.ceilings.lines(plan, tokens=tokens, nanos=nanos)
+        if_cut = _record(Used(plan.provider, plan.model, _all_of(plan)), most, plan)
         return lambda tx: self._ledger.reserve(
             tx,
             lines,
@@ -95,17 +114,18 @@ class Meter:
     def settle(self, hold: Hold, plan: CallPlan, used: Sequence[Used]) -> Operation[bool]:
         """Count what was used instead of what was put aside, and record it.
 
-        A call that came to nothing used nothing: `used` is empty then. A model whose provider
-        gives no account counts with all that the call could use, unless the caller estimates.
-        False when the hold was settled before: then nothing is counted or recorded again.
+        A call that came to nothing used nothing: `used` is empty then. What was estimated counts
+        with no more than was put aside; without any account the call counts with all of it. False
+        when the hold was settled before: then nothing is counted or recorded again.
         """
+        prices = self._terms.prices
         known = [_filled(each, plan) for each in used]
-        costs = [self._cost(each, plan) for each in known]
+        costs = [_cost(prices, each, plan) for each in known]
         records = [_record(*each, plan) for each in zip(known, costs, strict=True)]
         tokens = sum(entry.input_tokens + entry.output_tokens for entry in records)
         priced = [cost for cost in costs if cost is not None]
         nanos = _nanos(sum(priced, Decimal(0))) if len(priced) == len(costs) else None
-        estimated = any(each.estimated for each in known)
+        estimated = any(each.usage.estimated for each in known)
 
         def settle(tx: Any) -> bool:
             if not self._ledger.settle(tx, hold, tokens=tokens, nanos=nanos, estimated=estimated):
@@ -116,50 +136,56 @@ class Meter:
 
         return settle
 
-    def _dearest(self, plan: CallPlan) -> Decimal | None:
-        """What the call costs at most, whoever answers it; None when nobody knows."""
-        most = Decimal(0)
-        for provider, model in plan.models:
-            cost = self._prices.ceiling(
-                provider=provider,
-                model=model,
-                input_tokens=plan.input_tokens,
-                max_output_tokens=plan.max_output_tokens,
-                at=_time(plan),
-            )
-            if cost is None and self._ceilings.in_usd:
-                raise _unpriced(provider, model)
-            if cost is None:
-                return None
-            most = max(most, cost)
-        return most
 
-    def _cost(self, used: Used, plan: CallPlan) -> Decimal | None:
-        """By the name that was asked for: prices are set for those, and wires answer with others.
+def _dearest(terms: _Terms, plan: CallPlan) -> Decimal | None:
+    """What the call costs at most, whoever answers it; None when nobody knows."""
+    most = Decimal(0)
+    for provider, model in plan.models:
+        cost = terms.prices.ceiling(
+            provider=provider,
+            model=model,
+            input_tokens=plan.input_tokens,
+            max_output_tokens=plan.max_output_tokens,
+            at=_time(plan),
+        )
+        if cost is None and terms.ceilings.in_usd:
+            raise _unpriced(provider, model)
+        if cost is None:
+            return None
+        most = max(most, cost)
+    return most
 
-        Of several names that it may have been, the dearest counts.
-        """
-        asked = [model for provider, model in plan.models if provider == used.provider]
-        names = [used.model] if used.model in asked or not asked else asked
-        at = _time(plan)
-        costs = [
-            self._prices.cost(used.usage, provider=used.provider, model=name, at=at)
-            for name in names
-        ]
-        known = [cost for cost in costs if cost is not None]
-        return max(known) if len(known) == len(costs) else None
+
+def _cost(prices: PriceList, used: Used, plan: CallPlan) -> Decimal | None:
+    """By the name that was asked for: prices are set for those, and wires answer with others.
+
+    Of several names that it may have been, the dearest counts.
+    """
+    asked = [model for provider, model in plan.models if provider == used.provider]
+    names = [used.model] if used.model in asked or not asked else asked
+    at = _time(plan)
+    costs = [prices.cost(used.usage, provider=used.provider, model=name, at=at) for name in names]
+    known = [cost for cost in costs if cost is not None]
+    return max(known) if len(known) == len(costs) else None
 
 
 def _filled(used: Used, plan: CallPlan) -> Used:
-    """As the provider says; if it says nothing, all that the call could use."""
-    if not is_silent(used.usage):
-        return used
-    most = replace(
-        used.usage,
-        input_tokens=max(0, plan.input_tokens),
-        output_tokens=max(0, plan.max_output_tokens),
-    )
-    return replace(used, usage=most, estimated=True)
+    """As the provider says; what it does not say is taken from the plan."""
+    usage = used.usage
+    if usage.estimated:
+        known = replace(
+            usage,
+            input_tokens=usage.input_tokens or max(0, plan.input_tokens),
+            output_tokens=min(usage.output_tokens, max(0, plan.max_output_tokens)),
+        )
+        return replace(used, usage=known)
+    return replace(used, usage=_all_of(plan)) if is_silent(usage) else used
+
+
+def _all_of(plan: CallPlan) -> Usage:
+    """All that the call could use."""
+    most = max(0, plan.input_tokens), max(0, plan.max_output_tokens)
+    return Usage(*most, estimated=True)
 
 
 def _record(used: Used, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
@@ -177,7 +203,7 @@ def _record(used: Used, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
         reasoning_tokens=usage.reasoning_tokens,
-        estimated=used.estimated,
+        estimated=usage.estimated,
         timestamp=plan.at,
     )
 

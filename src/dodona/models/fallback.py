@@ -87,7 +87,8 @@ class Fallback:
 class _Chain:
     """The events of whichever model answers.
 
-    `usage` is that of every attempt; the usage in `Done` is the answer's own, as on the wire.
+    `usage` is that of every attempt, without those that `again` was told of; the usage in `Done`
+    is the answer's own, as on the wire.
     """
 
     def __init__(
@@ -156,7 +157,8 @@ class _Chain:
         """Make ready for another attempt, or raise."""
         model = self._model
         used = Usage() if self._stream is None else self._stream.usage
-        self._attempts.append(Attempt(model.provider, model.name, error.message, used))
+        attempt = Attempt(model.provider, model.name, error.message, used, error.may_be_billed)
+        self._attempts.append(attempt)
         self._spent, self._stream = self.usage, None
         await self._opened.aclose()
         self._stale = self._stale or self._shown
@@ -169,6 +171,16 @@ class _Chain:
             await self._pauses.sleep(pause)
         else:
             self._go_on(error)
+        await self._ask_leave(attempt)
+
+    async def _ask_leave(self, attempt: Attempt) -> None:
+        """What was used is another's concern from now on, and so is whether it may be tried."""
+        if self._request.again is None:
+            return
+        self._spent = Usage()
+        self._ended = True  # unless it may
+        await self._request.again(attempt, self._model)
+        self._ended = False
 
     def _go_on(self, error: ProviderError) -> None:
         """Turn to the next model, if there is one and it may fare better."""
@@ -267,4 +279,5 @@ def _sum(one: Usage, other: Usage) -> Usage:
         reasoning_tokens=one.reasoning_tokens + other.reasoning_tokens,
         cost_usd=None if None in costs else sum(cost for cost in costs if cost is not None),
         wire=other.wire or one.wire,
+        estimated=one.estimated or other.estimated,
     )

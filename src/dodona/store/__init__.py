@@ -5,8 +5,8 @@ from __future__ import annotations
 from dodona.core.contexts import ContextStatus, OracleContext
 from dodona.core.projects import Project
 from dodona.core.sessions import Session
-from dodona.core.spending import NANOS, Hold, Line, TokenRecord, Unit
-from dodona.store.budgets import Budget, reserve, settle
+from dodona.core.spending import NANOS, Budget, Hold, Line, TokenRecord, Unit
+from dodona.store.budgets import reserve, settle
 from dodona.store.contexts import add_decisions, touch_context
 from dodona.store.conversations import HEAD
 from dodona.store.journal import RunJournal

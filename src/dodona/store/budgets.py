@@ -7,31 +7,30 @@ any number of callers in any number of processes stay under the ceiling together
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import time
+from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, delete, exists, func, select, update
 
 from dodona.core.errors import BudgetExceeded
 from dodona.core.model import Usage
-from dodona.core.spending import TOTAL, Hold, Line, TokenRecord, Unit
+from dodona.core.spending import (
+    Budget,
+    Hold,
+    Limit,
+    Line,
+    TokenRecord,
+    Unit,
+    kind_of,
+    resets_at,
+)
 from dodona.store.database import Database, Owners, Row, Transaction
-from dodona.store.records import record
-from dodona.store.schema import IS_HELD, budgets, reservations
+from dodona.store.records import record, spent_before
+from dodona.store.schema import IS_HELD, budgets, reservations, token_records
 from dodona.store.statements import addition, statement, upsert
 from dodona.store.text import to_json
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    scope: str
-    period: str
-    unit: Unit
-    ceiling: int
-    used: int
-    held: int
-
 
 _KEY = ("scope", "period", "unit")
 _THIS = tuple(budgets.c[name] == bindparam(f"its_{name}") for name in _KEY)
@@ -75,6 +74,31 @@ _EXPIRE = statement(
         reservations.c.status == "settled", reservations.c.settled_at < bindparam("before")
     )
 )
+_USED = statement(update(budgets).where(*_THIS).values(used=bindparam("spent")))
+_PERIOD = budgets.c.period == bindparam("period")
+_UNIT = budgets.c.unit == bindparam("unit")
+_MOST_FIRST = (budgets.c.used.desc(), budgets.c.scope)
+_ONE = statement(select(*budgets.c).where(*_THIS))
+_OF_KIND = statement(
+    select(*budgets.c)
+    .where(budgets.c.scope.like(bindparam("pattern")), _PERIOD, _UNIT)
+    .order_by(*_MOST_FIRST)
+    .limit(bindparam("most"))
+)
+_OF_SESSIONS = statement(
+    select(*budgets.c)
+    .where(
+        budgets.c.scope.like("session:%"),
+        _PERIOD,
+        _UNIT,
+        exists().where(
+            token_records.c.session_key == func.substr(budgets.c.scope, len("session:") + 1),
+            token_records.c.user_id == bindparam("user_id"),
+        ),
+    )
+    .order_by(*_MOST_FIRST)
+    .limit(bindparam("most"))
+)
 _ALL = statement(select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit))
 
 _lines = msgspec.json.Decoder(list[Line])
@@ -101,6 +125,8 @@ def reserve(
         row = tx.row(_ENSURE, **_named(line, ""), ceiling=line.ceiling)
         assert row is not None
         used, held = row
+        if not (used or held):
+            used = _take_over(tx, line)
         if used + held + line.amount > line.ceiling:
             raise _exceeded(line, used, held)
         tx.run(_HOLD, **_named(line, "its_"), amount=line.amount)
@@ -115,6 +141,14 @@ def reserve(
         created_at=time(),
     )
     return Hold(added)
+
+
+def _take_over(tx: Transaction, line: Line) -> int:
+    """A ceiling that was just set counts from the records what was spent without it."""
+    spent = spent_before(tx, line.scope, line.period, line.unit)
+    if spent:
+        tx.run(_USED, **_named(line, "its_"), spent=spent)
+    return spent
 
 
 def settle(
@@ -164,8 +198,12 @@ def _close(
 
 
 def _order(line: Line) -> tuple[str, str, str]:
-    """In which everybody takes the rows of budgets, so that nobody waits in a circle."""
-    return line.scope, line.period, line.unit.value
+    """In which everybody takes the rows of budgets, so that nobody waits in a circle.
+
+    The period comes first: a run may settle a call of yesterday and reserve one of today in one
+    transaction. The rows that never begin anew are the same then, and the others come after them.
+    """
+    return line.period, line.scope, line.unit.value
 
 
 def _named(line: Line, prefix: str) -> dict[str, str]:
@@ -174,15 +212,26 @@ def _named(line: Line, prefix: str) -> dict[str, str]:
 
 
 def _exceeded(line: Line, used: int, held: int) -> BudgetExceeded:
-    unit = line.unit
+    unit, again = line.unit, resets_at(line.period)
     aside = f", {unit.told(held)} held by calls on their way" if held else ""
-    period, hint = f" for {line.period}", "Raise the budget, or wait for the next period."
-    if line.period == TOTAL:
-        period, hint = "", "Raise the budget."
+    period = f" for {line.period}" if again else ""
+    anew = f"It begins anew on {again:%Y-%m-%d} at 00:00 UTC." if again else "It does not reset."
+    if used + line.amount <= line.ceiling:
+        anew = f"Calls on their way hold what is left: try again later. {anew}"
     return BudgetExceeded(
         f"the budget of {line.scope}{period} does not allow {unit.told(line.amount)} "
         f"more: {unit.told(used)} of {unit.told(line.ceiling)} are used{aside}.",
-        hint=hint,
+        hint=f"{anew} To raise it: dodona budget set {kind_of(line.scope)} --{unit.value} N",
+        details={
+            "scope": line.scope,
+            "period": line.period if again else None,
+            "unit": unit.value,
+            "limit": unit.number(line.ceiling),
+            "used": unit.number(used),
+            "held": unit.number(held),
+            "wanted": unit.number(line.amount),
+            "resets_at": again.strftime("%Y-%m-%dT%H:%M:%SZ") if again else None,
+        },
     )
 
 
@@ -204,12 +253,16 @@ class Budgets:
         return await self._database.write(lambda tx: settle(tx, hold, tokens=tokens, nanos=nanos))
 
     async def settle_dead(self) -> None:
-        """After a start: what calls held whose process is no more counts as used."""
+        """What calls held whose process is no more counts as used: at a start, and now and then."""
         await self._database.write(lambda tx: settle_dead(tx, self._database.owners))
 
     async def expire(self, before: float) -> int:
         """Forget holds that were settled before a time; what was used stays counted."""
         return await self._database.write(lambda tx: tx.run(_EXPIRE, before=before))
+
+    async def standing(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
+        """The budgets under a limit, those that have used most first; a user's own, or all."""
+        return await self._database.read(lambda tx: _standing(tx, limit, user_id, most))
 
     async def all(self) -> list[Budget]:
         return [_budget(row) for row in await self._database.read(lambda tx: tx.rows(_ALL))]
@@ -218,3 +271,27 @@ class Budgets:
 def _budget(row: Row) -> Budget:
     scope, period, unit, ceiling, used, held = row
     return Budget(scope, period, Unit(unit), ceiling, used, held)
+
+
+def _standing(tx: Transaction, limit: Limit, user_id: str | None, most: int) -> list[Budget]:
+    key: dict[str, Any] = {"period": limit.period, "unit": limit.unit.value, "most": most}
+    match limit.kind:
+        case "user" if user_id is not None:
+            return [_one(tx, limit, f"user:{user_id}")]
+        case "session" if user_id is not None:
+            rows = tx.rows(_OF_SESSIONS, **key, user_id=user_id)
+        case "session" | "agent" | "user":
+            rows = tx.rows(_OF_KIND, **key, pattern=f"{limit.kind}:%")
+        case _:
+            return [_one(tx, limit, limit.kind)]
+    return [_budget(row) for row in rows]
+
+
+def _one(tx: Transaction, limit: Limit, scope: str) -> Budget:
+    """A budget that nobody has asked for yet stands where the records say."""
+    line = Line(scope, limit.period, limit.unit, 0, limit.ceiling)
+    row = tx.row(_ONE, **_named(line, "its_"))
+    if row is not None and (row[4] or row[5]):
+        return _budget(row)
+    spent = spent_before(tx, scope, limit.period, limit.unit)
+    return Budget(scope, limit.period, limit.unit, limit.ceiling, spent, 0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from time import time
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 
 from dodona.core.model import Usage
-from dodona.core.spending import TokenRecord
+from dodona.core.spending import NANOS, TokenRecord, Unit, period_bounds
 from dodona.store.database import Database, Row, Transaction
 from dodona.store.nodes import find_node
 from dodona.store.schema import token_records
@@ -41,11 +42,48 @@ _OF_RUN = statement(
 )
 
 
+_SPENT = (
+    func.coalesce(func.sum(token_records.c.input_tokens + token_records.c.output_tokens), 0),
+    func.coalesce(func.sum(token_records.c.cost_estimate_usd), 0.0),
+)
+# What each kind of budget counts.
+_SPENT_BY = {
+    kind: statement(select(*_SPENT).where(column == bindparam("name")))
+    for kind, column in (
+        ("session", token_records.c.session_key),
+        ("agent", token_records.c.agent_id),
+        ("user", token_records.c.user_id),
+    )
+}
+_SPENT_BETWEEN = statement(
+    select(*_SPENT).where(
+        token_records.c.timestamp >= bindparam("since"),
+        token_records.c.timestamp < bindparam("until"),
+    )
+)
+
+
 def record(tx: Transaction, entry: TokenRecord, usage: Usage) -> None:
     """Write a record, with the provider's own account of the call."""
     values = {name: getattr(entry, name) for name in _FIELDS}
     values["timestamp"] = entry.timestamp or time()
     tx.run(_ADD, **values, usage_json=to_json(usage.wire) if usage.wire else None)
+
+
+def spent_before(tx: Transaction, scope: str, period: str, unit: Unit) -> int:
+    """What the records say that a budget has used; calls of an unknown price cost nothing here."""
+    kind, _, name = scope.partition(":")
+    bounds = period_bounds(period)
+    if bounds is not None and kind in ("daily", "monthly"):
+        since, until = (each.timestamp() for each in bounds)
+        row = tx.row(_SPENT_BETWEEN, since=since, until=until)
+    elif kind in _SPENT_BY:
+        row = tx.row(_SPENT_BY[kind], name=name)
+    else:
+        return 0
+    assert row is not None
+    tokens, usd = row
+    return int(tokens) if unit is Unit.TOKENS else math.ceil(round(usd * NANOS, 3))
 
 
 class Records:

@@ -32,6 +32,7 @@ from dodona.store.text import Hide
 from dodona.store.threads import Threads
 from dodona.store.timed import TimedDatabase
 from dodona.store.tokens import Tokens
+from dodona.store.usage import UsageLog
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class Store:
         self.gauges = Gauges(database)
         self.pulse = Pulse(database)
         self.records = Records(database)
+        self.usage = UsageLog(database)
         self.settings = UserSettings(database)
         self.projects = Projects(database)
         self.contexts = Contexts(database)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from dodona.core.conversation import Claim, Conversation, RunStatus
-from dodona.core.errors import BudgetExceeded
+from dodona.core.errors import BudgetExceeded, as_json, revived
+from dodona.core.model import Usage
+from dodona.core.spending import Limit
 from dodona.store import NANOS, Hold, Line, Store, TokenRecord, Unit, reserve, settle
 from dodona.store.database import Transaction
 from dodona.store.schema import budgets, reservations
@@ -109,6 +112,10 @@ async def test_settling_at_once_counts_once(store: Store, second: Store) -> None
     assert await state(store) == {("user:ada", "tokens"): (60, 0)}
 
 
+TODAY = "It begins anew on 2026-11-17 at 00:00 UTC."
+RAISE = "To raise it: dodona budget set user --{} N"
+
+
 @pytest.mark.parametrize(
     ("first", "settled", "then", "words"),
     [
@@ -117,25 +124,33 @@ async def test_settling_at_once_counts_once(store: Store, second: Store) -> None
             True,
             tokens(4000, 5000),
             "the budget of user:ada for 2026-11-16 does not allow 4,000 tokens more: "
-            "1,200 tokens of 5,000 tokens are used. Raise the budget, or wait for the next period.",
+            f"1,200 tokens of 5,000 tokens are used. {TODAY} {RAISE.format('tokens')}",
         ),
         (
             tokens(1200, 5000),
             False,
             tokens(3801, 5000),
             "the budget of user:ada for 2026-11-16 does not allow 3,801 tokens more: "
-            "0 tokens of 5,000 tokens are used, 1,200 tokens held by calls on their way. "
-            "Raise the budget, or wait for the next period.",
+            "0 tokens of 5,000 tokens are used, 1,200 tokens held by calls on their way. Calls on "
+            f"their way hold what is left: try again later. {TODAY} {RAISE.format('tokens')}",
         ),
         (
             dollars(1.5, 2),
             True,
             dollars(0.75, 2),
             "the budget of user:ada for 2026-11 does not allow $0.7500 more: $1.5000 of $2.0000 "
-            "are used. Raise the budget, or wait for the next period.",
+            "are used. It begins anew on 2026-12-01 at 00:00 UTC. "
+            f"{RAISE.format('usd')}",
+        ),
+        (
+            Line("user:ada", "-", Unit.TOKENS, 10, 10),
+            True,
+            Line("user:ada", "-", Unit.TOKENS, 1, 10),
+            "the budget of user:ada does not allow 1 tokens more: 10 tokens of 10 tokens are "
+            f"used. It does not reset. {RAISE.format('tokens')}",
         ),
     ],
-    ids=["used", "held", "dollars"],
+    ids=["used", "held", "dollars", "total"],
 )
 async def test_what_a_refusal_says(
     store: Store, *, first: Line, settled: bool, then: Line, words: str
@@ -148,6 +163,100 @@ async def test_what_a_refusal_says(
     with pytest.raises(BudgetExceeded) as refused:
         await store.budgets.reserve([then])
     assert str(refused.value) == words
+
+
+async def test_a_refusal_has_its_figures(store: Store) -> None:
+    """For programs: also through JSON and back, as a run's error goes."""
+    await store.budgets.reserve([dollars(1.5, 2)])
+    with pytest.raises(BudgetExceeded) as refused:
+        await store.budgets.reserve([dollars(0.75, 2)])
+    told = as_json(refused.value)["error"]
+    assert told["details"] == {
+        "scope": "user:ada",
+        "period": "2026-11",
+        "unit": "usd",
+        "limit": 2.0,
+        "used": 0.0,
+        "held": 1.5,
+        "wanted": 0.75,
+        "resets_at": "2026-12-01T00:00:00Z",
+    }
+    again = revived(told)
+    assert type(again) is BudgetExceeded
+    assert again.details == told["details"]
+
+
+# -- ceilings that are set later -------------------------------------------------------------------
+
+
+def spent(user: str, total: int, usd: float, *, at: str, session: str = "s") -> TokenRecord:
+    moment = datetime.fromisoformat(at).replace(tzinfo=UTC).timestamp()
+    return TokenRecord(
+        user, "oracle", "openai", "oak", total - 1, 1, usd, session_key=session, timestamp=moment
+    )
+
+
+@pytest.fixture
+async def used(store: Store) -> Store:
+    """A store in which two have spent something without a ceiling."""
+    for entry in (
+        spent("ada", 100, 0.25, at="2026-10-31T23:59:59", session="a"),
+        spent("ada", 10, 0.5, at="2026-11-16T00:00:00", session="a"),
+        spent("bob", 1, 1.0, at="2026-11-16T23:59:59", session="b"),
+    ):
+        await store.records.add(entry, Usage())
+    return store
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "period", "tokens_used", "usd_used"),
+    [
+        ("daily", "", "2026-11-16", 11, 1.5),
+        ("monthly", "", "2026-11", 11, 1.5),
+        ("monthly", "", "2026-10", 100, 0.25),
+        ("user", "ada", "-", 110, 0.75),
+        ("session", "a", "-", 110, 0.75),
+        ("agent", "oracle", "-", 111, 1.75),
+    ],
+)
+async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
+    used: Store, kind: str, name: str, period: str, tokens_used: int, usd_used: float
+) -> None:
+    """From the records, once: a budget of a day is no new one because it was set at noon."""
+    scope = f"{kind}:{name}" if name else kind
+    lines = [
+        Line(scope, period, Unit.TOKENS, 5, tokens_used + 5),
+        Line(scope, period, Unit.USD, 5, 2 * NANOS),
+    ]
+    hold = await used.budgets.reserve(lines)
+    assert {b.unit: (b.used, b.held) for b in await used.budgets.all()} == {
+        Unit.TOKENS: (tokens_used, 5),
+        Unit.USD: (round(usd_used * NANOS), 5),
+    }
+    await used.budgets.settle(hold, tokens=5, nanos=0)
+    with pytest.raises(BudgetExceeded):
+        await used.budgets.reserve(lines)
+
+
+async def test_who_sees_which_budgets(used: Store) -> None:
+    """One's own user and sessions, and what is everybody's; who may see all sees all."""
+    for name in ("a", "b"):
+        await used.budgets.reserve([Line(f"session:{name}", "-", Unit.TOKENS, 1, 1000)])
+    for user in ("ada", "bob"):
+        await used.budgets.reserve([Line(f"user:{user}", "-", Unit.TOKENS, 1, 1000)])
+
+    async def seen(kind: str, user: str | None, period: str = "-") -> list[tuple[str, int, int]]:
+        limit = Limit(kind, period, Unit.TOKENS, 1000)
+        found = await used.budgets.standing(limit, user_id=user)
+        return [(budget.scope, budget.used, budget.held) for budget in found]
+
+    assert await seen("user", "ada") == [("user:ada", 110, 1)]
+    assert await seen("user", "nobody") == [("user:nobody", 0, 0)]
+    assert await seen("user", None) == [("user:ada", 110, 1), ("user:bob", 1, 1)]
+    assert await seen("session", "bob") == [("session:b", 1, 1)]
+    assert await seen("session", None) == [("session:a", 110, 1), ("session:b", 1, 1)]
+    assert await seen("daily", "ada", "2026-11-16") == [("daily", 11, 0)]
+    assert await seen("agent", "ada") == []
 
 
 async def test_the_last_token_can_be_used(store: Store) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dodona.agent.calling import ModelCall, call_model
+from dodona.agent.calling import call_model
 from dodona.agent.heard import Heard
 from dodona.agent.host import Host
 from dodona.agent.leaves.registry import leaf
+from dodona.agent.paying import ModelCall
 from dodona.agent.telling import tell
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json

@@ -8,6 +8,7 @@ from dodona.agent.views.projects import ProjectViews
 from dodona.agent.views.rules import RuleViews
 from dodona.agent.views.runs import RunViews
 from dodona.agent.views.sessions import SessionViews
+from dodona.agent.views.spending import SpendingViews
 from dodona.agent.views.tree import TreeViews
 
 __all__ = [
@@ -19,5 +20,6 @@ __all__ = [
     "RuleViews",
     "RunViews",
     "SessionViews",
+    "SpendingViews",
     "TreeViews",
 ]

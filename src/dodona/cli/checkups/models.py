@@ -18,6 +18,7 @@ from dodona.app.credentials import Credentials
 from dodona.app.probes import spots
 from dodona.cli.checkups.finding import Finding, ok, warning, wrong
 from dodona.core.errors import ConfigError
+from dodona.models.counter import TokenCounter
 from dodona.models.providers import PROVIDERS
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -35,7 +36,9 @@ async def look(
             name = f"agents.{agent}" if agent else "agent"
             try:
                 choice = await chooser.choose(agent)
-                await asyncio.to_thread(build, choice, http=http, redactor=redactor)
+                await asyncio.to_thread(
+                    build, choice, http=http, redactor=redactor, counter=TokenCounter()
+                )
             except ConfigError as error:
                 yield wrong(name, error.message, error.hint)
                 continue
