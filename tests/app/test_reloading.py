@@ -13,6 +13,8 @@ import pytest
 from dodona.app.config import Config, load
 from dodona.app.reloading import Reloading, differences
 
+NOTED: list[str] = []
+
 
 class Taker:
     """Remembers what it was given."""
@@ -41,7 +43,8 @@ async def reloading(file: Path, text: str, **live: Taker) -> Reloading:
     write(file, text)
     again = partial(reread, file)
     takers = {(name,): take for name, take in live.items()}
-    return await asyncio.to_thread(lambda: Reloading(again(), again, takers))
+    NOTED.clear()
+    return await asyncio.to_thread(lambda: Reloading(again(), again, takers, NOTED.append))
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -60,6 +63,7 @@ async def test_what_has_changed_is_taken(file: Path, caplog: pytest.LogCaptureFi
     assert [taken.settings.log.level for taken in log.taken] == ["debug"]
     assert context.taken == []
     assert told(caplog) == ["config: changed: log.level, log.format"]
+    assert NOTED == ["config changed: log.level, log.format"]
     await live.look()
     assert len(log.taken) == 1
 

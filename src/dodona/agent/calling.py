@@ -31,6 +31,7 @@ def _payer(host: Host) -> Payer:
     claim = host.claim
     return Payer(
         meter=host.means.meter,
+        audit=host.means.storage.audit,
         reserve=host.journal.commit,
         settle=settle,
         user_id=host.user_id,

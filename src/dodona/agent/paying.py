@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from time import time
 from typing import Any, TypeAlias
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.audit import Audit, AuditEntry
+from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.model import (
     Attempt,
     ChosenModel,
@@ -41,6 +42,7 @@ class Payer:
     """
 
     meter: Meter
+    audit: Audit
     reserve: Commit
     settle: Commit
     user_id: str
@@ -117,7 +119,13 @@ class _Paying:
         self._asked = (plan.provider, plan.model)  # who answers, as far as we know
 
     async def begin(self) -> None:
-        self._hold = await self._payer.reserve(self._payer.meter.reserve(self._plan))
+        payer = self._payer
+        try:
+            self._hold = await payer.reserve(payer.meter.reserve(self._plan))
+        except BudgetExceeded as refused:
+            what = f"{payer.agent_id}: {refused.message}"
+            payer.audit.note(AuditEntry(kind="budget", what=what, user_id=payer.user_id))
+            raise
 
     async def end(self, *used: Used) -> None:
         """Settle what is put aside, once."""

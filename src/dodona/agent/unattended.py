@@ -34,6 +34,7 @@ async def call_unattended(
     storage = means.storage
     payer = Payer(
         meter=means.meter,
+        audit=storage.audit,
         reserve=storage.commit,
         settle=storage.commit,
         user_id=call.user_id,

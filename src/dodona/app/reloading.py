@@ -27,16 +27,22 @@ Take = Callable[[Config], Awaitable[None]]
 class Reloading:
     """Reads the file anew, and hands what has changed to those whom it concerns.
 
-    `live` says, for the first names of a key, who takes it. `reread` loads the config as it was
-    loaded at the start; it blocks, and so does making one of these.
+    `live` says, for the first names of a key, who takes it; `note` writes down that it did.
+    `reread` loads the config as it was loaded at the start; it blocks, and so does making one of
+    these.
     """
 
     def __init__(
-        self, config: Config, reread: Callable[[], Config], live: Mapping[KeyPath, Take]
+        self,
+        config: Config,
+        reread: Callable[[], Config],
+        live: Mapping[KeyPath, Take],
+        note: Callable[[str], None],
     ) -> None:
         self._config = config
         self._reread = reread
         self._live = live
+        self._note = note
         self._souls = _signatures(config)
         self._complaint = ""
 
@@ -77,7 +83,10 @@ class Reloading:
         for take in dict.fromkeys(each for each in takers.values() if each is not None):
             await take(fresh)
         self._config, self._souls = fresh, souls
-        _tell("changed", [path for path, take in takers.items() if take is not None])
+        taken = [path for path, take in takers.items() if take is not None]
+        if taken:
+            self._note(f"config changed: {_names(taken)}")
+        _tell("changed", taken)
         _tell("waits for the next start", [path for path, take in takers.items() if take is None])
 
     def _taker(self, path: KeyPath) -> Take | None:
@@ -126,6 +135,10 @@ def _signatures(config: Config) -> dict[Path, Any]:
 
 def _tell(what: str, paths: Sequence[KeyPath]) -> None:
     if paths:
-        names = [dotted(path) for path in paths]
-        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-        _log.info("config: %s: %s%s", what, ", ".join(names[:10]), more)
+        _log.info("config: %s: %s", what, _names(paths))
+
+
+def _names(paths: Sequence[KeyPath]) -> str:
+    names = [dotted(path) for path in paths]
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + more

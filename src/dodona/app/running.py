@@ -34,10 +34,12 @@ from dodona.app.staff import Staff
 from dodona.app.store_url import store_url
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
+from dodona.core.audit import AuditEntry
 from dodona.core.errors import StoreError
 from dodona.core.measures import Measures
 from dodona.core.routing import Routing
 from dodona.core.tokens import Tokens
+from dodona.core.users import LOCAL_USER
 from dodona.documents import KeyPath
 from dodona.metering import Meter
 from dodona.models.counter import TokenCounter
@@ -158,7 +160,8 @@ async def running(
         await _looked_after(stack, store, upkeep, agency, serve=serve)
         if reread is not None:
             live = _live(staff, means, meter, upkeep, redactor)
-            followed = await asyncio.to_thread(Reloading, config, reread, live)
+            note = partial(_note_change, store.audit)
+            followed = await asyncio.to_thread(Reloading, config, reread, live, note)
             await stack.enter_async_context(followed.following())
         hear(measures, bus, is_tool=partial(_is_tool, registry))
         watch(measures, store=store, bus=bus, engine=agency.engine)
@@ -167,6 +170,10 @@ async def running(
             *(agency, choice, staff.routing, folder, str(locate(url)), measures, standing),
             *(store.tokens, store.audit),
         )
+
+
+def _note_change(audit: AuditLog, what: str) -> None:
+    audit.note(AuditEntry.of_admin(what, user_id=LOCAL_USER))
 
 
 def _live(
