@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dodona.app.settings import Gateway
+from dodona.core.tokens import SCOPES
 from dodona.gateway.openapi import document
+from dodona.gateway.operation import TOKEN
 from dodona.gateway.rules import Rules
 from generating.schemas import about, fields, takes
 from generating.writing import page, prose, table
 
 # Every operation can fail so; it is said once.
-EVERYWHERE = ("403", "500")
+EVERYWHERE = ("401", "403", "429", "500", "503")
 
 
 def http_page() -> str:
@@ -24,6 +26,10 @@ def http_page() -> str:
             of its OpenAPI document, which it serves at `/api/openapi.json`. [How to ask a
             question](../how-to/ask-a-question.md) shows the routes in use; `/` is a page to ask
             from."""),
+        prose(f"""On this machine no token is needed. Elsewhere, and through a proxy, every
+            request but `/healthz` carries one: `Authorization: Bearer dod_…`
+            ([how](../how-to/let-others-in.md)). The scope that it needs is named with each route:
+            {_scopes()}."""),
         prose("""A body is a JSON object, sent with `Content-Type: application/json`. Fields and
             parameters that are not named here are refused, with the name that may have been
             meant."""),
@@ -37,8 +43,10 @@ def http_page() -> str:
         *(_operation(name, told) for name, told in operations(found)),
         "## Errors",
         prose("""An error is `{"error": {"code", "message", "hint"}}`, with the status of [its
-            class](errors.md). Every route can answer 403, when another web site asks or `Host` is
-            not ours ([why](../explanation/security.md#who-may-ask)), and 500, a fault of ours."""),
+            class](errors.md). Every route can answer 401, when a token is missing or wrong, 403,
+            when its scope is not enough, another web site asks or `Host` is not ours
+            ([why](../explanation/security.md#who-may-ask)), 429 and 503, when it is too much, with
+            `Retry-After`, and 500, a fault of ours."""),
         "## Streams",
         prose(f"""Streams are server-sent events. Of a run's, each `id:` is the `seq` of its
             [chunk](chunks.md). After {rules.heartbeat:g} seconds of silence a comment shows that
@@ -50,9 +58,12 @@ def http_page() -> str:
             ("limit", "at most"),
             [
                 ("address and headers", f"{rules.largest_head:,} bytes"),
+                ("the head of a request", f"{rules.head_seconds:g} seconds until it is there"),
                 ("a body", f"{rules.largest_body:,} bytes, within {rules.body_seconds:g} seconds"),
             ],
         ),
+        prose("""How often callers may ask, and how much at once, is set in
+            [`[gateway]`](config.md#gateway)."""),
         "## Schemas",
         *_schemas(found["components"]["schemas"]),
     )
@@ -66,7 +77,7 @@ def operations(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
 
 
 def _operation(name: str, told: Mapping[str, Any]) -> str:
-    parts = [f"## {name}", told["summary"]]
+    parts = [f"## {name}", f"{told['summary']} {_needs(told)}"]
     if "parameters" in told:
         parts.append(
             table(("parameter", "in", "takes", ""), [*map(_parameter, told["parameters"])])
@@ -76,6 +87,18 @@ def _operation(name: str, told: Mapping[str, Any]) -> str:
         parts.append(f"The body is a {takes(schema)}.")
     parts.append(table(("status", "answer"), [*_answers(told["responses"])]))
     return "\n\n".join(parts)
+
+
+def _needs(told: Mapping[str, Any]) -> str:
+    """The scope of an operation, in words."""
+    if not told["security"]:
+        return "Open to all."
+    scopes = told["security"][-1][TOKEN]
+    return f"Needs scope `{scopes[0]}`." if scopes else "Any token will do."
+
+
+def _scopes() -> str:
+    return "; ".join(f"`{scope}` is to {about}" for scope, about in SCOPES.items())
 
 
 def _parameter(told: Mapping[str, Any]) -> tuple[str, ...]:
@@ -90,15 +113,15 @@ def _answers(responses: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             failures += [f"{status} {told['description']}"] if status not in EVERYWHERE else []
             continue
         for media, content in told.get("content", {"": {}}).items():
-            what = takes(_payload(content["schema"])) if content else ""
+            what = takes(_shown(content["schema"])) if content else ""
             sort = f", as `{media}`" if media not in ("", "application/json") else ""
             yield status, f"{told['description']} {what}{sort}".strip()
     if failures:
         yield "4xx, 5xx", "; ".join(failures)
 
 
-def _payload(schema: dict[str, Any]) -> dict[str, Any]:
-    """What there is to read: of an event, its data."""
+def _shown(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of a stream, what each of its events carries."""
     data = schema.get("properties", {}).get("data", {})
     return data.get("contentSchema", schema)
 

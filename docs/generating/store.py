@@ -37,6 +37,7 @@ TABLES: Mapping[str, str] = {
     "tree_globals": "The global keys of trees.",
     "settings": "What users have set.",
     "tokens": "Tokens of access, hashed.",
+    "audit": "Who was turned away, and who changed what. Entries are never changed.",
 }
 
 

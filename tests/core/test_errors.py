@@ -29,11 +29,13 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "Conflict": ("conflict", 1, 409),
     "ProviderError": ("provider_failed", 5, 502),
     "BudgetExceeded": ("budget_exceeded", 6, 429),
+    "Unauthorized": ("unauthorized", 7, 401),
     "AccessDenied": ("access_denied", 7, 403),
     "NotFound": ("not_found", 2, 404),
     "Cancelled": ("cancelled", 8, 409),
     "BadRequest": ("bad_request", 2, 400),
     "HeadMoved": ("head_moved", 2, 409),
+    "LaneFull": ("queue_full", 2, 429),
 }
 
 

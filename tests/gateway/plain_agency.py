@@ -178,6 +178,10 @@ class PlainRuns:
         older = [each for each in found if before is None or each < before]
         return [{"id": each} for each in older[: wanted["limit"]]]
 
+    async def open_count(self, user_id: str) -> int:
+        assert user_id == "local"
+        return sum(not run.has_ended for run in self.oracle.runs.values())
+
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
         run = self.oracle._run(user_id, run_id)
         return {"id": run.id, "question": run.question.question, "ended_at": None}

@@ -12,6 +12,8 @@ import aiohttp
 from starlette.applications import Starlette
 
 from dodona.gateway import Rules, listening, make_app, serve
+from dodona.gateway.gate import Beside
+from dodona.net.redactor import Redactor
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainRun, ended, until
 
 JSON = {"content-type": "application/json"}
@@ -90,12 +92,19 @@ async def gateway_up(
     *,
     rules: Rules | None = None,
     ready: Callable[[], Awaitable[Mapping[str, Any]]] = ready,
-    **more: Any,
+    redactor: Redactor | None = None,
+    **beside: Any,
 ) -> AsyncGenerator[Gateway]:
     """Serve on any port until the block ends."""
     agency = agency or PlainAgency()
     address = asyncio.get_running_loop().create_future()
-    app = make_app(agency, rules=rules or Rules(), ready=ready, **more)
+    app = make_app(
+        agency,
+        rules=rules or Rules(),
+        ready=ready,
+        beside=Beside(**beside),
+        redactor=redactor,
+    )
     task = asyncio.create_task(_served(app, address))
     async with ended(task), aiohttp.ClientSession() as client:
         await asyncio.wait({task, address}, return_when=asyncio.FIRST_COMPLETED)

@@ -98,7 +98,7 @@ async def test_one_line_for_each_request(
     await gateway.call("PATCH", "/api/settings", {"max_iterations": 3})
     await gateway.call("GET", "/sesame")
     assert lines(caplog) == [
-        _line("GET", "isAlive", 200, "local", "DEBUG"),
+        _line("GET", "isAlive", 200, "-", "DEBUG"),
         _line("GET", "listRuns", 400, "local", "INFO"),
         _line("PATCH", "changeSettings", 200, "local", "INFO"),
         _line("GET", "none", 404, "-", "INFO"),

@@ -200,3 +200,28 @@ def test_threads_share_one() -> None:
     for thread in readers:
         thread.join()
     assert leaks == []
+
+
+TOKEN = "dod_" + "aZ0_-" * 8 + "xyz"
+
+
+def test_tokens_of_ours_need_no_introduction() -> None:
+    """They are hidden wherever they stand; what merely begins so is left alone."""
+    redactor = Redactor()
+    assert redactor.hide(f"Bearer {TOKEN}, {TOKEN}") == "Bearer [secret token], [secret token]"
+    assert redactor.hide(f"x{TOKEN}") == "x[secret token]"
+    assert redactor.scrub(f'{{"token": "{TOKEN}"}}') == '{"token": "[secret token]"}'
+    for text in ("dod_", "dod_short", "dodona", f"dod_{'ä' * 50}"):
+        assert redactor.hide(text) == text
+
+
+def test_all_texts_of_a_value_are_hidden() -> None:
+    """Keys, numbers and what else there is stay."""
+    redactor = Redactor()
+    redactor.add("KEY", "hunter22-and-more")
+    value = {"a": ["hunter22-and-more", 1, None], "b": ({"c": TOKEN},), "d": True}
+    assert redactor.hide_all(value) == {
+        "a": ["[secret KEY]", 1, None],
+        "b": [{"c": "[secret token]"}],
+        "d": True,
+    }

@@ -106,7 +106,9 @@ def make_agency(
         compressor=Compressor(means, prompts=prompts, prompt_folder=prompt_folder),
         watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
     )
-    engine = LocalEngine(storage, driver.drive, serves=serves, conduct=means.conduct)
+    engine = LocalEngine(
+        storage, driver.drive, serves=serves, conduct=means.conduct, hide=means.hide
+    )
     return Agency(
         oracle=Oracle(storage, engine, histories=histories, means=means),
         reception=Reception(means, engine, histories=histories),

@@ -14,7 +14,7 @@ from typing import Final
 
 from dodona.agent.compressor import After
 from dodona.agent.driver import Held, Hold
-from dodona.agent.feed import Feed
+from dodona.agent.feed import Feed, HideAll, keep_all
 from dodona.agent.means import Conduct
 from dodona.core import trail
 from dodona.core.conversation import Asked, Asking, Claim, Driven, RunStatus
@@ -65,10 +65,17 @@ class LocalEngine:
     """Dispatches, orders and wakes."""
 
     def __init__(
-        self, storage: Storage, drive: Drive, *, serves: bool, conduct: Conduct | None = None
+        self,
+        storage: Storage,
+        drive: Drive,
+        *,
+        serves: bool,
+        conduct: Conduct | None = None,
+        hide: HideAll = keep_all,
     ) -> None:
         self._storage = storage
         self._conduct = conduct or Conduct()
+        self._hide = hide
         self._drive = drive
         self._serves = serves
         self._running: dict[int, _Running] = {}
@@ -163,7 +170,8 @@ class LocalEngine:
         if self.is_leaving:
             self._storage.runs.abandon(claim)
             return
-        feed = Feed(claim.run_id, claim.attempt, driven.brief.context.user_id)
+        user_id = driven.brief.context.user_id
+        feed = Feed(claim.run_id, claim.attempt, user_id, hide=self._hide)
         running = _Running(claim, feed)
         self._running[claim.run_id] = running
         running.task = asyncio.get_running_loop().create_task(self._work(driven, running))

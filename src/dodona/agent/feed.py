@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from dodona.core.chunks import ATTEMPT, Chunk
+
+# Takes secrets out of every text in a JSON value.
+HideAll: TypeAlias = Callable[[Any], Any]
+
+
+def keep_all(value: Any) -> Any:
+    return value
 
 
 class Feed:
@@ -15,9 +22,12 @@ class Feed:
     A reader takes all that has gathered since it last looked, so a slow one holds up nobody.
     """
 
-    __slots__ = ("_chunks", "_is_closed", "_next", "_readers", "run_id", "user_id")
+    __slots__ = ("_chunks", "_hide", "_is_closed", "_next", "_readers", "run_id", "user_id")
 
-    def __init__(self, run_id: int, attempt: int, user_id: str) -> None:
+    def __init__(
+        self, run_id: int, attempt: int, user_id: str, *, hide: HideAll = keep_all
+    ) -> None:
+        self._hide = hide
         self.run_id = run_id
         self.user_id = user_id
         self._next = attempt * ATTEMPT
@@ -28,7 +38,7 @@ class Feed:
     def number(self, body: Mapping[str, Any]) -> Chunk:
         """Give a chunk its place, without showing it yet."""
         self._next += 1
-        return Chunk(self.run_id, self._next, body)
+        return Chunk(self.run_id, self._next, self._hide(body))
 
     def resume(self, told: Sequence[Chunk]) -> None:
         """Begin with what was shown before; the next number follows the last of it."""
@@ -45,7 +55,7 @@ class Feed:
         self._chunks.append(chunk)
         if self._readers:
             self._stir()
-        return [chunk.seq, body]
+        return [chunk.seq, chunk.body]
 
     @property
     def last(self) -> int:

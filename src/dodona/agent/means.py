@@ -9,6 +9,7 @@ from typing import Final
 from dodona.agent.approving import Desk
 from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
+from dodona.agent.feed import HideAll, keep_all
 from dodona.core.agents import Agents
 from dodona.core.code import CodeOf
 from dodona.core.contexts import TOKEN_BUDGET
@@ -52,6 +53,7 @@ class Means:
     rules: Rules
     desk: Desk
     choices: ChoicesOf
+    hide: HideAll = keep_all  # takes secrets out of what is shown of a run
     agents: AgentsNow = Agents
     conduct: Conduct = field(default_factory=Conduct)
     decisions: str = DEFAULT_DECISIONS  # the name of a registered decision tree

@@ -101,6 +101,7 @@ class Oracle:
 
     async def cancel_all(self, user_id: str, project_id: str) -> list[int]:
         """The same for all runs of a context that have not ended."""
+        await self._storage.projects.get(user_id, project_id)
         found = await self._storage.runs.open_in(user_id, project_id)
         # Those that wait first: else the next one begins where the one before it was cancelled.
         for run_id in reversed(found):

@@ -36,6 +36,7 @@ from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
 from dodona.core.measures import Measures
+from dodona.core.tokens import Tokens
 from dodona.documents import KeyPath
 from dodona.metering import Meter
 from dodona.models.counter import TokenCounter
@@ -43,6 +44,7 @@ from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
 from dodona.store import Store, locate
+from dodona.store.audit import AuditLog
 from dodona.tools import notify_self
 from dodona.tools.calling import call_tool
 from dodona.tools.code import add_code_tools
@@ -71,6 +73,8 @@ class Runtime:
     store: str
     measures: Measures
     standing: Standing
+    tokens: Tokens
+    audit: AuditLog
 
     async def leave(self, patience: float) -> int:
         """Take no more questions and let runs end; how many were left to be resumed."""
@@ -128,6 +132,7 @@ async def running(
             call_tool=partial(call_tool, registry),
             counter=counter,
             emit=bus.emit,
+            hide=redactor.hide_all,
             notes=vaults,
             code=codes,
             subscribers=subscribers,
@@ -147,20 +152,23 @@ async def running(
             serves=serve,
         )
         agency = await asyncio.to_thread(make)  # it reads files
-        idle = Idle(config)
-        await _looked_after(stack, store, idle, agency, serve=serve)
+        upkeep = Upkeep(config)
+        await _looked_after(stack, store, upkeep, agency, serve=serve)
         if reread is not None:
-            live = _live(staff, means, meter, idle, redactor)
+            live = _live(staff, means, meter, upkeep, redactor)
             followed = await asyncio.to_thread(Reloading, config, reread, live)
             await stack.enter_async_context(followed.following())
         hear(measures, bus, is_tool=partial(_is_tool, registry))
         watch(measures, store=store, bus=bus, engine=agency.engine)
         standing = Standing(store, agency.engine, measures, choice=lambda: staff.choices[""])
-        yield Runtime(agency, choice, folder, str(locate(url)), measures, standing)
+        yield Runtime(
+            *(agency, choice, folder, str(locate(url)), measures, standing),
+            *(store.tokens, store.audit),
+        )
 
 
 def _live(
-    staff: Staff, means: Means, meter: Meter, idle: Idle, redactor: Redactor
+    staff: Staff, means: Means, meter: Meter, upkeep: Upkeep, redactor: Redactor
 ) -> dict[KeyPath, Callable[[Config], Awaitable[None]]]:
     """What changes while Dodona runs, by the first names of its keys."""
 
@@ -168,7 +176,7 @@ def _live(
         fresh = _conduct(config.settings)
         for field in fields(fresh):
             setattr(means.conduct, field.name, getattr(fresh, field.name))
-        idle.take(config)
+        upkeep.take(config)
 
     async def log(config: Config) -> None:
         logs.start(config.settings.log, redactor)
@@ -186,6 +194,7 @@ def _live(
         ("context",): conduct,
         ("web", "hold_effects"): conduct,
         ("approvals",): conduct,
+        ("audit",): conduct,
     }
 
 
@@ -241,36 +250,38 @@ def _meter(config: Config) -> Meter:
 
 
 async def _looked_after(
-    stack: AsyncExitStack, store: Store, idle: Idle, agency: Agency, *, serve: bool
+    stack: AsyncExitStack, store: Store, upkeep: Upkeep, agency: Agency, *, serve: bool
 ) -> None:
     """Tidy up now, and while serving now and then; leave runs to others in the end."""
-    await store.contexts.close_idle(time() - idle.seconds)
+    await store.contexts.close_idle(time() - upkeep.idle)
     stack.push_async_callback(agency.engine.leave, 0.0)
     if serve:
         agency.engine.start()
-        tidying = asyncio.create_task(_tidy(store, idle))
+        tidying = asyncio.create_task(_tidy(store, upkeep))
         stack.push_async_callback(_cancelled, tidying)
 
 
-class Idle:
-    """How long a context may be idle, as the config says now."""
+class Upkeep:
+    """How long things are kept, in seconds, as the config says now."""
 
     def __init__(self, config: Config) -> None:
-        self.seconds = 0.0
+        self.idle = self.audit = 0.0
         self.take(config)
 
     def take(self, config: Config) -> None:
-        self.seconds = config.settings.context.idle_minutes * 60.0
+        self.idle = config.settings.context.idle_minutes * 60.0
+        self.audit = config.settings.audit.kept_days * 86_400.0
 
 
-async def _tidy(store: Store, idle: Idle) -> None:
+async def _tidy(store: Store, upkeep: Upkeep) -> None:
     while True:
         await asyncio.sleep(TIDY_EVERY)
         try:
-            await store.contexts.close_idle(time() - idle.seconds)
+            await store.contexts.close_idle(time() - upkeep.idle)
             await store.journals.expire(time() - KEPT_FOR)
             await store.budgets.settle_dead()
             await store.budgets.expire(time() - KEPT_FOR)
+            await store.audit.expire(time() - upkeep.audit)
         except StoreError as error:
             _log.warning("the store cannot be tidied: %s", error)
 

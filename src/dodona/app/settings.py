@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict,
 
 from dodona.core.agents import DEFAULT_AGENT
 from dodona.core.contexts import TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
+from dodona.core.hosts import is_host, is_ip
+from dodona.core.limits import Limits
 from dodona.core.near import did_you_mean
 from dodona.documents import Section, Texts, wrong
 from dodona.metering.ceilings import MOST_TOKENS, MOST_USD
@@ -32,6 +34,8 @@ _CAPABILITY = r"http:[A-Za-z0-9.-]+(:[0-9]{1,5})?|(store|function):[A-Za-z0-9_-]
 _ADDRESS = r"https?://.+"
 
 _PATIENCE = wire.Timeouts()
+_LIMITS = Limits()
+MOST = 10_000_000  # of anything that callers do
 _KEY_HINT = (
     "Write env: and the name of a variable, or file: and the path of a file that only you may "
     "read (chmod 600)."
@@ -118,6 +122,23 @@ def _only_a_model(fallback: Agent) -> Agent:
     if own:
         raise wrong(f"must not set {own[0]}", "Whoever answers, the agent's own is used.")
     return fallback
+
+
+def _host_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not is_host(name):
+            raise wrong(
+                f"has {name!r:.80}, which is no host",
+                "Write it as browsers send it: a name or NAME:PORT, in lower case.",
+            )
+    return names
+
+
+def _addresses(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if not is_ip(text):
+            raise wrong(f"has {text!r:.80}, which is no address", 'Like "127.0.0.1" or "::1".')
+    return texts
 
 
 def _like(pattern: str) -> WithJsonSchema:
@@ -331,15 +352,90 @@ class Store(Section):
 
 
 class Gateway(Section):
-    """Where `dodona up` listens."""
+    """Where `dodona up` listens, to whom, and how much callers may do.
+
+    What is not an address of this machine alone needs tokens: see the guide on letting others in.
+    The operator, who comes from this machine without a token, has no rate.
+    """
 
     host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="The address to listen at. It must be one of this machine alone.",
+        description="The address to listen at. One that others can reach needs a token.",
     )
     port: int = Field(
         default=7200, ge=0, le=65535, description="The port; 0 takes one that is free."
+    )
+    hosts: Annotated[Texts, AfterValidator(_host_names)] = Field(
+        default=(),
+        max_length=100,
+        description="Names by which others come, as browsers send them: `NAME`, or `NAME:PORT`. "
+        "Whoever comes by one of them needs a token.",
+    )
+    proxies: Annotated[Texts, AfterValidator(_addresses)] = Field(
+        default=(),
+        max_length=100,
+        description="Addresses of your proxies. They are believed when they say in "
+        "`X-Forwarded-For` for whom they ask, so that limits count the right address.",
+    )
+    token_rate: int = Field(
+        default=_LIMITS.token_rate, ge=1, le=MOST, description="Requests of a token, a minute."
+    )
+    address_rate: int = Field(
+        default=_LIMITS.address_rate,
+        ge=1,
+        le=MOST,
+        description="Requests of an address, a minute.",
+    )
+    connections: int = Field(
+        default=_LIMITS.connections,
+        ge=1,
+        le=MOST,
+        description="Connections of all together; never more than this process may open files.",
+    )
+    address_connections: int = Field(
+        default=_LIMITS.address_connections,
+        ge=1,
+        le=MOST,
+        description="Connections of an address that is neither this machine nor a proxy.",
+    )
+    in_flight: int = Field(
+        default=_LIMITS.in_flight,
+        ge=1,
+        le=MOST,
+        description="Requests of all together that are answered at once, streams among them.",
+    )
+    user_in_flight: int = Field(
+        default=_LIMITS.user_in_flight,
+        ge=1,
+        le=MOST,
+        description="Requests of a user that are answered at once.",
+    )
+    user_runs: int = Field(
+        default=_LIMITS.user_runs,
+        ge=1,
+        le=MOST,
+        description="Runs of a user that wait or go on.",
+    )
+    auth_failures: int = Field(
+        default=_LIMITS.auth_failures,
+        ge=1,
+        le=MOST,
+        description="Wrong tokens of an address, a minute; then none that is new is looked at.",
+    )
+    cooldown: float = Field(
+        default=_LIMITS.cooldown,
+        gt=0,
+        le=86_400,
+        description="For so many seconds.",
+    )
+
+
+class Audit(Section):
+    """The log of who was turned away, and who changed what."""
+
+    kept_days: int = Field(
+        default=365, ge=1, le=36_500, description="After so long entries are deleted."
     )
 
 
@@ -544,6 +640,7 @@ class Settings(Section):
     engine: Engine = Engine()
     store: Store = Store()
     gateway: Gateway = Gateway()
+    audit: Audit = Audit()
     vault: Vault = Vault()
     code: Code = Code()
     web: Web = Web()

@@ -39,6 +39,10 @@ app.command("dodona.cli.budget:app", name="budget", help="Tell and set what may 
 app.command("dodona.cli.config:app", name="config", help="Check, show and change the settings.")
 app.command("dodona.cli.backup:app", name="backup", help="Back the store up, and restore it.")
 app.command("dodona.cli.doctor:doctor", name="doctor", help="Look over all that Dodona needs.")
+app.command("dodona.cli.token:app", name="token", help="Make, list and revoke tokens.")
+app.command(
+    "dodona.cli.audit:audit", name="audit", help="Show who was turned away, and who changed what."
+)
 app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
 app.command(
     "dodona.cli.status:status",

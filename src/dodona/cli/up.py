@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -20,15 +21,21 @@ from dodona.app.codes import code_folders
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
 from dodona.app.running import Runtime, running
+from dodona.app.settings import Gateway
 from dodona.app.unused import unused
 from dodona.cli.announcement import Announcement
 from dodona.cli.config import ConfigFile, Hidden
+from dodona.cli.opening import opened_store
 from dodona.cli.output import columns, note, say
 from dodona.cli.screen import plain
 from dodona.cli.status import agent_rows, model_facts
+from dodona.core.errors import ConfigError
+from dodona.core.limits import Limits
+from dodona.gateway.addresses import is_loopback
 from dodona.gateway.app import make_app
+from dodona.gateway.gate import Beside
 from dodona.gateway.rules import Rules
-from dodona.gateway.server import listening, serve
+from dodona.gateway.server import address_to_listen, listening, serve
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.files import walk_notes
 
@@ -65,9 +72,13 @@ async def _up(
 ) -> None:
     credentials = Credentials(config, os.environ, redactor)
     announced: list[Announcement] = []
+    host, port = here
+    is_here = is_loopback(address_to_listen(host))
     async with AsyncExitStack() as stack:
+        if not is_here:
+            await _check_tokens(config, redactor, host)
         # Before runs are taken up: if the port is in use, somebody else takes them up.
-        listener = stack.enter_context(listening(*here))
+        listener = stack.enter_context(listening(host, port, to_all=not is_here))
         runtime = await stack.enter_async_context(
             running(config, credentials, redactor, serve=True, reread=reread)
         )
@@ -87,16 +98,40 @@ async def _up(
         try:
             app = make_app(
                 runtime.agency,
-                rules=Rules(),
+                rules=_rules(config.settings.gateway, needs_token=not is_here),
                 ready=runtime.standing.ready,
+                beside=Beside(
+                    tokens=runtime.tokens,
+                    audit=runtime.audit,
+                    measures=runtime.measures,
+                    status=runtime.standing.now,
+                ),
                 redactor=redactor,
-                measures=runtime.measures,
-                status=runtime.standing.now,
             )
             await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:
                 each.remove(config.home)
+
+
+async def _check_tokens(config: Config, redactor: Redactor, host: str) -> None:
+    """Where others can come in, somebody must be known: with no token, nobody could."""
+    async with opened_store(config, redactor) as store:
+        if not await store.tokens.any_active():
+            raise ConfigError(
+                f"on {host} others on the network could come in, and there is no token yet.",
+                hint="Make one first: dodona token create --user NAME --scope chat",
+            )
+
+
+def _rules(gateway: Gateway, *, needs_token: bool) -> Rules:
+    limits = {each.name: getattr(gateway, each.name) for each in fields(Limits)}
+    return Rules(
+        hosts=gateway.hosts,
+        proxies=gateway.proxies,
+        needs_token=needs_token,
+        limits=Limits(**limits),
+    )
 
 
 def _tell_left(count: int) -> None:

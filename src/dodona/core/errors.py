@@ -17,6 +17,7 @@
     │   └── Conflict           it changed meanwhile: look at it again
     ├── ProviderError      the runtime: retry or fall back
     ├── BudgetExceeded     whoever set the ceiling
+    ├── Unauthorized       the caller: who are you?
     ├── AccessDenied       the caller: not allowed
     ├── NotFound           the caller: no such thing, or it is somebody else's
     ├── Cancelled          nobody: somebody asked for the end
@@ -230,6 +231,14 @@ class BudgetExceeded(DodonaError):
     code = "budget_exceeded"
     exit_code = 6
     http_status = 429
+
+
+class Unauthorized(DodonaError):
+    """No token where one is needed, or one that does not count."""
+
+    code = "unauthorized"
+    exit_code = 7
+    http_status = 401
 
 
 class AccessDenied(DodonaError):

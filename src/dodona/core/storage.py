@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from dodona.core.approvals import Approvals
+from dodona.core.audit import Audit
 from dodona.core.context_tree import MessagePlace, Pruned, TreeLinks, TreeNode, TreePage
 from dodona.core.contexts import TOKEN_BUDGET, ContextStatus, OracleContext
 from dodona.core.conversation import (
@@ -126,6 +127,10 @@ class Runs(Protocol):
 
     async def open_in(self, user_id: str, project_id: str) -> list[int]:
         """The runs of a context that have not ended: the one that runs, then those that wait."""
+        ...
+
+    async def open_count(self, user_id: str) -> int:
+        """How many runs of a user wait or go on."""
         ...
 
     async def messages(self, user_id: str, run_id: int) -> list[StoredMessage]: ...
@@ -288,6 +293,9 @@ class Storage(Protocol):
 
     @property
     def approvals(self) -> Approvals: ...
+
+    @property
+    def audit(self) -> Audit: ...
 
     @property
     def sessions(self) -> Sessions: ...

@@ -11,8 +11,14 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from dodona.core.errors import BudgetExceeded, DodonaError, ProviderError, as_json
-from dodona.gateway.errors import WrongMethod
+from dodona.core.errors import (
+    BudgetExceeded,
+    DodonaError,
+    ProviderError,
+    Unauthorized,
+    as_json,
+)
+from dodona.gateway.errors import TooMany, WrongMethod
 from dodona.gateway.v1 import errors as v1
 from dodona.net.redactor import Redactor
 
@@ -33,12 +39,12 @@ def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None =
     return Response(encoded(value), status, own, media_type="application/json")
 
 
-def refusal(error: DodonaError, redactor: Redactor | None = None) -> Response:
+def refusal(error: DodonaError, redactor: Redactor | None = None) -> Refusal:
     """An error as the client gets it: under /v1 in OpenAI's shape, elsewhere in ours."""
-    return _Refusal(error, redactor)
+    return Refusal(error, redactor)
 
 
-class _Refusal(Response):
+class Refusal(Response):
     """Made when it is sent: only then is it known to whom."""
 
     def __init__(self, error: DodonaError, redactor: Redactor | None) -> None:
@@ -47,9 +53,10 @@ class _Refusal(Response):
         super().__init__(status_code=error.http_status)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._told(scope.get("path", ""))(scope, receive, send)
+        await self.told(scope.get("path", ""))(scope, receive, send)
 
-    def _told(self, path: str) -> Response:
+    def told(self, path: str) -> Response:
+        """As it goes out to whoever asked there."""
         error, headers = self._error, _headers(self._error)
         if v1.is_ours(path):
             headers |= v1.headers_of(error)
@@ -74,6 +81,10 @@ def _headers(error: DodonaError) -> dict[str, str]:
         case BudgetExceeded(details={"resets_at": str() as moment}):
             left = datetime.fromisoformat(moment) - datetime.now(UTC)
             return {"retry-after": str(max(1, ceil(left.total_seconds())))}
+        case TooMany(retry_after=float() | int() as seconds):
+            return {"retry-after": str(max(1, ceil(seconds)))}
+        case Unauthorized():
+            return {"www-authenticate": 'Bearer realm="dodona"'}
         case WrongMethod():
             return {"allow": error.allowed}
         case _:

@@ -13,14 +13,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
 from dodona.core.errors import DodonaError, NotFound
-from dodona.core.measures import Measures
 from dodona.gateway.answers import bug, refusal
 from dodona.gateway.closing import Closing
-from dodona.gateway.gate import Gate, Ready, Status, nothing
+from dodona.gateway.connections import Connections
+from dodona.gateway.crowd import Crowd
+from dodona.gateway.gate import Beside, Gate, Ready
 from dodona.gateway.guard import Guard
+from dodona.gateway.known import KnownTokens
 from dodona.gateway.openapi import document
-from dodona.gateway.routes import routes
+from dodona.gateway.routes import OPERATIONS, routes
 from dodona.gateway.rules import Rules
+from dodona.gateway.turnstile import Turnstile
 from dodona.gateway.watching import Watch
 from dodona.net.redactor import Redactor
 
@@ -32,21 +35,22 @@ def make_app(
     *,
     rules: Rules,
     ready: Ready,
+    beside: Beside | None = None,
     redactor: Redactor | None = None,
-    measures: Measures | None = None,
-    status: Status = nothing,
 ) -> Starlette:
     """All of it over an agency. `redactor` keeps secrets out of errors."""
-    measures = measures or Measures()
+    beside = beside or Beside()
     gate = Gate(
         agency=agency,
         rules=rules,
         ready=ready,
         document=document(),
+        known=KnownTokens(beside.tokens, rules.limits),
+        crowd=Crowd(rules.limits),
+        beside=beside,
         redactor=redactor,
-        measures=measures,
-        status=status,
     )
+    open_to_all = [operation.path for operation in OPERATIONS if operation.is_open]
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, DodonaError)
@@ -58,26 +62,34 @@ def make_app(
         return refusal(
             NotFound(
                 f"there is nothing at {request.url.path!r:.200}.", hint="See /api/openapi.json."
-            )
+            ),
+            redactor,
         )
 
     app = Starlette(
         routes=routes(gate),
         middleware=[
-            Middleware(Watch, measures),
-            Middleware(Guard, rules),
+            Middleware(Watch, beside.measures),
+            Middleware(Guard, rules, redactor),
             Middleware(_Boundary, redactor),
+            Middleware(Turnstile, gate, open_to_all),
         ],
         exception_handlers={DodonaError: refuse, HTTPException: unknown},
     )
     app.router.redirect_slashes = False
     app.state.closing = gate.closing
+    app.state.connections = Connections(rules)
     return app
 
 
 def closing_of(app: Starlette) -> Closing:
     """How to end the streams of an application."""
     return app.state.closing
+
+
+def connections_of(app: Starlette) -> Connections:
+    """How many may come to an application at once."""
+    return app.state.connections
 
 
 class _Boundary:

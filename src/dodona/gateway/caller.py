@@ -1,4 +1,4 @@
-"""Who asks, and what they may do. Tokens are read here and nowhere else."""
+"""Who asks, and what they may do."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from typing import Final
 
 from starlette.requests import HTTPConnection
 
-from dodona.core.errors import AccessDenied
+from dodona.core.errors import AccessDenied, Unauthorized
+from dodona.core.tokens import SCOPES
 from dodona.core.users import LOCAL_USER
 
-SCOPES: Final = {
-    "read": "look at one's own things",
-    "chat": "ask, and change one's own things; includes read",
-    "channel": "speak for other peers and accounts, as the adapter of a chat channel does",
-    "admin": "see all users' usage, set budgets, read the audit log and the metrics",
-}
+CALLER: Final = "dodona.caller"  # where the scope of a request has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +36,9 @@ class Caller:
 OPERATOR: Final = Caller(LOCAL_USER, frozenset(SCOPES))
 
 
-def caller_of(_connection: HTTPConnection) -> Caller:
-    return OPERATOR
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Who the turnstile has found to be asking."""
+    caller = connection.scope.get(CALLER)
+    if caller is None:
+        raise Unauthorized("a token is needed here.")
+    return caller

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from dodona.core.errors import BadRequest, DodonaError
 
@@ -34,6 +35,24 @@ class WrongMediaType(BadRequest):
 class HeadTooLarge(BadRequest):
     code = "request_head_too_large"
     http_status = 431
+
+
+class TooMany(DodonaError):
+    """More than the caller may; `retry_after` is in seconds, None when nobody can tell."""
+
+    code = "too_many_requests"
+    http_status = 429
+
+    def __init__(self, message: str, *, retry_after: float | None = None, **more: Any) -> None:
+        super().__init__(message, **more)
+        self.retry_after = retry_after
+
+
+class Crowded(TooMany):
+    """More than this gateway takes, of all callers together."""
+
+    code = "overloaded"
+    http_status = 503
 
 
 class Leaving(DodonaError):

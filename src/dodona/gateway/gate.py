@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dodona.agent.agency import Agency
+from dodona.core.audit import Audit, AuditEntry
 from dodona.core.measures import Measures
+from dodona.core.tokens import Tokens
 from dodona.gateway.closing import Closing
+from dodona.gateway.crowd import Crowd
+from dodona.gateway.known import KnownTokens
 from dodona.gateway.rules import Rules
 from dodona.net.redactor import Redactor
 
@@ -20,15 +24,38 @@ async def nothing() -> Mapping[str, Any]:
     return {}
 
 
+class ReadableAudit(Audit, Protocol):
+    async def page(
+        self, *, since: float = 0.0, kind: str = "", before: int | None = None, limit: int = 100
+    ) -> list[AuditEntry]:
+        """Entries, the newest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What stands beside the agency: who may come in, what is noted and measured.
+
+    Without `tokens` every token is wrong, and there is but the operator. `status` tells what is
+    being done.
+    """
+
+    tokens: Tokens | None = None
+    audit: ReadableAudit | None = None
+    measures: Measures = field(default_factory=Measures)
+    status: Status = nothing
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """`ready` tells what works; it raises when something does not. `status` tells what is done."""
+    """`ready` tells what works; it raises when something does not."""
 
     agency: Agency
     rules: Rules
     ready: Ready
     document: Mapping[str, Any]  # OpenAPI
+    known: KnownTokens
+    crowd: Crowd
+    beside: Beside
     redactor: Redactor | None = None
-    measures: Measures = field(default_factory=Measures)
-    status: Status = nothing
     closing: Closing = field(default_factory=Closing)

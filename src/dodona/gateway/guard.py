@@ -14,9 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dodona.core.errors import AccessDenied, BadRequest, DodonaError
 from dodona.gateway.answers import refusal
 from dodona.gateway.errors import HeadTooLarge, WrongMediaType
-from dodona.gateway.hosts import hosts, only, origins
+from dodona.gateway.hosts import hosts, only, origins, reached_at
 from dodona.gateway.intake import Intake, too_large
 from dodona.gateway.rules import Rules
+from dodona.net.redactor import Redactor
 
 _BRINGS_BODY = ("POST", "PUT", "PATCH")
 _FRIENDLY = ("same-origin", "none")  # our page, or a person who typed the address
@@ -39,9 +40,10 @@ SECURITY: Final[list[tuple[bytes, bytes]]] = [
 class Guard:
     """ASGI middleware, to be put around everything."""
 
-    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules, redactor: Redactor | None = None) -> None:
         self._app = app
         self._rules = rules
+        self._redactor = redactor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -60,7 +62,7 @@ class Guard:
             self._check_origin(scope)
             self._check_body(scope)
         except DodonaError as error:
-            await refusal(error)(scope, intake.receive, way_out.send)
+            await refusal(error, self._redactor)(scope, intake.receive, way_out.send)
         else:
             await self._app(scope, intake.receive, way_out.send)
 
@@ -83,16 +85,17 @@ class Guard:
             )
 
     def _check_origin(self, scope: Scope) -> None:
-        headers, port = scope["headers"], (scope.get("server") or ("", 0))[1] or 0
+        headers, (address, port) = scope["headers"], reached_at(scope)
         host = only(headers, b"host")
         if len(host) != 1:
             raise BadRequest("a request must have one Host header.")
-        if host[0] not in hosts(self._rules, port):
+        if host[0] not in hosts(self._rules, address, port):
             raise AccessDenied(
                 f"{host[0]!r:.80} is not a name of this server.",
                 hint=f"Use http://127.0.0.1:{port}/.",
             )
-        if any(origin not in origins(self._rules, port) for origin in only(headers, b"origin")):
+        ours = origins(self._rules, address, port)
+        if any(origin not in ours for origin in only(headers, b"origin")):
             raise AccessDenied("another web site may not ask here.")
         sites = only(headers, b"sec-fetch-site")
         if any(site not in _FRIENDLY for site in sites) and not _follows_a_link(scope):

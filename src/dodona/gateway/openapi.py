@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import dodona
+from dodona.core.tokens import SCOPES
+from dodona.gateway.operation import TOKEN
 from dodona.gateway.routes import OPERATIONS
 from dodona.gateway.schemas import SCHEMAS
+
+_SCHEME: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "bearerFormat": "dod_…",
+    "description": "A token of `dodona token create`. On this machine, without a proxy, none is "
+    "needed. Operations name the scope that it must have: "
+    + "; ".join(f"`{scope}`, to {about}" for scope, about in SCOPES.items())
+    + ".",
+}
 
 
 def document() -> dict[str, Any]:
@@ -22,5 +34,5 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": SCHEMAS},
+        "components": {"schemas": SCHEMAS, "securitySchemes": {TOKEN: _SCHEME}},
     }

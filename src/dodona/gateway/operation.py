@@ -13,8 +13,11 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dodona.core.errors import BadRequest, DodonaError
+from dodona.core.errors import AccessDenied, BadRequest, DodonaError
 from dodona.core.near import did_you_mean
+from dodona.gateway.auth import admit_run, note_refusal
+from dodona.gateway.caller import caller_of
+from dodona.gateway.errors import TooMany
 from dodona.gateway.gate import Gate
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.v1 import errors as v1
@@ -24,6 +27,7 @@ Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
+TOKEN = "token"  # noqa: S105 - the name of the security scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,11 @@ class Says:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """`errors` are the statuses this one can fail with, beside those that every one can."""
+    """`errors` are the statuses this one can fail with, beside those that every one can.
+
+    `scope` is what a token needs: by default `read` to look and `chat` for all else; empty for
+    what any token will do. What is `is_open` needs none. What `asks` begins a run.
+    """
 
     method: str
     path: str
@@ -52,6 +60,16 @@ class Operation:
     parameters: tuple[Parameter, ...] = ()
     body: str | None = None
     errors: tuple[int, ...] = ()
+    scope: str | None = None
+    is_open: bool = False
+    asks: bool = False
+
+    @property
+    def needs(self) -> str:
+        """The scope that a token needs; empty if none."""
+        if self.scope is not None or self.is_open:
+            return self.scope or ""
+        return "read" if self.method in ("GET", "HEAD") else "chat"
 
     @property
     def group(self) -> str:
@@ -59,7 +77,21 @@ class Operation:
         return rest[0].partition(".")[0] if first == "api" else first or "page"
 
     async def answer(self, request: Request, gate: Gate) -> Response:
+        if not self.is_open:
+            await self._let(request, gate)
         return await self.handle(Visit(request, gate, self.read(request)))
+
+    async def _let(self, request: Request, gate: Gate) -> None:
+        """Refuse a caller who may not do this, and have it on record."""
+        caller = caller_of(request)
+        try:
+            if self.needs:
+                caller.need(self.needs)
+            if self.asks:
+                await admit_run(gate, caller)
+        except (AccessDenied, TooMany) as error:
+            note_refusal(gate, request.scope, error, caller)
+            raise
 
     def read(self, request: Request) -> dict[str, Any]:
         """The values of the parameters. One that we do not know may be one mistyped."""
@@ -86,6 +118,8 @@ class Operation:
                 **_says(self.answers),
                 **_fails(sorted(self._statuses()), v1.schema_at(self.path)),
             },
+            # On this machine none is needed, hence the empty one.
+            "security": [] if self.is_open else [{}, {TOKEN: [self.needs] if self.needs else []}],
         }
         if self.parameters:
             found["parameters"] = [each.as_openapi() for each in self.parameters]
@@ -94,9 +128,10 @@ class Operation:
         return found
 
     def _statuses(self) -> set[int]:
-        """Those of errors: the guard's too, which looks at every body."""
+        """Those of errors: the door's too, which looks at everybody and at every body."""
         brings_body = self.method in ("POST", "PUT", "PATCH")
-        return {*self.errors, 403, 500, *((408, 413, 415) if brings_body else ())}
+        always = (403, 429, 500, 503, *(() if self.is_open else (401,)))
+        return {*self.errors, *always, *((408, 413, 415) if brings_body else ())}
 
     def _unknown(self, request: Request) -> Iterator[DodonaError]:
         known = [each.name for each in self.parameters if each.place == "query"]

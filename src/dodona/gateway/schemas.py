@@ -15,6 +15,7 @@ from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.tools import SourceKind
 from dodona.gateway.routes import (
     approvals,
+    audit,
     code,
     metrics,
     notifications,
@@ -336,6 +337,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **rules.SCHEMAS,
     **approvals.SCHEMAS,
     **metrics.SCHEMAS,
+    **audit.SCHEMAS,
     **sessions.SCHEMAS,
     **v1.SCHEMAS,
 }

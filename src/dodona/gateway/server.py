@@ -19,7 +19,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from dodona.core.errors import AccessDenied, ConfigError
-from dodona.gateway.app import closing_of
+from dodona.gateway.addresses import is_loopback
+from dodona.gateway.app import closing_of, connections_of
 from dodona.gateway.closing import Closing
 from dodona.gateway.racing import first_of
 
@@ -44,6 +45,7 @@ async def serve(
     # Of its own log only what is wrong: the rest is not about our users' work.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
     server = _Server(app, closing_of(app), leave, lambda: on_started(_address(listener)))
+    connections_of(app).watch(server.config)
     await server.serve(sockets=[listener])
 
 
@@ -127,9 +129,17 @@ class _Server(uvicorn.Server):
 
 
 @contextmanager
-def listening(host: str, port: int) -> Generator[socket.socket]:
-    """The port, before anything else is begun: 0 takes any. Whoever comes early waits."""
-    address = _loopback(host)
+def listening(host: str, port: int, *, to_all: bool = False) -> Generator[socket.socket]:
+    """The port, before anything else is begun: 0 takes any. Whoever comes early waits.
+
+    An address that others can reach too is refused unless it is meant `to_all`.
+    """
+    address = address_to_listen(host)
+    if not (is_loopback(address) or to_all):
+        raise AccessDenied(
+            f"on {host} others on the network could come in, and nothing asks who they are.",
+            hint="Use 127.0.0.1; from elsewhere, come through an SSH tunnel.",
+        )
     if not 0 <= port <= 65535:
         raise ConfigError(f"there is no port {port}.", hint="Choose one from 0 to 65535.")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -144,21 +154,15 @@ def listening(host: str, port: int) -> Generator[socket.socket]:
         yield listener
 
 
-def _loopback(host: str) -> str:
-    """The address to listen on, if only this machine can reach it."""
+def address_to_listen(host: str) -> str:
+    """The address that a host means; ConfigError for a name, which may mean several."""
     address = "127.0.0.1" if host == "localhost" else host.strip("[]")
     try:
-        is_loopback = ip_address(address).is_loopback
+        return str(ip_address(address))
     except ValueError:
         raise ConfigError(
             f"{host!r:.80} is no address to listen on.", hint="Use 127.0.0.1, ::1 or localhost."
         ) from None
-    if not is_loopback:
-        raise AccessDenied(
-            f"on {host} others on the network could come in, and nothing asks who they are.",
-            hint="Use 127.0.0.1; from elsewhere, come through an SSH tunnel.",
-        )
-    return address
 
 
 def _cannot_listen(error: OSError, address: str, port: int) -> ConfigError:

@@ -1,8 +1,8 @@
 """Keeps secrets out of what is written, shown or sent: logs, errors, the journal, models.
 
-`hide` takes out the values it was told; `scrub` also takes out what merely looks like a key, for
-text that people read. Secrets of fewer than eight characters are refused: hiding one would eat
-ordinary words, and by that tell it.
+`hide` takes out the values it was told, and tokens of Dodona's own; `scrub` also takes out what
+merely looks like a key, for text that people read. Secrets of fewer than eight characters are
+refused: hiding one would eat ordinary words, and by that tell it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
 from dodona.core.errors import ConfigError
+from dodona.core.tokens import PREFIX
 
 SHORTEST = 8
 
@@ -39,6 +40,10 @@ _LOOKS_SECRET = (
         r"|xox[a-z]-[\w-]{10,}+)"
     ),
 )
+
+
+# Our own: nothing else looks so, and their texts are known to nobody who could name them.
+_TOKEN = re.compile(r"dod_[\w-]{32,}+", re.ASCII)
 
 
 class Redactor:
@@ -73,9 +78,22 @@ class Redactor:
             self.generation += 1
 
     def hide(self, text: str) -> str:
-        """The text without any known secret; itself when it holds none."""
+        """The text without any known secret or token of ours; itself when it holds none."""
         pattern = self._pattern
-        return pattern.sub(self._marker, text) if pattern else text
+        if pattern:
+            text = pattern.sub(self._marker, text)
+        return _TOKEN.sub("[secret token]", text) if PREFIX in text else text
+
+    def hide_all(self, value: Any) -> Any:
+        """`hide` in every text of a JSON value; keys stay as they are."""
+        if isinstance(value, str):
+            return self.hide(value)
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[Any, Any]", value).items()
+            return {key: self.hide_all(below) for key, below in pairs}
+        if isinstance(value, list | tuple):
+            return [self.hide_all(below) for below in cast("list[Any]", value)]
+        return value
 
     def scrub(self, text: str) -> str:
         """`hide`, then without anything that looks like a key or a password."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from time import time
 from typing import Final
 
@@ -14,11 +15,12 @@ from dodona.store.budgets import settle_cut
 from dodona.store.contexts import NEW_MENTIONS, mentions
 from dodona.store.conversations import move_head
 from dodona.store.database import Transaction
-from dodona.store.messages import add_messages, check_messages
+from dodona.store.messages import add_messages, check_messages, hidden_message
 from dodona.store.notes import Notes, pin
 from dodona.store.runs import HELD, fenced, held
 from dodona.store.schema import conversations, oracle_contexts, runs
 from dodona.store.statements import statement
+from dodona.store.text import Hide
 
 _END = statement(
     update(runs)
@@ -60,6 +62,17 @@ def check_ending(ending: Ending) -> None:
     if not ending.status.has_ended:
         raise BadRequest(f"a run does not end as {ending.status.value}.")
     check_messages(ending.messages)
+
+
+def hidden_ending(ending: Ending, hide: Hide) -> Ending:
+    """The ending without secrets."""
+    return replace(
+        ending,
+        messages=tuple(hidden_message(message, hide) for message in ending.messages),
+        decisions=tuple(map(hide, ending.decisions)),
+        mentioned_symbols=tuple(map(hide, ending.mentioned_symbols)),
+        mentioned_files=tuple(map(hide, ending.mentioned_files)),
+    )
 
 
 def end_run(

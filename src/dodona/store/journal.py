@@ -16,7 +16,7 @@ from dodona.core.conversation import Claim, Ended, Ending, StepRow
 from dodona.core.errors import Fenced
 from dodona.core.ports import Effect, StepRecord, StepStart
 from dodona.store.database import Database, Operation, Transaction, log_lost
-from dodona.store.endings import check_ending, end_run
+from dodona.store.endings import check_ending, end_run, hidden_ending
 from dodona.store.nodes import find_node
 from dodona.store.notes import Notes, pin
 from dodona.store.runs import check_claim
@@ -168,6 +168,7 @@ class RunJournal:
     async def end(self, ending: Ending) -> Ended:
         self._refuse()
         check_ending(ending)
+        ending = hidden_ending(ending, self._hide)
         error = None if ending.error is None else to_json(changed(dict(ending.error), self._hide))
         async with self._writing:
             ended = await self._write(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import bindparam, select
@@ -13,7 +14,7 @@ from dodona.core.messages import Raw
 from dodona.store.database import Row, Transaction
 from dodona.store.schema import messages
 from dodona.store.statements import addition, insertion, statement
-from dodona.store.text import from_json, storable, to_json
+from dodona.store.text import Hide, from_json, hidden, storable, to_json
 
 # In the order of StoredMessage's fields; the provider of `raw` comes last.
 MESSAGE_COLUMNS = (
@@ -85,6 +86,23 @@ def add_question(
         run_id,
         0,
         now,
+    )
+
+
+def hidden_message(message: NewMessage, hide: Hide) -> NewMessage:
+    """The message without secrets. What a provider wants back as it was is not kept then."""
+    raw = message.raw
+    if raw is not None and hide(text := raw.body.decode()) != text:
+        raw = None
+    metadata = message.metadata
+    return replace(
+        message,
+        content=hide(message.content),
+        metadata=None if metadata is None else hidden(metadata, hide),
+        raw=raw,
+        key_insight=message.key_insight and hide(message.key_insight),
+        mentioned_symbols=tuple(map(hide, message.mentioned_symbols)),
+        mentioned_files=tuple(map(hide, message.mentioned_files)),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dodona.core.errors import StoreError
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0006")  # oldest first
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")  # oldest first
 NEWEST: Final = REVISIONS[-1]
 VERSION_TABLE: Final = "dodona_version"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from time import time
 from typing import Any, Literal, TypeVar
 
@@ -33,7 +34,13 @@ from dodona.store.budgets import settle_cut
 from dodona.store.contexts import check_budget
 from dodona.store.conversations import HEAD
 from dodona.store.database import Database, Operation, Transaction, log_lost
-from dodona.store.messages import MESSAGE_COLUMNS, add_messages, check_messages, read_message
+from dodona.store.messages import (
+    MESSAGE_COLUMNS,
+    add_messages,
+    check_messages,
+    hidden_message,
+    read_message,
+)
 from dodona.store.nodes import (
     CONVERSATION_COLUMNS,
     NODE_COLUMNS,
@@ -47,6 +54,7 @@ from dodona.store.owners import told
 from dodona.store.questions import take_in
 from dodona.store.schema import IS_OPEN, IS_QUEUED, Id, conversations, messages, runs
 from dodona.store.statements import addition, statement
+from dodona.store.text import Hide
 from dodona.store.window import Reach
 
 _Got = TypeVar("_Got", bound=Asked | Driven | Busy | None)
@@ -64,6 +72,9 @@ _FIRST_OPEN = statement(
     .where(runs.c.conversation_id == bindparam("conversation_id"), IS_OPEN)
     .order_by(IS_QUEUED, runs.c.id)
     .limit(1)
+)
+_OPEN_COUNT = statement(
+    select(func.count()).select_from(runs).where(runs.c.user_id == bindparam("its_user"), IS_OPEN)
 )
 _LOCK_LANE = statement(
     select(*CONVERSATION_COLUMNS)
@@ -111,10 +122,11 @@ _MESSAGES = statement(
 
 
 class Runs:
-    """The runs of all conversations."""
+    """The runs of all conversations. `hide` takes known secrets out of what is asked."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, hide: Hide = str) -> None:
         self._database = database
+        self._hide = hide
         self._driven: set[int] = set()  # by this process; the others' are in the database
 
     async def accept(
@@ -132,6 +144,7 @@ class Runs:
         It goes on from the head at the time when it is its turn, or from a given node.
         """
         check_messages([message])
+        message = hidden_message(message, self._hide)
         now = time()
 
         def accept(tx: Transaction) -> RunNode:
@@ -159,6 +172,7 @@ class Runs:
         """Take a question in; driven by this process if its lane is free."""
         check_messages([asking.message])
         check_budget(asking.token_budget)
+        asking = replace(asking, message=hidden_message(asking.message, self._hide))
         asked = await self._wanted(lambda tx: self._ask(tx, asking))
         assert isinstance(asked, Asked)
         return asked
@@ -316,6 +330,11 @@ class Runs:
     async def open_in(self, user_id: str, project_id: str) -> list[int]:
         """The runs of a context that have not ended: the one that runs, then those that wait."""
         return await self._database.read(lambda tx: open_runs(tx, user_id, project_id))
+
+    async def open_count(self, user_id: str) -> int:
+        """How many runs of a user wait or go on."""
+        row = await self._database.read(lambda tx: tx.row(_OPEN_COUNT, its_user=user_id))
+        return 0 if row is None else row[0]
 
     async def messages(self, user_id: str, run_id: int) -> list[StoredMessage]:
         def read(tx: Transaction) -> list[StoredMessage]:

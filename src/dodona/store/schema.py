@@ -29,7 +29,8 @@ from sqlalchemy import (
     text,
 )
 
-from dodona.store import entry_words
+from dodona.core.audit import KINDS, OUTCOMES
+from dodona.store import audit_guard, entry_words
 
 metadata = MetaData(
     naming_convention={
@@ -163,6 +164,8 @@ runs = Table(
         *("conversation_id", "status", "id"),
         where=_among("status", ("queued", *_HOLDERS)),
     ),
+    # What one user has under way, whatever they have asked before.
+    _partial("ix_runs_open_user", "user_id", where=_among("status", ("queued", *_HOLDERS))),
     Index("ix_runs_ended_at", "ended_at"),
     Index("ix_runs_user_id", "user_id", "id"),
     _partial("ix_runs_said_digest", "user_id", "said_digest", where="said_digest IS NOT NULL"),
@@ -515,6 +518,33 @@ tokens = Table(
     *_now_columns("created_at"),
     Column("last_used_at", Double),
     Column("revoked_at", Double),
+    Column("expires_at", Double),
     UniqueConstraint("hash"),
     Index("ix_tokens_user_id", "user_id"),
 )
+
+# Who was turned away, and who changed what. No foreign keys: it outlives what it is about.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Id, primary_key=True),
+    *_now_columns("at"),
+    Column("kind", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("user_id", Text, nullable=False, server_default=""),
+    Column("token_id", Id),
+    Column("address", Text, nullable=False, server_default=""),
+    Column("what", Text, nullable=False),
+    Column("more", Integer, nullable=False, server_default="0"),
+    _one_of("kind", *KINDS),
+    _one_of("outcome", *OUTCOMES),
+    CheckConstraint("what <> ''", name="what"),
+    CheckConstraint("more >= 0", name="more"),
+    Index("ix_audit_at", "at"),
+    Index("ix_audit_kind", "kind", "id"),
+    sqlite_autoincrement=True,
+)
+for _dialect, _lines in audit_guard.KEPT_BY.items():
+    for _line in _lines:
+        _made = DDL(_line).execute_if(dialect=_dialect)
+        event.listen(audit, "after_create", _made, propagate=True)

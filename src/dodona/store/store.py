@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from dodona.core.storage import Storage
 from dodona.store.approvals import Approvals
+from dodona.store.audit import AuditLog
 from dodona.store.budgets import Budgets
 from dodona.store.contexts import Contexts
 from dodona.store.conversations import Conversations
@@ -30,6 +31,7 @@ from dodona.store.summaries import Summaries
 from dodona.store.text import Hide
 from dodona.store.threads import Threads
 from dodona.store.timed import TimedDatabase
+from dodona.store.tokens import Tokens
 from dodona.store.usage import UsageLog
 
 T = TypeVar("T")
@@ -42,7 +44,7 @@ class Store:
         self.database = database
         self.conversations = Conversations(database)
         self.summaries = Summaries(database)
-        self.runs = Runs(database)
+        self.runs = Runs(database, hide=hide)
         self.journals = Journals(database, hide=hide, release=self.runs.abandon)
         self.budgets = Budgets(database)
         self.gauges = Gauges(database)
@@ -54,10 +56,12 @@ class Store:
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
         self.recitals = Recitals(database)
-        self.threads = Threads(database)
+        self.threads = Threads(database, hide=hide)
         self.notices = NoticeLog(database, hide=hide)
         self.pack_state = PackState(database, hide=hide)
         self.approvals = Approvals(database, hide=hide)
+        self.tokens = Tokens(database)
+        self.audit = AuditLog(database, hide=hide)
 
     @classmethod
     async def open(
@@ -70,8 +74,8 @@ class Store:
     ) -> Self:
         """Open the store at a path or url, made or migrated if need be.
 
-        `hide` takes known secrets out of what runs leave: journals, notices, approvals. `on_write`
-        is told how many seconds each write took.
+        `hide` takes known secrets out of what is said and done: messages, journals, notices,
+        threads, approvals, the audit log. `on_write` is told how many seconds each write took.
         """
         database = await open_database(locate(url), durability=durability)
         timed = database if on_write is None else TimedDatabase(database, on_write)
@@ -91,6 +95,7 @@ class Store:
         return await self.database.write(operation, soft=True)
 
     async def close(self) -> None:
+        await self.audit.close()
         await self.journals.close()
         await self.database.close()
 

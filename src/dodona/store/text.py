@@ -50,6 +50,13 @@ def to_hidden_json(value: Any, hide: Hide) -> str:
     return to_json(changed(value, hide))
 
 
+def hidden(value: Any, hide: Hide) -> Any:
+    """The value without the secrets in it; itself when it holds none."""
+    text = to_json(value)
+    plain = _unescaped(text) if "\\" in text else text
+    return value if hide(plain) == plain else changed(value, hide)
+
+
 def _unescaped(text: str) -> str:
     """A text of JSON with every escape replaced by what it stands for."""
     return text.encode("latin-1", "backslashreplace").decode("unicode_escape")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 from time import time
 from typing import Final
 
@@ -28,6 +29,7 @@ from dodona.store.projects import find_project
 from dodona.store.schema import thread_entries as entries
 from dodona.store.schema import threads
 from dodona.store.statements import SQLITE, Statement, addition, statement, upsert
+from dodona.store.text import Hide
 
 NEWEST: Final = -1  # as `after`: the last entries there are
 RECENT_SHARE: Final = 0.2  # of a score, for what was written just now
@@ -109,14 +111,16 @@ _SEEK = Statement(
 
 
 class Threads:
-    """The `ThreadLogs` of the store; every call says whose."""
+    """The `ThreadLogs` of the store; every call says whose. `hide` takes out known secrets."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, hide: Hide = str) -> None:
         self._database = database
+        self._hide = hide
 
     async def push(self, pushing: Pushing) -> ThreadEntry:
-        title = " ".join(pushing.title.split())
+        title = self._hide(" ".join(pushing.title.split()))
         _check(pushing, title)
+        pushing = replace(pushing, content=self._hide(pushing.content))
         return await self._database.write(lambda tx: _push(tx, pushing, title))
 
     async def read(

@@ -24,6 +24,7 @@ from sqlalchemy.pool import NullPool
 
 from dodona.store import (
     approvals,
+    audit,
     endings,
     locate,
     migrate,
@@ -32,13 +33,14 @@ from dodona.store import (
     pack_state,
     places,
     schema,
+    tokens,
 )
 from dodona.store.budgets import _OPEN_OF_RUN
 from dodona.store.conversations import _LANE, _LIST, _NODES, _OPEN_BELOW
 from dodona.store.messages import _QUESTION
 from dodona.store.migrate import NEWEST, REVISIONS, VERSION_TABLE
 from dodona.store.nodes import _NODE
-from dodona.store.runs import _FIRST_OPEN, _MESSAGES
+from dodona.store.runs import _FIRST_OPEN, _MESSAGES, _OPEN_COUNT
 from dodona.store.statements import SQLITE, Statement
 from dodona.store.steps import _READ
 from dodona.store.window import _WALK
@@ -216,6 +218,8 @@ VALID: dict[str, dict[str, Any]] = {
         "asked_at": 0,
         "expires_at": 1,
     },
+    "tokens": {"id": 1, "user_id": "ada", "label": "", "hash": "h", "created_at": 0},
+    "audit": {"id": 1, "at": 0, "kind": "auth", "outcome": "refused", "what": "w"},
 }
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
@@ -266,6 +270,10 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
     ("approvals", "decided", {"decision": "approved", "decided_by": "ada"}),
     ("approvals", "decided", {"decision": "approved", "decided_at": 1}),
     ("approvals", "decided", {"decided_at": 1, "decided_by": "ada"}),
+    ("audit", "kind", {"kind": "gossip"}),
+    ("audit", "outcome", {"outcome": "maybe"}),
+    ("audit", "what", {"what": ""}),
+    ("audit", "more", {"more": -1}),
 ]
 
 ALLOWED: list[tuple[str, dict[str, Any]]] = [
@@ -291,6 +299,7 @@ ALLOWED: list[tuple[str, dict[str, Any]]] = [
         for decision in ("approved", "denied", "expired")
     ],
     ("approvals", {"decision": "pending"}),
+    *[("audit", {"kind": kind}) for kind in ("auth", "denied", "limit", "budget", "admin")],
 ]
 
 NEEDS = {"runs": ["conversations"], "thread_entries": ["threads"]}
@@ -362,6 +371,7 @@ UNIQUE: list[tuple[str, dict[str, Any]]] = [
     ("steps", {}),
     ("budgets", {}),
     ("approvals", {}),  # one for each call
+    ("tokens", {"id": 2}),  # one of each text
 ]
 
 
@@ -441,6 +451,11 @@ def test_a_head_is_a_run(empty: Connection) -> None:
 QUERIES: dict[str, tuple[Statement, str]] = {
     "the lane": (_LANE, "uq_runs_lane"),
     "the first that is open": (_FIRST_OPEN, "ix_runs_open"),
+    "what a user has under way": (_OPEN_COUNT, "ix_runs_open_user"),
+    "a token": (tokens._FIND, "sqlite_autoindex_tokens"),
+    "the audit log": (audit._PAGE[False], "audit"),
+    "a kind of the audit log": (audit._PAGE[True], "ix_audit_kind"),
+    "what is old in the audit log": (audit._EXPIRE, "ix_audit_at"),
     "the window": (_WALK, "INTEGER PRIMARY KEY"),
     "the messages of a run": (_MESSAGES, "uq_messages_run_id_ordinal|sqlite_autoindex_messages"),
     "a node": (_NODE, "INTEGER PRIMARY KEY"),

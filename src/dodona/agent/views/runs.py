@@ -50,6 +50,10 @@ class RunViews:
         """What its calls of models were billed as."""
         return await self._storage.records.of_run(user_id, run_id)
 
+    async def open_count(self, user_id: str) -> int:
+        """How many of the user's runs wait or go on."""
+        return await self._storage.runs.open_count(user_id)
+
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
         """All of one run: also its answer, its messages and its steps."""
         overview = await self._find(user_id, run_id)

@@ -14,6 +14,7 @@ from dodona.gateway.gate import Gate
 from dodona.gateway.operation import Operation
 from dodona.gateway.routes import (
     approvals,
+    audit,
     code,
     events,
     health,
@@ -51,6 +52,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *usage.OPERATIONS,
     *events.OPERATIONS,
     *v1.OPERATIONS,
+    *audit.OPERATIONS,
     *health.OPERATIONS,
     *metrics.OPERATIONS,
     *openapi.OPERATIONS,

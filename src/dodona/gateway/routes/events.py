@@ -19,11 +19,13 @@ async def events(visit: Visit) -> Response:
 
 
 async def _pieces(visit: Visit) -> AsyncGenerator[bytes]:
+    redactor = visit.gate.redactor
     types = tuple(each.strip() for each in visit.values["types"].split(","))
     async with visit.agency.events.subscribe(types=types, user_id=visit.user_id) as told:
         yield b""  # from here on nothing is missed, so the client may know
         async for event in told:
-            yield b"data: %b\n\n" % encoded(event.as_json())
+            body = event.as_json()
+            yield b"data: %b\n\n" % encoded(redactor.hide_all(body) if redactor else body)
 
 
 OPERATIONS = (

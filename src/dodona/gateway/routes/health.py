@@ -31,6 +31,7 @@ OPERATIONS = (
         handle=alive,
         answers={200: Says("It does.", "Health")},
         errors=(400,),
+        is_open=True,
     ),
     Operation(
         method="GET",
@@ -40,5 +41,6 @@ OPERATIONS = (
         handle=ready,
         answers={200: Says("They can.", "Readiness")},
         errors=(400, 503),
+        scope="",
     ),
 )

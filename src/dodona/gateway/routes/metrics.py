@@ -39,13 +39,13 @@ SCHEMAS: Final[dict[str, Schema]] = {
 
 async def metrics(visit: Visit) -> Response:
     visit.caller.need("admin")
-    text = await visit.gate.measures.text()
+    text = await visit.gate.beside.measures.text()
     return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
 
 async def status(visit: Visit) -> Response:
     visit.caller.need("admin")
-    return answer({"version": dodona.__version__, **await visit.gate.status()})
+    return answer({"version": dodona.__version__, **await visit.gate.beside.status()})
 
 
 OPERATIONS = (

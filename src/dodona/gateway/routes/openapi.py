@@ -22,5 +22,6 @@ OPERATIONS = (
         handle=document,
         answers={200: Says("OpenAPI.", "Description")},
         errors=(400,),
+        scope="",
     ),
 )

@@ -119,6 +119,7 @@ OPERATIONS = (
         body="Question",
         answers={200: Says("The answer.", "Answer")},
         errors=_ASKING,
+        asks=True,
     ),
     Operation(
         method="POST",
@@ -129,6 +130,7 @@ OPERATIONS = (
         body="Question",
         answers={200: Says("Each event's id is its chunk's seq.", "Chunk", EVENTS)},
         errors=_ASKING,
+        asks=True,
     ),
     Operation(
         method="POST",

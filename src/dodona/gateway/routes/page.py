@@ -56,6 +56,7 @@ OPERATIONS = (
         handle=index,
         answers={200: Says("The page.", "Text", "text/html")},
         errors=(400,),
+        scope="",
     ),
     Operation(
         method="GET",
@@ -66,5 +67,6 @@ OPERATIONS = (
         parameters=(Parameter(name="file", about="Its name.", place="path"),),
         answers={200: Says("The file.", "Text", "text/javascript")},
         errors=(400, 404),
+        scope="",
     ),
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.responses import Response
 
+from dodona.core.errors import AccessDenied
 from dodona.gateway.answers import answer
+from dodona.gateway.auth import note_refusal
 from dodona.gateway.operation import Operation, Says
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.visit import Visit
@@ -17,7 +20,7 @@ async def listed(visit: Visit) -> Response:
 
 
 async def create(visit: Visit) -> Response:
-    made = await visit.agency.projects.create(visit.user_id, await visit.document())
+    made = await visit.agency.projects.create(visit.user_id, await _values(visit))
     place = f"/api/projects/{quote(made['id'], safe='')}"
     return answer(made, status=201, headers={"location": place})
 
@@ -27,10 +30,23 @@ async def shown(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    project_id, values = visit.values["project_id"], await visit.document()
+    project_id, values = visit.values["project_id"], await _values(visit)
     return answer(await visit.agency.projects.change(visit.user_id, project_id, values))
 
 
+async def _values(visit: Visit) -> dict[str, Any]:
+    """What to set. A folder of this machine is no user's to take: that needs scope admin."""
+    values = await visit.document()
+    if any(values.get(name) for name in _FOLDERS):
+        try:
+            visit.caller.need("admin")
+        except AccessDenied as error:
+            note_refusal(visit.gate, visit.request.scope, error, visit.caller)
+            raise
+    return values
+
+
+_FOLDERS: Final = ("vault_path", "code_paths")
 _PROJECT = Parameter(name="project_id", about="Which project.", place="path")
 _CHANGING = (400, 404, 408, 413, 415, 503)
 
@@ -48,7 +64,7 @@ OPERATIONS = (
         method="POST",
         path="/api/projects",
         name="createProject",
-        about="Make a project.",
+        about="Make a project. To name folders of the machine needs scope admin.",
         handle=create,
         body="NewProject",
         answers={201: Says("The project.", "Project")},
@@ -68,7 +84,7 @@ OPERATIONS = (
         method="PATCH",
         path="/api/projects/{project_id}",
         name="changeProject",
-        about="Change a project.",
+        about="Change a project. To name folders of the machine needs scope admin.",
         handle=change,
         parameters=(_PROJECT,),
         body="ProjectChange",

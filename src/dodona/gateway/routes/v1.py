@@ -131,6 +131,7 @@ OPERATIONS: Final = (
         path="/v1/chat/completions",
         name="createChatCompletion",
         about="Ask an agent as OpenAI's clients ask a model; with `stream`, piece by piece.",
+        asks=True,
         handle=complete,
         body="V1Request",
         answers={

@@ -1,0 +1,112 @@
+"""Finds out who asks. A token that is given always counts; without one, only the operator may ask.
+
+The operator is whoever comes from this machine, by its own name and not through a proxy, to a
+gateway that nobody else can reach. A proxy on this machine would make everybody the operator; so
+what looks as if it came through one needs a token.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from dodona.core.audit import AuditEntry
+from dodona.core.errors import DodonaError, Unauthorized
+from dodona.core.tokens import PREFIX
+from dodona.gateway.addresses import address_of, came_through, is_loopback
+from dodona.gateway.caller import OPERATOR, Caller
+from dodona.gateway.errors import TooMany
+from dodona.gateway.gate import Gate
+from dodona.gateway.hosts import only, own_hosts, reached_at
+from dodona.gateway.known import HINT
+from dodona.gateway.rules import Rules
+
+OPENAI: Final = "/v1/"
+_AUTHORIZATION: Final = b"authorization"
+
+
+async def authenticate(gate: Gate, connection: HTTPConnection, token: str | None) -> Caller:
+    """Whose request it is; `token` is what came with it, None when nothing did.
+
+    Raises Unauthorized, or TooMany when the token has been used too often, or too many wrong ones
+    came from the same address; either is on record then. A WebSocket may bring its token with the
+    first message: ask here again then.
+    """
+    try:
+        return await _found(gate, connection.scope, token)
+    except (Unauthorized, TooMany) as error:
+        note_refusal(gate, connection.scope, error, None)
+        raise
+
+
+async def _found(gate: Gate, scope: Scope, token: str | None) -> Caller:
+    if token is None:
+        if why := why_no_operator(scope, gate.rules):
+            raise Unauthorized(why, hint=HINT)
+        return OPERATOR
+    found = await gate.known.check(token, address_of(scope, gate.rules.proxies))
+    caller = Caller(found.user_id, found.scopes, found.id)
+    gate.crowd.turn_of(caller)
+    return caller
+
+
+async def admit_run(gate: Gate, caller: Caller) -> None:
+    """Refuse another run of a user who has enough of them; the operator may have any number."""
+    most = gate.crowd.limits.user_runs
+    if caller.token_id is None or await gate.agency.runs.open_count(caller.user_id) < most:
+        return
+    raise TooMany(
+        f"{most} runs of this user wait or go on already.",
+        hint="Let some of them end, or cancel them.",
+    )
+
+
+def given_token(scope: Scope) -> str | None:
+    """What stands in the header; something that cannot be a token is a wrong one, not none.
+
+    OpenAI's clients always send a key: where they ask, one that is not of our making is none.
+    """
+    given = [value.decode("latin-1") for name, value in scope["headers"] if name == _AUTHORIZATION]
+    if not given:
+        return None
+    scheme, _, text = given[0].strip().partition(" ")
+    token = text.strip() if len(given) == 1 and scheme.lower() == "bearer" else ""
+    is_foreign = scope["path"].startswith(OPENAI) and token and not token.startswith(PREFIX)
+    return None if is_foreign else token
+
+
+def why_no_operator(scope: Scope, rules: Rules) -> str:
+    """Why whoever sent this without a token may be another than the operator; empty if not so."""
+    if rules.needs_token or not is_loopback((scope.get("client") or ("", 0))[0]):
+        return "a token is needed here."
+    # Proxies speak HTTP/1.0 unless they are told otherwise; browsers and clients do not.
+    if came_through(scope["headers"]) or scope.get("http_version") == "1.0":
+        return "what comes through a proxy needs a token."
+    if not own_hosts(*reached_at(scope)).issuperset(only(scope["headers"], b"host")):
+        return "whoever comes by this name needs a token."
+    return ""
+
+
+def note_refusal(gate: Gate, scope: Scope, error: DodonaError, caller: Caller | None) -> None:
+    """Into the audit log: who was turned away, from where, and why."""
+    if gate.beside.audit is None:
+        return
+    match error:
+        case Unauthorized():
+            kind = "auth"
+        case TooMany():
+            kind = "limit"
+        case _:
+            kind = "denied"
+    what = f"{scope.get('method', 'upgrade')} {scope['path'][:200]}: {error.message}"
+    gate.beside.audit.note(
+        AuditEntry(
+            kind=kind,
+            what=what,
+            user_id=caller.user_id if caller is not None else "",
+            token_id=caller.token_id if caller is not None else None,
+            address=address_of(scope, gate.rules.proxies),
+        )
+    )

@@ -1,0 +1,78 @@
+"""Known secrets are not kept in what is said: questions, answers, threads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dodona.core.conversation import Asking, Ending, NewMessage, RunStatus
+from dodona.core.messages import Raw
+from dodona.core.thread_logs import Pushing
+from dodona.store import Store
+from dodona.store.schema import messages, oracle_contexts, thread_entries, threads
+from tests.conformance.store.saying import rows_of, said
+
+SECRET = 'hunter"22'  # noqa: S105 - of this test
+
+
+@pytest.fixture
+async def hiding(url: str) -> AsyncIterator[Store]:
+    opened = await Store.open(url, hide=lambda text: text.replace(SECRET, "***"))
+    async with opened as store:
+        yield store
+
+
+async def test_messages_have_no_secrets(hiding: Store) -> None:
+    """Neither in their text, nor beside it; what cannot be changed is left out."""
+    question = replace(said(f"Is it {SECRET}?"), metadata={"wishes": {"model": SECRET}})
+    asked = await hiding.runs.ask(Asking(user_id="ada", project_id="default", message=question))
+    assert asked.driven is not None
+    assert asked.driven.brief.question.content == "Is it ***?"
+    journal = await hiding.journals.open(asked.driven.claim)
+    await journal.end(
+        Ending(
+            status=RunStatus.SUCCEEDED,
+            messages=(
+                NewMessage(
+                    "assistant",
+                    f"It is {SECRET}.",
+                    3,
+                    metadata={"tool_calls": [{"result": SECRET}]},
+                    raw=Raw("acme", SECRET.encode()),
+                    key_insight=SECRET,
+                    mentioned_symbols=(SECRET,),
+                    mentioned_files=(SECRET,),
+                ),
+            ),
+            model="m",
+            decisions=(SECRET,),
+            mentioned_symbols=(SECRET,),
+            mentioned_files=(SECRET,),
+        )
+    )
+    kept: list[dict[str, Any]] = [
+        *await rows_of(hiding, messages),
+        *await rows_of(hiding, oracle_contexts),
+    ]
+    assert "hunter" not in repr(kept)
+    assert [row["content"] for row in kept[:2]] == ["Is it ***?", "It is ***."]
+    assert kept[1]["raw"] is None
+
+
+async def test_threads_have_no_secrets(hiding: Store) -> None:
+    """Nor their titles."""
+    pushing = Pushing(
+        user_id="ada",
+        project_id="default",
+        author="user",
+        entry_type="thought",
+        content=f"It is {SECRET}.",
+        title=f"About {SECRET}",
+    )
+    entry = await hiding.threads.push(pushing)
+    assert entry.content == "It is ***."
+    kept = [*await rows_of(hiding, threads), *await rows_of(hiding, thread_entries)]
+    assert "hunter" not in repr(kept)
