@@ -67,6 +67,12 @@ def nothing(_: Things) -> Sequence[Try]:
     return [Try(status=200)]
 
 
+def of_others(**query: Any) -> Sequence[Try]:
+    """One's own; another's, and everybody's, are an admin's to see."""
+    refused = [Try(query={"user": user, **query}, status=403) for user in ("ada", "*")]
+    return [Try(query=query, status=200), *refused]
+
+
 def not_theirs(**body: Any) -> Tries:
     return lambda _: [Try(body={"project_id": PROJECT, **body})]
 
@@ -98,6 +104,8 @@ TRIES: Final[dict[str, Tries]] = {
     ],
     "labelNode": lambda a: [Try(body={"context_id": a.node, "label": "mine"})],
     "pruneTree": lambda a: [Try(path={"context_id": a.node})],
+    "showUsage": lambda _: of_others(by="session"),
+    "showBudgets": lambda _: of_others(),
     "listRuns": in_project(),
     "showRun": lambda a: [Try(path={"run_id": run}) for run in (a.run, a.waiting)],
     "followRun": lambda a: [Try(path={"run_id": run}) for run in (a.run, a.waiting)],
