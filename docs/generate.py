@@ -27,6 +27,7 @@ from generating.rules import rules_page
 from generating.store import store_page
 from generating.subscribers import subscribers_page
 from generating.tools import tools_page
+from generating.websocket import websocket_page
 
 HERE = Path(__file__).resolve().parent / "reference"
 
@@ -40,6 +41,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "config.md": config_page,
     "settings.md": settings_page,
     "http.md": http_page,
+    "websocket.md": websocket_page,
     "chunks.md": chunks_page,
     "events.md": events_page,
     "subscribers.md": subscribers_page,

@@ -40,6 +40,9 @@ from dodona.core.metrics import Family
 from dodona.core.rules import HOOKS
 from dodona.gateway import errors as http_errors
 from dodona.gateway.openapi import document
+from dodona.gateway.rendering import EVENTS
+from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.method import Method
 from dodona.models import PROVIDERS
 from dodona.models.known import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.net.redactor import Redactor
@@ -79,6 +82,7 @@ COMMANDS = (
     "rules list",
     "rules set",
     "rules test",
+    "route",
     "run list",
     "run show",
     "sessions clear",
@@ -401,6 +405,26 @@ def test_every_kind_of_system_chunk_is_documented() -> None:
     kinds |= {read_subscriber(file).system_type for file in SHIPPED.glob("*.toml")}
     told = re.findall(r"^\| `(\w+)` \|", sections("chunks.md")["Kinds of system chunks"], re.M)
     assert kinds == set(told)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_method_of_the_websocket_is_documented(method: Method) -> None:
+    """With what it takes, and the scope that it needs."""
+    page = text_of("websocket.md")
+    assert re.search(
+        rf"^\| \[`{re.escape(method.name)}`\].*\w.* \| `{method.scope}` \|$", page, re.M
+    )
+    section = page.partition(f"### {method.name}\n")[2].partition("\n##")[0]
+    for field in method.fields:
+        assert re.search(rf"^\| `{field.name}` \|.*\w.* \|$", section, re.M), field.name
+
+
+def test_every_event_of_the_websocket_is_documented() -> None:
+    """With the chunks that it is made of."""
+    told = re.findall(r"^\| `(\w+)` \| (\[.*?) \|", sections("websocket.md")["Events"], re.M)
+    assert {(event, chunk) for event, made in told for chunk in re.findall(r"`(\w+)`", made)} == {
+        (event, chunk) for chunk, event in EVENTS.items()
+    }
 
 
 def test_every_event_is_documented() -> None:

@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.question import Answer, Question, context_id
+from dodona.agent.reception import Message, Sent
 from dodona.agent.settings import ModelSettings
+from dodona.core.agents import Agents
 from dodona.core.chunks import Body, Chunk, content, done, error
 from dodona.core.conversation import RunStatus
 from dodona.core.errors import Cancelled, DodonaError, NotFound
+from dodona.core.sessions import session_key
 from dodona.notify import Bus
 
 LONG = 30.0  # seconds that a loaded machine may take for what is immediate
@@ -111,6 +114,8 @@ class PlainOracle:
                 at = len(run.chunks)
                 if batch:
                     yield batch
+                if at < len(run.chunks):
+                    continue  # more came while somebody read
                 if run.has_ended or run.closings > closings:
                     return
                 if self.broken is not None:
@@ -176,10 +181,9 @@ class PlainRuns:
         found = sorted(self.oracle.runs, reverse=True)
         before = wanted.get("before")
         older = [each for each in found if before is None or each < before]
-        return [{"id": each} for each in older[: wanted["limit"]]]
+        return [{"id": each, "session_key": None} for each in older[: wanted["limit"]]]
 
-    async def open_count(self, user_id: str) -> int:
-        assert user_id == "local"
+    async def open_count(self, _user_id: str) -> int:
         return sum(not run.has_ended for run in self.oracle.runs.values())
 
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
@@ -256,11 +260,63 @@ class PlainApprovals:
         return {"run_id": run_id, "call": call_id}
 
 
+class PlainReception:
+    """Messages become runs of the same oracle."""
+
+    def __init__(self, oracle: PlainOracle) -> None:
+        self.oracle = oracle
+        self.sent: list[tuple[str, Message]] = []
+        self.keys: dict[int, str] = {}  # by run
+        self.refusal: BaseException | None = None
+        self.gate = asyncio.Event()  # nothing is taken in while it is not set
+        self.gate.set()
+
+    async def send(self, user_id: str, message: Message) -> Sent:
+        await self.gate.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        run_id = await self.oracle.ask("local", Question(question=message.content))
+        key = session_key(message.agent_id, message.channel, message.account, message.peer)
+        self.sent.append((user_id, message))
+        self.keys[run_id] = key
+        return Sent(run_id, key)
+
+
+class PlainSessions:
+    """Those of the messages that were taken in."""
+
+    def __init__(self, reception: PlainReception) -> None:
+        self.keys = reception.keys
+        self.oracle = reception.oracle
+
+    async def list(self, _user_id: str, *, limit: int = 50, skip: int = 0) -> list[dict[str, Any]]:
+        found = [*dict.fromkeys(self.keys.values())]
+        return [{"key": key} for key in found[skip : skip + limit]]
+
+    async def clear(self, _user_id: str, key: str) -> dict[str, Any]:
+        if key not in self.keys.values():
+            raise NotFound(f"there is no session {key!r:.80}.")
+        return {"key": key}
+
+    async def history(self, _user_id: str, key: str, *, limit: int = 50) -> list[dict[str, Any]]:
+        runs = [run_id for run_id, its in self.keys.items() if its == key]
+        return [{"content": self.oracle.runs[run].question.question} for run in runs[-limit:]]
+
+
+class PlainSpending:
+    async def budgets(self, _user_id: str | None, *, most: int) -> list[dict[str, Any]]:
+        return [{"kind": "daily", "left": 7}][:most]
+
+
 class PlainAgency:
     """The shape of `dodona.agent.agency.Agency`; its bus is the real one."""
 
     def __init__(self) -> None:
         self.oracle = PlainOracle()
+        self.reception = PlainReception(self.oracle)
+        self.sessions = PlainSessions(self.reception)
+        self.agents = Agents
+        self.spending = PlainSpending()
         self.runs = PlainRuns(self.oracle)
         self.contexts = PlainContexts()
         self.preferences = PlainPreferences()

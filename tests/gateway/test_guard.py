@@ -212,7 +212,7 @@ async def test_a_body_that_takes_too_long_is_refused() -> None:
     assert b'"request_too_slow"' in answer
 
 
-# An upgrade is no request that uvicorn passes on without a library for it, so these ask the guard.
+# Of upgrades; test_websocket.py has the same over the wire.
 
 
 async def _upgrade(**headers: str) -> list[Message]:

@@ -199,9 +199,10 @@ async def test_many_that_say_nothing_hold_nobody_up(gateway: Gateway) -> None:
         await writer.wait_closed()
 
 
-async def test_a_plain_upgrade_gets_the_plain_answer(gateway: Gateway) -> None:
-    """There is no WebSocket yet: whoever asks for one gets HTTP, through the same door."""
+async def test_an_upgrade_is_refused_before_it_is_one(gateway: Gateway) -> None:
+    """Whoever may not ask gets HTTP, through the same door."""
     upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    upgrade += b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     writer.write(b"GET /ws HTTP/1.1\r\nHost: evil.example\r\n" + upgrade + b"\r\n")
     async with asyncio.timeout(LONG):

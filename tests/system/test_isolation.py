@@ -184,7 +184,15 @@ TRIES: Final[dict[str, Tries]] = {
     "readSession": lambda _: [Try(query={"key": SESSION})],
     "clearSession": lambda _: [Try(body={"key": SESSION})],
     "followEvents": lambda _: [],  # tried below: it does not end
+    "listModels": nothing,
+    "retrieveModel": lambda _: [Try(path={"model": "oracle"}, status=200)],
+    # Its sessions are below the caller's own account: there is no name of A's to give.
+    "createChatCompletion": lambda _: [
+        Try(body={"model": "nobody", "messages": [{"role": "user", "content": "?"}]})
+    ],
     "readAudit": lambda _: [Try(status=403)],
+    "readMetrics": lambda _: [Try(status=403)],
+    "readStatus": lambda _: [Try(status=403)],
     "isAlive": nothing,
     "isReady": nothing,
     "describe": nothing,

@@ -36,6 +36,7 @@ from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.errors import StoreError
 from dodona.core.measures import Measures
+from dodona.core.routing import Routing
 from dodona.core.tokens import Tokens
 from dodona.documents import KeyPath
 from dodona.metering import Meter
@@ -69,6 +70,7 @@ class Runtime:
 
     agency: Agency
     choice: Choice
+    routing: Routing
     vault: Path
     store: str
     measures: Measures
@@ -162,7 +164,7 @@ async def running(
         watch(measures, store=store, bus=bus, engine=agency.engine)
         standing = Standing(store, agency.engine, measures, choice=lambda: staff.choices[""])
         yield Runtime(
-            *(agency, choice, folder, str(locate(url)), measures, standing),
+            *(agency, choice, staff.routing, folder, str(locate(url)), measures, standing),
             *(store.tokens, store.audit),
         )
 
@@ -189,6 +191,7 @@ def _live(
         ("agents",): staff.take,
         ("budgets",): terms,
         ("prices",): terms,
+        ("bindings",): staff.take,
         ("log",): log,
         ("librarian", "summarise"): conduct,
         ("context",): conduct,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from dodona.app.agents import AgentTrees, agents_of
+from dodona.app.bindings import make_router
 from dodona.app.choice import Choice, Chooser
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
@@ -16,6 +17,7 @@ from dodona.app.probes import spots
 from dodona.core.agents import Agents
 from dodona.core.events import Emit
 from dodona.core.model import Counter
+from dodona.core.routing import Routing
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 
@@ -39,6 +41,7 @@ class Staff:
         self.choices: Mapping[str, Choice] = {}  # by name; that of [agent] has none
         self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
         self.trees = AgentTrees(stack, emit, follow=follow)
+        self.routing = Routing()  # which of them answers whom
 
     async def take(self, config: Config) -> None:
         """Be the agents of this config; raises, and stays as it was, if one cannot work."""
@@ -47,11 +50,13 @@ class Staff:
         chooser = Chooser(config, credentials, http=self._http, spots=spots(os.environ))
         choices = {name: await chooser.choose(name) for name in ("", *settings.agents)}
         agents = await asyncio.to_thread(agents_of, config)
+        router = await asyncio.to_thread(make_router, config)
         trees = await self.trees.load(config)
         built = await asyncio.to_thread(self.models.build, settings, choices)
         # No wait from here on: a run sees all of the old, or all of the new.
         self.trees.take(trees)
         self.models.take(built, chooser, default=settings.agent.id)
+        self.routing.take(router)
         self.agents, self.choices = agents, choices
 
     def now(self) -> Agents:

@@ -36,6 +36,7 @@ app.command("dodona.cli.sessions:app", name="sessions", help="List, show and cle
 app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
 app.command("dodona.cli.usage:usage", name="usage", help="Tell what calls of models came to.")
 app.command("dodona.cli.budget:app", name="budget", help="Tell and set what may be spent.")
+app.command("dodona.cli.route:route", name="route", help="Tell which agent answers a message.")
 app.command("dodona.cli.config:app", name="config", help="Check, show and change the settings.")
 app.command("dodona.cli.backup:app", name="backup", help="Back the store up, and restore it.")
 app.command("dodona.cli.doctor:doctor", name="doctor", help="Look over all that Dodona needs.")

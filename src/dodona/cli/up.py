@@ -34,6 +34,7 @@ from dodona.core.limits import Limits
 from dodona.gateway.addresses import is_loopback
 from dodona.gateway.app import make_app
 from dodona.gateway.gate import Beside
+from dodona.gateway.pauses import short_pauses
 from dodona.gateway.rules import Rules
 from dodona.gateway.server import address_to_listen, listening, serve
 from dodona.net.redactor import Redactor
@@ -105,10 +106,12 @@ async def _up(
                     audit=runtime.audit,
                     measures=runtime.measures,
                     status=runtime.standing.now,
+                    routing=runtime.routing,
                 ),
                 redactor=redactor,
             )
-            await serve(app, listener, on_started=tell, leave=leave)
+            with short_pauses():
+                await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:
                 each.remove(config.home)

@@ -71,20 +71,24 @@ class Refusal(Response):
 
 def bug(redactor: Redactor | None = None) -> Response:
     """A fault of ours: what it was is in the log, and not for strangers."""
-    return refusal(DodonaError("something went wrong here.", hint="The log says what."), redactor)
+    return refusal(fault(), redactor)
+
+
+def fault() -> DodonaError:
+    return DodonaError("something went wrong here.", hint="The log says what.")
 
 
 def _headers(error: DodonaError) -> dict[str, str]:
     match error:
         case ProviderError(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(0, ceil(seconds)))}
-        case BudgetExceeded(details={"resets_at": str() as moment}):
-            left = datetime.fromisoformat(moment) - datetime.now(UTC)
-            return {"retry-after": str(max(1, ceil(left.total_seconds())))}
         case TooMany(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(1, ceil(seconds)))}
         case Unauthorized():
             return {"www-authenticate": 'Bearer realm="dodona"'}
+        case BudgetExceeded(details={"resets_at": str() as moment}):
+            left = datetime.fromisoformat(moment) - datetime.now(UTC)
+            return {"retry-after": str(max(1, ceil(left.total_seconds())))}
         case WrongMethod():
             return {"allow": error.allowed}
         case _:

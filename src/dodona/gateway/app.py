@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.agency import Agency
@@ -25,6 +26,7 @@ from dodona.gateway.routes import OPERATIONS, routes
 from dodona.gateway.rules import Rules
 from dodona.gateway.turnstile import Turnstile
 from dodona.gateway.watching import Watch
+from dodona.gateway.websocket import PATH, Endpoint
 from dodona.net.redactor import Redactor
 
 _log = logging.getLogger(__name__)
@@ -67,7 +69,7 @@ def make_app(
         )
 
     app = Starlette(
-        routes=routes(gate),
+        routes=[*routes(gate), WebSocketRoute(PATH, Endpoint(gate))],
         middleware=[
             Middleware(Watch, beside.measures),
             Middleware(Guard, rules, redactor),

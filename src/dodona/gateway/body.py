@@ -19,17 +19,18 @@ async def read(receive: Receive) -> dict[str, Any]:
     return parse(await _whole(receive))
 
 
-def parse(body: bytes) -> dict[str, Any]:
+def parse(body: bytes, what: str = "the body") -> dict[str, Any]:
+    """The object in these bytes; `what` they are is said in errors."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError as wrong:
-        raise _malformed(body, str(wrong)) from None
+        raise _malformed(body, str(wrong), what) from None
     except UnicodeDecodeError:
-        raise BadRequest("the body is not UTF-8.", hint="Send JSON as UTF-8.") from None
+        raise BadRequest(f"{what} is not UTF-8.", hint="Send JSON as UTF-8.") from None
     except RecursionError:
-        raise BadRequest("the body is nested too deeply.") from None
+        raise BadRequest(f"{what} is nested too deeply.") from None
     if not isinstance(value, dict):
-        raise BadRequest("the body must be a JSON object.", hint='Send something like {"…": …}.')
+        raise BadRequest(f"{what} must be a JSON object.", hint='Send something like {"…": …}.')
     return cast("dict[str, Any]", value)
 
 
@@ -44,13 +45,13 @@ async def _whole(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _malformed(body: bytes, reason: str) -> BadRequest:
+def _malformed(body: bytes, reason: str, what: str) -> BadRequest:
     found = _PLACE.search(reason)
     place = int(found[1]) if found else len(body)
     before = body[:place].decode(errors="replace")
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-    what = _PLACE.sub("", reason).removeprefix("JSON is malformed: ")
+    why = _PLACE.sub("", reason).removeprefix("JSON is malformed: ")
     return BadRequest(
-        f"the body is no JSON: {what} (line {line}, column {column}).",
-        where=Where("body", line, column),
+        f"{what} is no JSON: {why} (line {line}, column {column}).",
+        where=Where(what.removeprefix("the "), line, column),
     )

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from dodona.agent.agency import Agency
 from dodona.core.audit import Audit, AuditEntry
 from dodona.core.measures import Measures
+from dodona.core.routing import Routing
 from dodona.core.tokens import Tokens
 from dodona.gateway.closing import Closing
 from dodona.gateway.crowd import Crowd
@@ -37,13 +38,14 @@ class Beside:
     """What stands beside the agency: who may come in, what is noted and measured.
 
     Without `tokens` every token is wrong, and there is but the operator. `status` tells what is
-    being done.
+    being done. Whoever has the `routing` may give it another router at any time.
     """
 
     tokens: Tokens | None = None
     audit: ReadableAudit | None = None
     measures: Measures = field(default_factory=Measures)
     status: Status = nothing
+    routing: Routing = field(default_factory=Routing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,3 +61,7 @@ class Gate:
     beside: Beside
     redactor: Redactor | None = None
     closing: Closing = field(default_factory=Closing)
+
+    @property
+    def routing(self) -> Routing:
+        return self.beside.routing

@@ -169,6 +169,7 @@ _RUN: Final = {
     "project_id": text(),
     "context_id": text(),
     "status": one_of(*(status.value for status in RunStatus)),
+    "session_key": or_null(text("The session of a channel, if it came through one.")),
     "origin": text(),
     "attempt": whole("How often a process has taken it up."),
     "question": text(),

@@ -23,6 +23,8 @@ from dodona.gateway.addresses import is_loopback
 from dodona.gateway.app import closing_of, connections_of
 from dodona.gateway.closing import Closing
 from dodona.gateway.racing import first_of
+from dodona.gateway.websocket.limits import LARGEST_MESSAGE, PING_EVERY
+from dodona.gateway.websocket.wire import WebSockets
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 5  # seconds for answers under way to be sent, once runs have finished
@@ -63,7 +65,11 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http="h11",
-                ws="none",
+                ws=WebSockets,
+                ws_max_size=LARGEST_MESSAGE,
+                ws_per_message_deflate=False,  # each connection would pay for it in memory
+                ws_ping_interval=PING_EVERY,
+                ws_ping_timeout=PING_EVERY,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

@@ -10,16 +10,14 @@ import logging
 from time import perf_counter
 from typing import Final
 
-from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dodona.core.errors import DodonaError
 from dodona.core.measures import Measures
 from dodona.core.metrics import OTHER
 from dodona.core.trail import request_id, request_id_of
-from dodona.gateway.caller import caller_of
+from dodona.gateway.caller import CALLER, Caller
 
-OPERATION: Final = "dodona.operation"  # its name, in the scope of a request
+WATCHED: Final = "dodona.watched"  # in the scope of a request: what is known of it so far
 HEADER: Final = b"x-request-id"
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -46,6 +44,7 @@ class Watch:
         id_ = request_id_of(given[0].decode("latin-1") if len(given) == 1 else "")
         before = request_id.set(id_)
         watched = _Watched(scope, send, id_, self._measures)
+        scope[WATCHED] = watched
         self._measures.in_flight.add()
         try:
             await self._app(scope, receive, watched.send)
@@ -55,10 +54,22 @@ class Watch:
             request_id.reset(before)
 
 
+def note_operation(scope: Scope, name: str) -> None:
+    """Tell whoever watches a request what it is for; who asks is known by then."""
+    watched: _Watched | None = scope.get(WATCHED)
+    if watched is not None:
+        watched.operation = name
+        caller: Caller | None = scope.get(CALLER)
+        watched.user = _NOBODY if caller is None else caller.user_id
+
+
 class _Watched:
     """One request, or one WebSocket, from its head to its end."""
 
-    __slots__ = ("_began", "_id", "_measures", "_scope", "_send", "_status", "_stream")
+    __slots__ = (
+        *("_began", "_id", "_measures", "_scope", "_send", "_status", "_stream"),
+        *("operation", "user"),
+    )
 
     def __init__(self, scope: Scope, send: Send, id_: str, measures: Measures) -> None:
         self._scope = scope
@@ -66,12 +77,14 @@ class _Watched:
         self._id = id_.encode()
         self._measures = measures
         self._began = perf_counter()
+        self.operation = _UNNAMED[scope["type"]]
+        self.user = _NOBODY
         self._status = 0
         self._stream = ""  # its kind, while it is open
 
     async def send(self, message: Message) -> None:
         match message["type"]:
-            case "http.response.start" | "websocket.accept":
+            case "http.response.start" | "websocket.accept" | "websocket.http.response.start":
                 self._begin(message)
             case "websocket.close" if not self._status:
                 self._status = 403  # as the client sees it
@@ -82,7 +95,7 @@ class _Watched:
     def _begin(self, message: Message) -> None:
         headers = message["headers"] = [*message.get("headers", ()), (HEADER, self._id)]
         self._status = message.get("status", 101)
-        self._measures.request_seconds.observe(perf_counter() - self._began, self._operation)
+        self._measures.request_seconds.observe(perf_counter() - self._began, self.operation)
         if self._status == 101:
             self._stream = "websocket"
         elif any(n == b"content-type" and v.startswith(b"text/event-stream") for n, v in headers):
@@ -96,7 +109,7 @@ class _Watched:
         method = self._scope.get("method", "GET")
         name = method if method in _METHODS else OTHER
         status = f"{self._status // 100}xx" if self._status else _CUT
-        self._measures.requests.add(self._operation, name, status)
+        self._measures.requests.add(self.operation, name, status)
         went_well = name in _READS and 200 <= self._status < 400
         level = logging.DEBUG if went_well and not self._stream else logging.INFO
         if _log.isEnabledFor(level):
@@ -105,22 +118,9 @@ class _Watched:
     def _tell(self, level: int, method: str) -> None:
         fields = {
             "method": method,
-            "operation": self._operation,
+            "operation": self.operation,
             "status": self._status or _CUT,
             "ms": round((perf_counter() - self._began) * 1000, 1),
-            "user": self._user(),
+            "user": self.user,
         }
         _log.log(level, "request", extra=fields)
-
-    @property
-    def _operation(self) -> str:
-        return self._scope.get(OPERATION) or _UNNAMED[self._scope["type"]]
-
-    def _user(self) -> str:
-        """Of a request that was let in."""
-        if OPERATION not in self._scope:
-            return _NOBODY
-        try:
-            return caller_of(HTTPConnection(self._scope)).user_id
-        except DodonaError:
-            return _NOBODY

@@ -91,6 +91,7 @@ def _overview(found: RunOverview, waiting: set[int]) -> dict[str, Any]:
         "project_id": found.project_id,
         "context_id": context_id(run.id),
         "status": status.value,
+        "session_key": run.session_key,
         "origin": run.origin,
         "attempt": run.attempt,
         "question": found.question,

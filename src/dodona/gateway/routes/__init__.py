@@ -34,7 +34,7 @@ from dodona.gateway.routes import (
     v1,
     vault,
 )
-from dodona.gateway.watching import OPERATION
+from dodona.gateway.watching import note_operation
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,
@@ -75,7 +75,7 @@ def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
         operation = by_method.get(request.method)
         if operation is None:
             raise WrongMethod(request.method, by_method)
-        request.scope[OPERATION] = operation.name
+        note_operation(request.scope, operation.name)
         return await operation.answer(request, gate)
 
     route = Route(path, dispatch)

@@ -38,13 +38,11 @@ SCHEMAS: Final[dict[str, Schema]] = {
 
 
 async def metrics(visit: Visit) -> Response:
-    visit.caller.need("admin")
     text = await visit.gate.beside.measures.text()
     return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
 
 async def status(visit: Visit) -> Response:
-    visit.caller.need("admin")
     return answer({"version": dodona.__version__, **await visit.gate.beside.status()})
 
 
@@ -53,8 +51,9 @@ OPERATIONS = (
         method="GET",
         path="/metrics",
         name="readMetrics",
-        about="What the process counts, in the text format of Prometheus; for scope admin.",
+        about="What the process counts, in the text format of Prometheus.",
         handle=metrics,
+        scope="admin",
         answers={200: Says("The numbers.", "Text", "text/plain")},
         errors=(400,),
     ),
@@ -62,8 +61,9 @@ OPERATIONS = (
         method="GET",
         path="/api/status",
         name="readStatus",
-        about="What the gateway does at the moment; for scope admin.",
+        about="What the gateway does at the moment.",
         handle=status,
+        scope="admin",
         answers={200: Says("Runs, lanes, streams and budgets now.", "Status")},
         errors=(400, 503),
     ),

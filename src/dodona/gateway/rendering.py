@@ -1,0 +1,48 @@
+"""Chunks as events of a WebSocket: one row for each type of chunk.
+
+Server-sent events carry chunks as they are. A WebSocket has few events; a chunk that has none of
+its own is a `system` event, whose `system_type` is the chunk's type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from dodona.core.chunks import Chunk
+
+Event: TypeAlias = Literal[
+    "text", "tool_use", "tool_result", "system", "approval", "usage", "done", "error"
+]
+
+EVENTS: Final[Mapping[str, Event]] = {
+    "content": "text",
+    "tool_call": "tool_use",
+    "tool_result": "tool_result",
+    "system": "system",
+    "thinking": "system",
+    "source": "system",
+    "restart": "system",
+    "approval": "approval",
+    "context_update": "usage",
+    "done": "done",
+    "error": "error",
+}
+# What people may read of a chunk that has become a system event.
+_SAYS: Final = {"thinking": "content", "source": "path", "restart": "reason"}
+
+
+def event(chunk: Chunk, session_key: str | None) -> dict[str, Any]:
+    """The frame of a chunk; `data` is the chunk without its type and place."""
+    type_: str = chunk.body["type"]
+    data = {name: value for name, value in chunk.body.items() if name != "type"}
+    if type_ not in EVENTS or (EVENTS[type_] == "system" and type_ != "system"):
+        said = str(data.get(_SAYS.get(type_, ""), ""))
+        data = {"system_type": type_, "system_message": said, "metadata": data}
+    return {
+        "event": EVENTS.get(type_, "system"),
+        "run_id": chunk.run_id,
+        "seq": chunk.seq,
+        "session_key": session_key,
+        "data": data,
+    }

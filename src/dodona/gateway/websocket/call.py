@@ -1,0 +1,96 @@
+"""One request, on its way to be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from dodona.agent.agency import Agency
+from dodona.core import chunks
+from dodona.core.chunks import Chunk
+from dodona.core.errors import DodonaError
+from dodona.gateway.caller import Caller
+from dodona.gateway.gate import Gate
+from dodona.gateway.websocket.frame import Id, refusal
+from dodona.gateway.websocket.line import Line
+from dodona.gateway.websocket.turns import Turns
+
+
+class Host(Protocol):
+    """The connection, as its calls see it."""
+
+    gate: Gate
+    caller: Caller
+    turns: Turns
+    line: Line
+
+    def check_room(self) -> None: ...
+
+    def linger(self) -> None: ...
+
+    def release(self, call: Call) -> None: ...
+
+
+class Call:
+    """Answered once, by a result or an error. What is followed goes on after that."""
+
+    __slots__ = ("_host", "caller", "id", "is_answered", "values")
+
+    def __init__(self, host: Host, id_: Id, values: Mapping[str, Any]) -> None:
+        self._host = host
+        self.id = id_
+        self.caller = host.caller
+        self.values = values
+        self.is_answered = False
+
+    @property
+    def gate(self) -> Gate:
+        return self._host.gate
+
+    @property
+    def agency(self) -> Agency:
+        return self._host.gate.agency
+
+    @property
+    def user_id(self) -> str:
+        return self.caller.user_id
+
+    @property
+    def turns(self) -> Turns:
+        return self._host.turns
+
+    def check_room(self) -> None:
+        """Refuse to wait for one run more than a connection may wait for."""
+        self._host.check_room()
+
+    def linger(self) -> None:
+        """From here on it only waits: when the client goes away, it is ended."""
+        self._host.linger()
+
+    async def answer(self, result: Any) -> None:
+        await self._say({"id": self.id, "result": result})
+
+    async def refuse(self, error: DodonaError) -> None:
+        await self._say(refusal(self.id, error, self.gate.redactor))
+
+    async def follow(self, run_id: int, session_key: str | None, *, after: int = 0) -> None:
+        """Tell what comes of a run, until it ends."""
+        seen = after
+        batches = self.agency.oracle.events(self.user_id, run_id, after=after)
+        try:
+            async with aclosing(batches):
+                async for batch in batches:
+                    for chunk in batch:
+                        await self._host.line.tell(chunk, session_key)
+                        seen = chunk.seq
+        except DodonaError as error:
+            # The run goes on: only what comes of it cannot be told here.
+            lost = Chunk(run_id, seen, {**chunks.error(error), "is_lost": True})
+            await self._host.line.tell(lost, session_key)
+
+    async def _say(self, frame: dict[str, Any]) -> None:
+        if not self.is_answered:
+            self.is_answered = True
+            self._host.release(self)
+            await self._host.line.send(frame)

@@ -1,0 +1,70 @@
+"""A parameter of a method: what it takes, and how it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dodona.core.errors import BadRequest, DodonaError
+from dodona.core.near import did_you_mean
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """Yes or no when it has `is_flag`, a whole number when it has bounds, else text."""
+
+    name: str
+    about: str
+    is_required: bool = False
+    is_flag: bool = False
+    bounds: tuple[int, int] | None = None
+    longest: int = 200
+    default: Any = None
+
+    @property
+    def takes(self) -> str:
+        if self.is_flag:
+            return "true or false"
+        if self.bounds is not None:
+            lowest, highest = self.bounds
+            return f"a whole number from {lowest:,} to {highest:,}"
+        return f"a text of 1 to {self.longest:,} characters"
+
+    def fits(self, value: Any) -> bool:
+        if self.is_flag:
+            return isinstance(value, bool)
+        if self.bounds is not None:
+            lowest, highest = self.bounds
+            return type(value) is int and lowest <= value <= highest
+        return isinstance(value, str) and 0 < len(value) <= self.longest
+
+
+def read(fields: Sequence[Field], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all fields; null is as if it were not given."""
+    wrong = [*_mistakes(fields, given)]
+    if wrong:
+        raise BadRequest.gather(wrong)
+    return {
+        each.name: each.default if given.get(each.name) is None else given[each.name]
+        for each in fields
+    }
+
+
+def _mistakes(fields: Sequence[Field], given: Mapping[str, Any]) -> Iterator[DodonaError]:
+    names = [each.name for each in fields]
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names) or _listed(names)
+            yield BadRequest(f"there is no parameter {name!r:.80}.", hint=hint)
+    for each in fields:
+        value = given.get(each.name)
+        if value is None:
+            if each.is_required:
+                yield BadRequest(f"{each.name} is missing: {each.takes}.")
+        elif not each.fits(value):
+            yield BadRequest(f"{each.name} must be {each.takes} (got {value!r:.80}).")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"There are {', '.join(names)}." if names else "There are none."

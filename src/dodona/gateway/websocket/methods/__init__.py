@@ -1,0 +1,15 @@
+"""All methods, one group per file."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dodona.gateway.websocket.method import Method
+from dodona.gateway.websocket.methods import budgets, chat, sessions, state
+
+METHODS: Final[tuple[Method, ...]] = (
+    *state.METHODS,
+    *chat.METHODS,
+    *sessions.METHODS,
+    *budgets.METHODS,
+)

@@ -1,0 +1,165 @@
+"""Who may ask what over `/ws`: callers that loopback does not know, spoken for without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+from starlette.types import Message
+
+from dodona.gateway.caller import SCOPES, Caller
+from dodona.gateway.crowd import Crowd
+from dodona.gateway.gate import Beside, Gate
+from dodona.gateway.known import KnownTokens
+from dodona.gateway.rules import Rules
+from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.connection import Connection
+from dodona.gateway.websocket.entry import Visitor, introduced
+from dodona.gateway.websocket.limits import UNKNOWN_CALLER
+from dodona.gateway.websocket.line import Line
+from dodona.gateway.websocket.turns import Turns
+from tests.gateway.plain_agency import PlainAgency
+from tests.gateway.talking import ready
+
+DOOR = HTTPConnection({"type": "websocket", "headers": []})
+
+
+def a_gate() -> Gate:
+    agency: Any = PlainAgency()
+    rules = Rules()
+    return Gate(
+        agency=agency,
+        rules=rules,
+        ready=ready,
+        document={},
+        known=KnownTokens(None, rules.limits),
+        crowd=Crowd(rules.limits),
+        beside=Beside(),
+    )
+
+
+def a_line(sent: list[Message]) -> Line:
+    async def send(message: Message) -> None:
+        sent.append(message)
+        await asyncio.sleep(0)
+
+    return Line(send)
+
+
+async def conversation(caller: Caller, method: str, **params: Any) -> dict[str, Any]:
+    """What a caller is answered."""
+    sent: list[Message] = []
+    request = {"id": 1, "method": method, "params": params}
+    answered = asyncio.Event()
+
+    async def receive() -> Message:
+        if not answered.is_set():
+            answered.set()
+            return {"type": "websocket.receive", "text": json.dumps(request)}
+        while len(sent) < 2:  # noqa: ASYNC110 - the hello and the answer
+            await asyncio.sleep(0)
+        return {"type": "websocket.disconnect", "code": 1000}
+
+    methods = {each.name: each for each in METHODS}
+    visitor = Visitor(caller)
+    connection = Connection(a_gate(), visitor, methods=methods, turns=Turns(), line=a_line(sent))
+    async with asyncio.timeout(30):
+        await connection.serve(DOOR, receive)
+    return json.loads(sent[1]["text"])
+
+
+def ada(*scopes: str) -> Caller:
+    return Caller("ada", frozenset(scopes), token_id=1)
+
+
+@pytest.mark.parametrize(
+    ("account", "peer", "is_allowed"),
+    [
+        ("ada", None, True),
+        ("ada", "ada", True),
+        ("ada", "bob", False),
+        ("bob", None, False),
+        ("bob", "ada", False),
+        ("local", None, False),
+    ],
+)
+async def test_only_the_adapter_of_a_channel_speaks_for_others(
+    account: str,
+    peer: str | None,
+    is_allowed: bool,  # noqa: FBT001
+) -> None:
+    """Others speak for themselves: as their own account, and as no other peer."""
+    message = {"channel": "web", "account": account, "peer": peer, "content": "x"}
+    adapter = await conversation(ada("chat", "channel"), "chat.send", **message)
+    assert "result" in adapter
+    answer = await conversation(ada("chat"), "chat.send", **message)
+    assert ("result" in answer) is is_allowed
+    if not is_allowed:
+        assert answer["error"] == {
+            "code": "access_denied",
+            "message": "ada may speak for ada alone.",
+            "hint": "Set account to ada and no peer, or use a token with scope channel.",
+        }
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+async def test_every_method_needs_its_scope(method: Any) -> None:
+    """It is asked for before parameters are looked at; chat includes read."""
+    lesser = ada(*({"chat": ("read", "channel", "admin"), "read": ("channel",)}[method.scope]))
+    answer = await conversation(lesser, method.name, nonsense=1)
+    assert answer["error"]["message"] == f"this needs a token with scope {method.scope}."
+    greater = await conversation(ada("chat"), method.name, nonsense=1)
+    assert greater.get("error", {}).get("code") == "bad_request"
+
+
+def test_scopes_of_methods_are_scopes() -> None:
+    assert {method.scope for method in METHODS} <= SCOPES.keys()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "websocket.receive", "text": '{"id": 1, "method": "ping"}'},
+        {"type": "websocket.receive", "text": '{"token": 7}'},
+        {"type": "websocket.receive", "text": '{"token": "x", "id": 1}'},
+        {"type": "websocket.receive", "text": '{"token": "dod_of_nobody"}'},
+        {"type": "websocket.receive", "text": "nonsense"},
+        {"type": "websocket.receive", "text": '{"token": "' + "x" * (32 << 10) + '"}'},
+        {"type": "websocket.receive", "bytes": b'{"token": "x"}'},
+    ],
+)
+async def test_where_a_token_is_required_it_must_come_first(message: Message) -> None:
+    """Anything else is answered with 4001, and the end."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return message
+
+    assert await introduced(a_gate(), DOOR, receive=receive, line=a_line(sent)) is None
+    assert [(each["type"], each["code"]) for each in sent] == [("websocket.close", UNKNOWN_CALLER)]
+
+
+async def test_one_who_leaves_before_is_told_nothing() -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.disconnect", "code": 1005}
+
+    assert await introduced(a_gate(), DOOR, receive=receive, line=a_line(sent)) is None
+    assert sent == []
+
+
+async def test_one_who_says_nothing_is_sent_away() -> None:
+    """A connection without a name is not kept for long."""
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    line = a_line(sent)
+    assert await introduced(a_gate(), DOOR, receive=receive, line=line, seconds=0.01) is None
+    assert [each["code"] for each in sent] == [UNKNOWN_CALLER]
