@@ -72,6 +72,12 @@ def nothing(_: Things) -> Sequence[Try]:
     return [Try(status=200)]
 
 
+def of_others(**query: Any) -> Sequence[Try]:
+    """One's own; another's, and everybody's, are an admin's to see."""
+    refused = [Try(query={"user": user, **query}, status=403) for user in ("ada", "*")]
+    return [Try(query=query, status=200), *refused]
+
+
 def not_theirs(**body: Any) -> Tries:
     return lambda _: [Try(body={"project_id": PROJECT, **body})]
 
@@ -103,6 +109,8 @@ TRIES: Final[dict[str, Tries]] = {
     ],
     "labelNode": lambda a: [Try(body={"context_id": a.node, "label": "mine"})],
     "pruneTree": lambda a: [Try(path={"context_id": a.node})],
+    "showUsage": lambda _: of_others(by="session"),
+    "showBudgets": lambda _: of_others(),
     "listRuns": in_project(),
     "showRun": lambda a: [Try(path={"run_id": run}) for run in (a.run, a.waiting)],
     "followRun": lambda a: [Try(path={"run_id": run}) for run in (a.run, a.waiting)],
@@ -186,8 +194,6 @@ TRIES: Final[dict[str, Tries]] = {
     "readStatus": lambda _: [Try(status=403)],
     # A session of B's own by the name of one of A's: the model has not heard of it.
     "createChatCompletion": lambda _: [Try(body=CHAT, status=502)],
-    "showUsage": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
-    "showBudgets": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
     "listModels": nothing,
     "retrieveModel": lambda _: [Try(path={"model": "oracle"}, status=200)],
     "isAlive": nothing,
