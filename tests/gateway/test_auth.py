@@ -201,6 +201,8 @@ def test_scopes_are_what_the_method_says(operation: Operation) -> None:
     """What looks needs read, what changes needs chat; the rest is named here one by one."""
     others = {
         "readAudit": "admin",
+        "readMetrics": "admin",
+        "readStatus": "admin",
         "isAlive": "",
         "isReady": "",
         "describe": "",

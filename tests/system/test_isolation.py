@@ -26,6 +26,11 @@ from tests.system.wire_model import Call, Script, calls, says
 SECRET: Final = "zanzibar"  # noqa: S105 - a word of A's
 PROJECT: Final = "garden"
 NOTE: Final = "plans.md"
+CHAT: Final = {
+    "model": "oracle",
+    "messages": [{"role": "user", "content": "What did I say before?"}],
+    "user": "main",
+}
 SESSION: Final = "oracle:web:ada:main"
 
 
@@ -176,9 +181,23 @@ TRIES: Final[dict[str, Tries]] = {
     "readSession": lambda _: [Try(query={"key": SESSION})],
     "clearSession": lambda _: [Try(body={"key": SESSION})],
     "followEvents": lambda _: [],  # tried below: it does not end
+    "showUsage": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
+    "showBudgets": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
+    "listModels": nothing,
+    "retrieveModel": lambda _: [Try(path={"model": "oracle"}, status=200)],
+    # Its sessions are below the caller's own account: there is no name of A's to give.
+    "createChatCompletion": lambda _: [
+        Try(body={"model": "nobody", "messages": [{"role": "user", "content": "?"}]})
+    ],
     "readAudit": lambda _: [Try(status=403)],
     "readMetrics": lambda _: [Try(status=403)],
     "readStatus": lambda _: [Try(status=403)],
+    # A session of B's own by the name of one of A's: the model has not heard of it.
+    "createChatCompletion": lambda _: [Try(body=CHAT, status=502)],
+    "showUsage": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
+    "showBudgets": lambda _: [Try(query={"user": "ada"}, status=403), Try(status=200)],
+    "listModels": nothing,
+    "retrieveModel": lambda _: [Try(path={"model": "oracle"}, status=200)],
     "isAlive": nothing,
     "isReady": nothing,
     "describe": nothing,
