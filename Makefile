@@ -12,7 +12,7 @@ AIMOCK_STAMP := $(AIMOCK)/node_modules/.installed
 # A peer must not share our environment: theirs pin what we do not.
 BENCH := .venv-bench
 
-.PHONY: help setup run test retest test-models aimock real-model check format lint types imports bench bench-run bench-crash \
+.PHONY: help setup run test retest test-models aimock real-model check format lint types imports bench bench-run bench-websockets bench-crash \
         docs constraints clean
 
 help: ## What can be made
@@ -95,6 +95,9 @@ bench: setup ## Run the benchmarks, with peers in the same run
 
 bench-run: setup $(BENCH)/.installed ## Whole runs, beside other agent frameworks
 	@$(BIN)/python bench/run.py
+
+bench-websockets: setup ## Ten thousand connections to one gateway, some of them chatting
+	@$(BIN)/python bench/websockets.py
 
 bench-crash: setup ## Kill Dodona 200 times in mid-run and look for what is lost
 	@$(BIN)/python bench/crash.py

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
 
-_COMPLETE: Final = 50  # one full collection in so many looks at everything
+COMPLETE: Final = 50  # one full collection in so many looks at everything
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def short_pauses() -> Generator[None]:
             return
         if phase == "start":
             full += 1
-            if full % _COMPLETE == 0:
+            if full % COMPLETE == 0:
                 gc.unfreeze()
         else:
             gc.freeze()
