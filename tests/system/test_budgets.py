@@ -97,8 +97,18 @@ async def in_process(client: Client) -> dict[str, Any]:
     return json.loads(done.stdout)["error"]
 
 
-# Every way to a model, but /v1 (see test_v1.py). One more belongs here: /ws, a channel.
-WAYS: tuple[Way, ...] = (oracle, stream, other_model, in_process)
+async def websocket(client: Client) -> dict[str, Any]:
+    """A message of a channel."""
+    said = {"channel": "chat", "account": "acme", "content": f"Why? {client.tag}"}
+    async with asyncio.timeout(LIMIT), client.session.ws_connect(f"{client.url}/ws") as line:
+        await line.send_json({"id": 1, "method": "chat.send", "params": said})
+        while (frame := await line.receive_json()).get("event") != "error":
+            assert "error" not in frame, frame
+        return frame["data"]["error"]
+
+
+# Every way to a model, but /v1: see test_v1.py.
+WAYS: tuple[Way, ...] = (oracle, stream, other_model, websocket, in_process)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
