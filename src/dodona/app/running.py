@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, fields
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import time
 from typing import Final
 
 from dodona import store as ledger
@@ -17,30 +15,28 @@ from dodona.agent.agency import Agency, make_agency
 from dodona.agent.approving import Desk
 from dodona.agent.choices import ChoicesOf
 from dodona.agent.decision import DEFAULT_DECISIONS
-from dodona.agent.means import Conduct, Means
+from dodona.agent.means import Means
 from dodona.agent.subagents import SUBAGENTS
-from dodona.app import logs
 from dodona.app.building import ceilings, price_list
 from dodona.app.choice import Choice
 from dodona.app.codes import Codes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.heeding import heeded
+from dodona.app.live import conduct_of, live
 from dodona.app.measured_models import MeasuredModels
 from dodona.app.measuring import Standing, hear, watch
 from dodona.app.reloading import Reloading
-from dodona.app.settings import Settings
 from dodona.app.staff import Staff
 from dodona.app.store_url import store_url
+from dodona.app.upkeep import Upkeep
 from dodona.app.vaults import Vaults, vault_folder
 from dodona.app.web import add_web
 from dodona.core.audit import AuditEntry
-from dodona.core.errors import StoreError
 from dodona.core.measures import Measures
 from dodona.core.routing import Routing
 from dodona.core.tokens import Tokens
 from dodona.core.users import LOCAL_USER
-from dodona.documents import KeyPath
 from dodona.metering import Meter
 from dodona.models.counter import TokenCounter
 from dodona.net.http import Http
@@ -55,18 +51,13 @@ from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
 from dodona.tools.vault import add_vault_tools
 
-TIDY_EVERY: Final = 60.0  # seconds
-KEPT_FOR: Final = 30 * 86_400.0  # seconds that steps of ended runs can be replayed
-
 # Where a project keeps prompts of its own: hidden in its vault, so that no tool can write there.
 PROMPTS: Final = Path(".dodona", "prompts")
-
-_log = logging.getLogger(__name__)
 
 AddTools = Callable[[ToolRegistry], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """Dodona, running in this process."""
 
@@ -113,17 +104,10 @@ async def running(
             stack, http=http, redactor=redactor, counter=counter, emit=bus.emit, follow=serve
         )
         await staff.take(config)
-        choice = staff.choices[""]
-        folder = await asyncio.to_thread(vault_folder, config)
-        vaults = await stack.enter_async_context(
-            Vaults(store.projects, default=folder, home=config.home, follow=serve)
-        )
+        vaults = await _vaults(stack, store, config, follow=serve)
         codes = await _codes(stack, store, config, follow=serve)
-        registry = ToolRegistry()
-        add_vault_tools(registry, vaults)
-        add_code_tools(registry, codes)
+        registry = _registry(store, vaults, codes)
         await add_web(registry, config, credentials, stack)
-        _add_kept(registry, store)
         if tools is not None:
             tools(registry)
         subscribers, rules = await heeded(stack, config, follow=serve)
@@ -144,78 +128,30 @@ async def running(
             desk=Desk(store.approvals),
             choices=ChoicesOf(store.pack_state),
             agents=staff.now,
-            conduct=_conduct(config.settings),
+            conduct=conduct_of(config.settings),
             decisions=decisions,
         )
-        make = partial(
-            make_agency,
-            means,
-            events=bus,
-            tree=staff.trees,
-            prompt_folder=lambda brief: vaults.place(brief.project) / PROMPTS,
-            serves=serve,
-        )
-        agency = await asyncio.to_thread(make)  # it reads files
-        upkeep = Upkeep(config)
-        await _looked_after(stack, store, upkeep, agency, serve=serve)
+        agency = await _agency(stack, means, bus, staff, vaults, serve=serve)
+        upkeep = Upkeep(store, config)
+        await upkeep.begin(stack, again=serve)
         if reread is not None:
-            live = _live(staff, means, meter, upkeep, redactor)
+            takers = live(staff, means.conduct, meter, upkeep, redactor)
             note = partial(_note_change, store.audit)
-            followed = await asyncio.to_thread(Reloading, config, reread, live, note)
+            followed = await asyncio.to_thread(Reloading, config, reread, takers, note)
             await stack.enter_async_context(followed.following())
         hear(measures, bus, is_tool=partial(_is_tool, registry))
         watch(measures, store=store, bus=bus, engine=agency.engine)
-        standing = Standing(store, agency.engine, measures, choice=lambda: staff.choices[""])
         yield Runtime(
-            *(agency, choice, staff.routing, folder, str(locate(url)), measures, standing),
-            *(store.tokens, store.audit),
+            agency=agency,
+            choice=staff.choices[""],
+            routing=staff.routing,
+            vault=vaults.default,
+            store=str(locate(url)),
+            measures=measures,
+            standing=Standing(store, agency.engine, measures, choice=lambda: staff.choices[""]),
+            tokens=store.tokens,
+            audit=store.audit,
         )
-
-
-def _note_change(audit: AuditLog, what: str) -> None:
-    audit.note(AuditEntry.of_admin(what, user_id=LOCAL_USER))
-
-
-def _live(
-    staff: Staff, means: Means, meter: Meter, upkeep: Upkeep, redactor: Redactor
-) -> dict[KeyPath, Callable[[Config], Awaitable[None]]]:
-    """What changes while Dodona runs, by the first names of its keys."""
-
-    async def conduct(config: Config) -> None:
-        fresh = _conduct(config.settings)
-        for field in fields(fresh):
-            setattr(means.conduct, field.name, getattr(fresh, field.name))
-        upkeep.take(config)
-
-    async def log(config: Config) -> None:
-        logs.start(config.settings.log, redactor)
-
-    async def terms(config: Config) -> None:
-        meter.take(ceilings(config.settings), price_list(config.settings))
-
-    return {
-        ("agent",): staff.take,
-        ("agents",): staff.take,
-        ("budgets",): terms,
-        ("prices",): terms,
-        ("bindings",): staff.take,
-        ("log",): log,
-        ("librarian", "summarise"): conduct,
-        ("context",): conduct,
-        ("web", "hold_effects"): conduct,
-        ("approvals",): conduct,
-        ("audit",): conduct,
-    }
-
-
-def _conduct(settings: Settings) -> Conduct:
-    return Conduct(
-        summarises=settings.librarian.summarise,
-        compresses=settings.context.compress,
-        holds_effects=settings.web.hold_effects,
-        approval_seconds=settings.approvals.timeout_seconds,
-        token_budget=settings.context.token_budget,
-    )
 
 
 async def _store(
@@ -230,15 +166,25 @@ async def _store(
     return await stack.enter_async_context(opened)
 
 
-def _add_kept(registry: ToolRegistry, store: Store) -> None:
-    """The tools for what the store keeps."""
+def _registry(store: Store, vaults: Vaults, codes: Codes) -> ToolRegistry:
+    """The tools for what is kept here."""
+    registry = ToolRegistry()
+    add_vault_tools(registry, vaults)
+    add_code_tools(registry, codes)
     add_thread_tools(registry, store.threads)
     notify_self.add(registry, store.notices)
+    return registry
 
 
 def _is_tool(registry: ToolRegistry, name: str) -> bool:
     handed_on = (subagent.delegation.name for subagent in SUBAGENTS.values())
     return registry.find(name) is not None or name in handed_on
+
+
+async def _vaults(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Vaults:
+    folder = await asyncio.to_thread(vault_folder, config)
+    vaults = Vaults(store.projects, default=folder, home=config.home, follow=follow)
+    return await stack.enter_async_context(vaults)
 
 
 async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Codes:
@@ -259,44 +205,24 @@ def _meter(config: Config) -> Meter:
     return Meter(ceilings(settings), prices=price_list(settings), ledger=ledger)
 
 
-async def _looked_after(
-    stack: AsyncExitStack, store: Store, upkeep: Upkeep, agency: Agency, *, serve: bool
-) -> None:
-    """Tidy up now, and while serving now and then; leave runs to others in the end."""
-    await store.contexts.close_idle(time() - upkeep.idle)
+async def _agency(
+    stack: AsyncExitStack, means: Means, bus: Bus, staff: Staff, vaults: Vaults, *, serve: bool
+) -> Agency:
+    """The agency at work; in the end it leaves its runs to others."""
+    make = partial(
+        make_agency,
+        means,
+        events=bus,
+        tree=staff.trees,
+        prompt_folder=lambda brief: vaults.place(brief.project) / PROMPTS,
+        serves=serve,
+    )
+    agency = await asyncio.to_thread(make)  # it reads files
     stack.push_async_callback(agency.engine.leave, 0.0)
     if serve:
         agency.engine.start()
-        tidying = asyncio.create_task(_tidy(store, upkeep))
-        stack.push_async_callback(_cancelled, tidying)
+    return agency
 
 
-class Upkeep:
-    """How long things are kept, in seconds, as the config says now."""
-
-    def __init__(self, config: Config) -> None:
-        self.idle = self.audit = 0.0
-        self.take(config)
-
-    def take(self, config: Config) -> None:
-        self.idle = config.settings.context.idle_minutes * 60.0
-        self.audit = config.settings.audit.kept_days * 86_400.0
-
-
-async def _tidy(store: Store, upkeep: Upkeep) -> None:
-    while True:
-        await asyncio.sleep(TIDY_EVERY)
-        try:
-            await store.contexts.close_idle(time() - upkeep.idle)
-            await store.journals.expire(time() - KEPT_FOR)
-            await store.budgets.settle_dead()
-            await store.budgets.expire(time() - KEPT_FOR)
-            await store.audit.expire(time() - upkeep.audit)
-        except StoreError as error:
-            _log.warning("the store cannot be tidied: %s", error)
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+def _note_change(audit: AuditLog, what: str) -> None:
+    audit.note(AuditEntry.of_admin(what, user_id=LOCAL_USER))

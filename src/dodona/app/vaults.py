@@ -54,14 +54,14 @@ class Vaults:
         self, projects: Projects, *, default: Path, home: Path, follow: bool = False
     ) -> None:
         self.folder = ByProject(projects, self._find)
-        self._default = default
+        self.default = default
         self._home = home
         self._follow = follow
         self._vaults: dict[Path, Vault] = {}
         self._followed = 0
 
     async def __aenter__(self) -> Self:
-        self._followed_at(await asyncio.to_thread(self._default.resolve))
+        self._followed_at(await asyncio.to_thread(self.default.resolve))
         return self
 
     async def __aexit__(
@@ -96,7 +96,7 @@ class Vaults:
         if project.vault_path is not None:
             return expanded(project.vault_path)
         if self._is_default(project):
-            return self._default
+            return self.default
         folder = self._home / "projects"
         if project.user_id != LOCAL_USER:
             folder = self._home / "users" / f"u-{quote(project.user_id, safe='')}"

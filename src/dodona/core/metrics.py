@@ -6,6 +6,7 @@ which there are few: past `MOST_SERIES` of one family, all that is new is counte
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from math import inf
@@ -53,7 +54,7 @@ class Names:
         return name
 
 
-class Family:
+class Family(ABC):
     """All numbers of one name. Those without labels are there from the beginning, as 0."""
 
     kind = ""
@@ -63,8 +64,9 @@ class Family:
         self.about = about
         self.labels = labels
 
+    @abstractmethod
     def lines(self) -> Iterator[Line]:
-        raise NotImplementedError
+        """As they are told."""
 
 
 class Counter(Family):
