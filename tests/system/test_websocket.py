@@ -57,6 +57,7 @@ SENDERS: tuple[tuple[dict[str, str], str], ...] = (
     ({"channel": "telegram", "account": "own-bot", "peer": "1:2"}, "home"),
 )
 EACH = 3  # messages
+MODELS = {"work": "work-model", "home": "test-model"}
 
 
 def echo(asked: Asked) -> Reply:
@@ -81,6 +82,8 @@ async def test_three_channels_two_agents_five_bindings(office: Client, script: S
     async with asyncio.TaskGroup() as group:
         for channel in channels:
             group.create_task(_speak(office, channel))
+        for agent, model in MODELS.items():
+            group.create_task(_complete(office, agent, model))
     async with speaking(office.session, office.url) as speaker:
         await _look_back(speaker)
     # What a session has said before goes along, so that is one at a time and in order.
@@ -88,7 +91,7 @@ async def test_three_channels_two_agents_five_bindings(office: Client, script: S
     for asked in script.asked:
         number = asked.question.partition(" ")[0]
         by_session[number.rpartition("-")[0]].append(number)
-    assert len(by_session) == len(SENDERS)
+    assert len(by_session) == len(SENDERS) + len(MODELS)
     assert all(numbers == sorted(numbers) for numbers in by_session.values())
 
 
@@ -110,8 +113,17 @@ async def _speak(office: Client, channel: str) -> None:
             seqs = [event["seq"] for event in events]
             assert seqs == sorted(set(seqs))
             said = [event["data"]["content"] for event in events if event["event"] == "text"]
-            model = {"work": "work-model", "home": "test-model"}[agent]
-            assert "".join(said) == f"{model} heard: {text}"
+            assert "".join(said) == f"{MODELS[agent]} heard: {text}"
+
+
+async def _complete(office: Client, agent: str, model: str) -> None:
+    """The same by OpenAI's wire: the model names the agent, the user the session."""
+    for number in range(EACH):
+        text = f"{agent}-{number}"
+        said = [{"role": "user", "content": f"{text} {office.tag}"}]
+        asked = {"model": agent, "user": "U-one", "messages": said}
+        answered = await office.send("POST", "/v1/chat/completions", asked)
+        assert answered.json["choices"][0]["message"]["content"] == f"{model} heard: {text}"
 
 
 async def _look_back(speaker: Speaker) -> None:
@@ -125,6 +137,8 @@ async def _look_back(speaker: Speaker) -> None:
         "work:discord:bot:8",
         "work:telegram:office-bot:1%3A2",
         "home:telegram:own-bot:1%3A2",
+        "work:v1:local:U-one",
+        "home:v1:local:U-one",
     }
     for place, (who, agent) in enumerate(SENDERS):
         key = session_key(agent, who["channel"], who["account"], who.get("peer"))
