@@ -122,6 +122,18 @@ def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
         'store.durability              "full"          default\n'
         'gateway.host                  "127.0.0.1"     default\n'
         "gateway.port                  7200            default\n"
+        "gateway.hosts                 []              default\n"
+        "gateway.proxies               []              default\n"
+        "gateway.token_rate            600             default\n"
+        "gateway.address_rate          1200            default\n"
+        "gateway.connections           20000           default\n"
+        "gateway.address_connections   200             default\n"
+        "gateway.in_flight             2000            default\n"
+        "gateway.user_in_flight        64              default\n"
+        "gateway.user_runs             32              default\n"
+        "gateway.auth_failures         10              default\n"
+        "gateway.cooldown              60.0            default\n"
+        "audit.kept_days               365             default\n"
         "vault.path                    -               default\n"
         "code.paths                    []              default\n"
         "code.max_file_kb              1024            default\n"

@@ -594,7 +594,7 @@ def test_globals_that_cannot_be_read(folder: Path) -> None:
 
 USAGE: dict[str, str] = {
     "tre": 'Unknown command "tre". Did you mean "tree"? '
-    "Available commands: up, ask, chat, init, index, vault, context, rules, ... "
+    "Available commands: up, ask, chat, onboard, init, index, vault, context, ... "
     "See: dodona --help\n",
     "tree rn": 'Unknown command "rn". Did you mean "run"? '
     "Available commands: check, show, run, trace, test. See: dodona tree --help\n",

@@ -22,7 +22,7 @@ HOSTILE = {
     "newline": "oak.md\n../secret.md",
     "backslash": "..\\secret.md",
     "encoded": "%2e%2e/secret.md",
-    "huge": "a/" * 5000 + "secret.md",
+    "huge": "a/" * 1500 + "secret.md",
     "long-name": "a" * 5000 + ".md",
     "hidden": ".dodona/prompts/oracle.md",
     "scheme": "file:///etc/passwd",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.system.client import Client, of_type, text_of, types
 from tests.system.waiting import until
-from tests.system.wire_model import Call, Script, calls, refuses, says
+from tests.system.wire_model import Call, Script, WireModel, calls, refuses, says
 
 
 async def test_an_empty_answer(client: Client, script: Script) -> None:
@@ -119,13 +119,15 @@ async def test_many_projects_at_once(client: Client, script: Script) -> None:
     assert len(script.asked) == 30
 
 
-async def test_a_client_that_does_not_read(client: Client, script: Script) -> None:
+async def test_a_client_that_does_not_read(own: Client, wire: WireModel, script: Script) -> None:
     """A stream that nobody takes in does not hold up the run."""
+    own.up.home.write(base_url=wire.url, agent="max_tokens = 2_000_000")
+    await own.up.begin()
     much = "The oak of Dodona spoke through its leaves. " * 2500
     script.will(says(*([much] * 40)))
-    async with client.stream("Be very long.") as chunks:
+    async with own.stream("Be very long.") as chunks:
         await chunks.next()
-        run = await client.ended(chunks.run_id)
+        run = await own.ended(chunks.run_id)
     assert run["status"] == "succeeded"
     assert len(run["answer"]) == 40 * len(much)
 

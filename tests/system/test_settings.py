@@ -153,7 +153,7 @@ async def test_warning_percents(client: Client, script: Script) -> None:
         lambda asked: (
             says("Done.")
             if asked.round == 6
-            else calls(Call("vault_search", {"query": f"oak {asked.round}"}), usage=(0, 100))
+            else calls(Call("vault_search", {"query": f"oak {asked.round}"}), usage=(1, 99))
         )
     )
     (warning,) = notices(await client.streamed("Search."), "limit_warning")

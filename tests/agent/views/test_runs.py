@@ -19,7 +19,8 @@ from tests.agent.views.saying import CALLED, TOOL_CALLS, answered, asked
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 OVERVIEW = {
-    *("id", "project_id", "context_id", "status", "origin", "attempt", "question", "tokens"),
+    *("id", "project_id", "context_id", "session_key", "status", "origin", "attempt", "question"),
+    "tokens",
     *("error", "created_at", "started_at", "ended_at", "duration_ms"),
 }
 
@@ -55,6 +56,7 @@ async def test_a_run_in_a_list_says_where_it_belongs_and_how_it_went(storage: St
         "context_id": context_id(run_id),
         "status": "succeeded",
         "origin": "user",
+        "session_key": None,
         "attempt": 1,
         "question": "What is an oak?",
         "tokens": 14,

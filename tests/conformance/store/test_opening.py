@@ -313,8 +313,8 @@ async def test_damage_inside_is_told_when_it_is_met(tmp_path: Path) -> None:
             await store.conversations.append("ada", talk.id, exchange(f"{number} " * 100))
     whole = file.stat().st_size
     with file.open("r+b") as handle:
-        handle.seek(whole // 2)
-        handle.write(b"\xff" * (whole // 2))
+        handle.seek(whole - whole // 4)
+        handle.write(b"\xff" * (whole // 4))
     async with await Store.open(str(file), hide=str) as store:
         for _ in range(3):
             with pytest.raises(StoreError) as damaged:
