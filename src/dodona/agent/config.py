@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 from dodona.core.errors import BadRequest
@@ -58,7 +58,8 @@ class AgentConfig:
         return cls(**values)
 
     def as_dict(self) -> dict[str, int]:
-        return asdict(self)
+        # Conditions of rules see it at each of their moments, and `asdict` takes ten times as long.
+        return {known: getattr(self, known) for known in type(self).__dataclass_fields__}
 
     @property
     def iteration_warning(self) -> int:
