@@ -58,8 +58,8 @@ class AgentConfig:
         return cls(**values)
 
     def as_dict(self) -> dict[str, int]:
-        # Conditions of rules see it at each of their moments, and `asdict` takes ten times as long.
-        return {known: getattr(self, known) for known in type(self).__dataclass_fields__}
+        # Rules look at it at each of their moments; `asdict` takes five times as long.
+        return {known.name: getattr(self, known.name) for known in fields(self)}
 
     @property
     def iteration_warning(self) -> int:

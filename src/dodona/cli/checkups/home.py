@@ -79,7 +79,8 @@ def credentials(place: Path) -> Iterator[Finding]:
     faults = [fault for path, mode in closed if (fault := _fault(path, mode))]
     yield from faults
     if not faults:
-        yield ok("credentials", f"{place}: {len(files)} files, for you alone")
+        count = f"{len(files)} file{'s' * (len(files) != 1)}"
+        yield ok("credentials", f"{place}: {count}, for you alone")
 
 
 def _fault(path: Path, mode: int) -> Finding | None:

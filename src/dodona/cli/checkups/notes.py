@@ -39,7 +39,7 @@ def look(config: Config) -> Iterator[Finding]:
     except OSError as error:
         yield wrong("vault", f"{error.filename}: {error.strerror}.", "chown or chmod it.")
         return
-    yield ok("vault", f"{folder}: {count:,} notes")
+    yield ok("vault", f"{folder}: {count:,} note{'s' * (count != 1)}")
     yield from watches([folder, *code], INOTIFY)
 
 

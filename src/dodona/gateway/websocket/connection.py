@@ -109,13 +109,10 @@ class Connection:
                 self.caller = await authenticate(self.gate, door, self._token)
             document = frame.parse(message, self.gate.rules.largest_body)
             id_ = self._free(frame.id_of(document))
-            self._begin(frame.read_request(document))
+            self._begin(door, frame.read_request(document))
         except Unauthorized as error:
-            note_refusal(self.gate, door.scope, error, self.caller)
             await self.line.close(UNKNOWN_CALLER, error.message)
         except DodonaError as error:
-            if isinstance(error, AccessDenied | TooMany):
-                note_refusal(self.gate, door.scope, error, self.caller)
             await self.line.send(frame.refusal(id_, error, self.gate.redactor))
 
     def _free(self, id_: Id | None) -> Id | None:
@@ -127,24 +124,31 @@ class Connection:
             )
         return id_
 
-    def _begin(self, request: Request) -> None:
+    def _begin(self, door: HTTPConnection, request: Request) -> None:
         method = self._methods.get(request.method)
         if method is None:
             raise NotFound(
                 f"there is no method {request.method!r:.80}.",
                 hint=did_you_mean(request.method, self._methods) or "The hello names them.",
             )
-        self.caller.need(method.scope)
+        try:
+            self._check(method)
+        except (AccessDenied, TooMany) as error:
+            note_refusal(self.gate, door.scope, error, self.caller)
+            raise
         call = Call(self, request.id, read(method.fields, request.params))
+        self._ids.add(call.id)
+        task = asyncio.create_task(self._answer(method, call))
+        self._answering.add(task)
+        task.add_done_callback(self._ended)
+
+    def _check(self, method: Method) -> None:
+        self.caller.need(method.scope)
         if len(self._answering) >= REQUESTS:
             raise TooMany(
                 f"{REQUESTS} requests of this connection are not answered yet.",
                 hint="Wait for some of the answers.",
             )
-        self._ids.add(call.id)
-        task = asyncio.create_task(self._answer(method, call))
-        self._answering.add(task)
-        task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._answering.discard(task)

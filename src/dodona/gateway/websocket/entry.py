@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
 from dodona.core.errors import DodonaError, Unauthorized
-from dodona.gateway.auth import authenticate, given_token, note_refusal
+from dodona.gateway.auth import authenticate, given_token
 from dodona.gateway.caller import CALLER, Caller
 from dodona.gateway.errors import TooMany
 from dodona.gateway.gate import Gate
@@ -38,8 +38,7 @@ async def visitor_of_token(gate: Gate, connection: HTTPConnection, token: str) -
     """Whose token it is; None when it is nobody's, or comes too often."""
     try:
         return Visitor(await authenticate(gate, connection, token), token)
-    except (Unauthorized, TooMany) as error:
-        note_refusal(gate, connection.scope, error, None)
+    except (Unauthorized, TooMany):
         return None
 
 
