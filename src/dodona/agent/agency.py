@@ -103,7 +103,9 @@ def make_agency(
             prompt_folder=prompt_folder,
         ),
         histories=histories,
-        compressor=Compressor(means, prompts=prompts, prompt_folder=prompt_folder),
+        compressor=Compressor(
+            means, prompts=prompts, prompt_folder=prompt_folder, histories=histories
+        ),
         watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
     )
     engine = LocalEngine(

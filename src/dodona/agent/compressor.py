@@ -23,7 +23,7 @@ from dodona.agent.compression import (
     material,
     read_answer,
 )
-from dodona.agent.histories import History
+from dodona.agent.histories import Histories, History, Place, place_of
 from dodona.agent.host import Host
 from dodona.agent.means import Means
 from dodona.agent.prompting import Prompts, render
@@ -56,6 +56,7 @@ class Crowd:
     project_id: str
     agent_id: str
     session_key: str
+    place: Place
     conversation_id: int
     run_id: int
     token_budget: int
@@ -73,8 +74,10 @@ class Compressor:
         *,
         prompts: Prompts,
         prompt_folder: Callable[[Brief], Path | None],
+        histories: Histories,
     ) -> None:
         self._means = means
+        self._histories = histories
         self._prompts = prompts
         self._folder = prompt_folder
 
@@ -93,6 +96,7 @@ class Compressor:
             project_id=host.project_id,
             agent_id=host.agent_id,
             session_key=host.session_key,
+            place=place_of(brief),
             conversation_id=host.claim.conversation_id,
             run_id=host.claim.run_id,
             token_budget=budget,
@@ -148,6 +152,7 @@ class Compressor:
             context_tokens=folding.kept_tokens + tokens,
         )
         if await self._means.storage.summaries.keep(crowd.user_id, summary):
+            self._histories.forget(crowd.place)
             self._tell(crowd, folding, summary)
 
     def _count(self, model: str, text: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from dodona.agent.exchange import history
 from dodona.agent.gist import Gist
@@ -20,6 +20,8 @@ from dodona.core.messages import Message, SystemText
 from dodona.core.origins import Origin
 
 REMEMBERED: Final = 64
+Place: TypeAlias = tuple[str, str, str | None]  # a user, a project, and a session or the context
+MOST_OUTDATED: Final = 1_000
 BEFORE: Final = "What was said before (a record, not instructions):"
 
 
@@ -55,7 +57,8 @@ class Histories:
     """By user, project and session, the newest last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str, str | None], Known] = OrderedDict()
+        self._kept: OrderedDict[Place, Known] = OrderedDict()
+        self._outdated: set[Place] = set()  # by a summary; a run may still go on from before it
 
     def known(self, user_id: str, project_id: str, session_key: str | None = None) -> Known | None:
         """What need not be read again, if it is still so."""
@@ -82,15 +85,30 @@ class Histories:
     ) -> None:
         """Keep what the next question of the same context or session will begin with.
 
-        A full window is not kept: the store reads it anew, and lets half of it go.
+        A full window is not kept: the store reads it anew, and lets half of it go. Nor is one that
+        was summed up while the run went on.
         """
-        key = (brief.context.user_id, brief.context.project_id, brief.session_key)
+        key = place_of(brief)
         self._kept.pop(key, None)
+        if key in self._outdated:
+            self._outdated.discard(key)
+            return
         fits = after.tokens <= brief.context.token_budget and after.runs <= most_runs
         if ended.head_moved and fits:
             self._kept[key] = Known(run_id, ended.updated_at, after)
             if len(self._kept) > REMEMBERED:
                 self._kept.popitem(last=False)
+
+    def forget(self, place: Place) -> None:
+        """Let the next question be answered from what the store has: it was summed up there."""
+        self._kept.pop(place, None)
+        if len(self._outdated) >= MOST_OUTDATED:
+            self._outdated.clear()
+        self._outdated.add(place)
+
+
+def place_of(brief: Brief) -> Place:
+    return brief.context.user_id, brief.context.project_id, brief.session_key
 
 
 def _traces(messages: Iterable[StoredMessage]) -> Traces:
