@@ -25,7 +25,7 @@ import anthropic
 import openai
 
 from dodona.core.messages import UserText
-from dodona.core.model import ModelRequest
+from dodona.core.model import Done, ModelRequest
 from dodona.models import connect
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -168,11 +168,11 @@ def our_client(http: Http, provider: str) -> Client:
             provider, MODEL, http=http, redactor=redactor, api_key=KEY, base_url=base_url
         )
         request = ModelRequest((UserText("go"),))
-        count = 0
         async with model.stream(request) as events:
-            async for _ in events:
-                count += 1
-        return count
+            async for event in events:
+                if isinstance(event, Done):
+                    return event.usage.output_tokens  # what comes together is one event here
+        return 0
 
     return stream
 

@@ -27,6 +27,10 @@ path = {vault}
 [store]
 url = {store}
 
+# A summary is a request that no run made: the rules could not tell it from one made twice.
+[context]
+compress = false
+
 [log]
 level = "warning"
 """
