@@ -38,7 +38,7 @@ import psycopg
 from dodona import store as ledger
 from dodona.core.errors import BudgetExceeded
 from dodona.core.model import Usage
-from dodona.core.spending import CallPlan, Used
+from dodona.core.spending import CallPlan, ModelUsage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.prices import Prices
 from dodona.store import Store
@@ -141,7 +141,7 @@ async def metered(url: str, wanted: Sequence[Call]) -> Result:
                 used = Usage(
                     int(each.input_tokens * each.share), int(each.output_tokens * each.share)
                 )
-                await store.commit(meter.settle(hold, plan, [Used("ollama", "oak", used)]))
+                await store.commit(meter.settle(hold, plan, [ModelUsage("ollama", "oak", used)]))
 
         began = perf_counter()
         async with asyncio.TaskGroup() as group:

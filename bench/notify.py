@@ -28,9 +28,9 @@ from blinker import Signal
 from pyee.base import EventEmitter
 
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Point
-from dodona.models.counter import TokenCounter
-from dodona.notify import Bus, Subscribers
+from dodona.core.notices import InjectionPoint
+from dodona.models.counter import OfflineTokenCounter
+from dodona.notify import Bus, SubscriberRegistry
 from dodona.notify.formats import for_model
 
 HANDLERS = 10
@@ -120,7 +120,7 @@ def per_second(rounds: int) -> dict[str, float]:
 
 def per_event(rounds: int) -> dict[str, float]:
     """Microseconds of an inbox: an event heard and told, and one that nobody wants."""
-    subscribers = Subscribers()
+    subscribers = SubscriberRegistry()
     subscribers.load()
     wanted = [Event(t, "bench", Severity.WARNING, payload) for t, payload in HAPPENING]
     quiet = [Event(TYPE, "bench", payload={"tool": "vault_read"})] * len(wanted)
@@ -131,15 +131,15 @@ def per_event(rounds: int) -> dict[str, float]:
             began = process_time()
             for _ in range(HEARD // len(events)):
                 for event in events:
-                    inbox.hear(event)
-                inbox.drain(*Point)
+                    inbox.receive(event)
+                inbox.drain(*InjectionPoint)
             best[name] = min(best[name], (process_time() - began) / HEARD * 1e6)
     return best
 
 
 def tokens(sizes: Sequence[int] = (3, 10, 50)) -> list[dict[str, Any]]:
     """What the rows of a batch take."""
-    counter = TokenCounter()
+    counter = OfflineTokenCounter()
     found: list[dict[str, Any]] = []
     for name, row in BATCHES.items():
         for size in sizes:

@@ -19,13 +19,13 @@ from time import process_time
 from typing import Any
 
 from dodona.core.events import Event
-from dodona.core.rules import HOOKS, RuleChoices
+from dodona.core.rules import HOOKS, RuleOverrides
 from dodona.rules import RuleBook
 from dodona.rules.book import SHIPPED
 
 LIMIT_US = 50.0
 CALLS = 500
-CHOICES = RuleChoices()
+CHOICES = RuleOverrides()
 
 
 def context(*, is_late: bool) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def plain(known: dict[str, Any]) -> Callable[[], object]:
 
 def asked(book: RuleBook, event_type: str, known: dict[str, Any]) -> Callable[[], object]:
     event = Event(event_type, "bench", payload={"tool": "vault_search"})
-    return lambda: book.fire(event, known, choices=CHOICES, state={})
+    return lambda: book.evaluate(event, known, choices=CHOICES, state={})
 
 
 def contenders(folder: Path) -> dict[str, Callable[[], object]]:

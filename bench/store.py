@@ -29,7 +29,7 @@ from typing import Any
 
 import psycopg
 
-from dodona.core.conversation import Asking, Ending, Known, NewMessage, RunStatus
+from dodona.core.conversation import CachedWindow, NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.core.model import Usage
 from dodona.core.ports import Effect, StepRecord, StepStart
 from dodona.core.spending import TokenRecord
@@ -47,7 +47,7 @@ AT_ONCE = 64
 QUESTION = NewMessage("user", TEXT, TOKENS)
 ANSWER = NewMessage("assistant", TEXT, TOKENS, metadata={"model": "none"})
 RECORD = StepRecord("bench", True, writes={"text": TEXT})
-DONE = Ending(status=RunStatus.SUCCEEDED, messages=(ANSWER,), model="none", context_tokens=TOKENS)
+DONE = RunEnd(status=RunStatus.SUCCEEDED, messages=(ANSWER,), model="none", context_tokens=TOKENS)
 PINS = b"a tree, its prompts and its tools " * 500
 PROJECT = "default"
 
@@ -97,9 +97,9 @@ class Ours:
             window = await self.store.conversations.window(user, conversation, budget=WINDOW)
             assert len(window.messages) == 40
 
-    async def run(self, user: str, known: Known | None = None) -> Known:
-        asking = Asking(user_id=user, project_id=PROJECT, message=QUESTION, known=known)
-        asked = await self.store.runs.ask(asking)
+    async def run(self, user: str, known: CachedWindow | None = None) -> CachedWindow:
+        asking = RunRequest(user_id=user, project_id=PROJECT, message=QUESTION, known=known)
+        asked = await self.store.runs.submit(asking)
         assert asked.driven is not None
         self.conversations[user] = asked.conversation_id
         journal = await self.store.journals.open(asked.driven.claim)
@@ -117,7 +117,7 @@ class Ours:
 
         journal.ride(pay)
         ended = await journal.end(DONE)
-        return Known(asked.run_id, ended.updated_at)
+        return CachedWindow(asked.run_id, ended.updated_at)
 
     async def runs_in(self, size: int) -> None:
         for _ in range(RUNS):
@@ -128,7 +128,7 @@ class Ours:
             await self.run(self.lanes[number % AT_ONCE])
 
     async def knowing(self) -> None:
-        known: Known | None = None
+        known: CachedWindow | None = None
         for _ in range(RUNS):
             known = await self.run(self.lanes[0], known)
 

@@ -19,7 +19,7 @@ from contestants.contestant import FILLER, QUESTION, Contender, Hear
 from dodona.agent.question import Question
 from dodona.app.config import load
 from dodona.app.credentials import Credentials
-from dodona.app.running import running
+from dodona.app.running import open_runtime
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
@@ -58,7 +58,7 @@ class Contestant(Contender):
         self._file = home / "dodona.db"
         self._stack = AsyncExitStack()
         runtime = await self._stack.enter_async_context(
-            running(config, credentials, redactor, serve=True)
+            open_runtime(config, credentials, redactor, serve=True)
         )
         self._oracle = runtime.agency.oracle
         self._projects = runtime.agency.projects

@@ -22,12 +22,12 @@ import aiohttp
 from dodona.app import logs
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
-from dodona.app.running import running
+from dodona.app.running import open_runtime
 from dodona.core.messages import ToolSpec
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, ToolContext, ToolOutcome
 from dodona.gateway.app import make_app
-from dodona.gateway.rules import Rules
+from dodona.gateway.rules import GatewaySettings
 from dodona.gateway.server import listening, serve
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
@@ -88,11 +88,11 @@ def die_at(number: int, when: str) -> None:
 
 async def up(config: Config, world: str) -> None:
     redactor = Redactor()
-    logs.start(config.settings.log, redactor)
+    logs.configure_logging(config.settings.log, redactor)
     credentials = Credentials(config, os.environ, redactor)
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
-        running(
+        open_runtime(
             config, credentials, redactor, serve=True, tools=Probes(world, http).add
         ) as runtime,
     ):
@@ -101,9 +101,9 @@ async def up(config: Config, world: str) -> None:
             return {}
 
         async def leave() -> None:
-            await runtime.leave(10.0)
+            await runtime.shutdown(10.0)
 
-        app = make_app(runtime.agency, rules=Rules(), ready=ready, redactor=redactor)
+        app = make_app(runtime.agency, rules=GatewaySettings(), ready=ready, redactor=redactor)
         with listening("127.0.0.1", 0) as listener:
             await serve(app, listener, on_started=lambda url: print(url, flush=True), leave=leave)
 

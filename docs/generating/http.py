@@ -9,7 +9,7 @@ from dodona.app.settings import Gateway
 from dodona.core.tokens import SCOPES
 from dodona.gateway.openapi import document
 from dodona.gateway.operation import TOKEN
-from dodona.gateway.rules import Rules
+from dodona.gateway.rules import GatewaySettings
 from generating.schemas import about, fields, takes
 from generating.writing import page, prose, table
 
@@ -19,7 +19,7 @@ EVERYWHERE = ("401", "403", "429", "500", "503")
 
 def http_page() -> str:
     found = document()
-    gateway, rules = Gateway(), Rules()
+    gateway, rules = Gateway(), GatewaySettings()
     return page(
         "# HTTP",
         prose(f"""`dodona up` listens at `http://{gateway.host}:{gateway.port}`. This page is made

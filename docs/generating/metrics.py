@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.core.measures import MOST_AGENTS, MOST_MODELS, Measures
+from dodona.core.measures import MOST_AGENTS, MOST_MODELS, Metrics
 from dodona.core.metrics import MOST_SERIES
 from generating.writing import page, prose, table
 
@@ -15,7 +15,7 @@ def metrics_page() -> str:
             ", ".join(f"`{label}`" for label in family.labels),
             family.about,
         )
-        for family in Measures().registry.families
+        for family in Metrics().registry.families
     ]
     return page(
         "# Metrics",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dodona.agent.telling import DEEPEST
+from dodona.agent.telling import MAX_RULE_DEPTH
 from dodona.conditions.condition import LONGEST_EVALUATION
 from dodona.core.rules import HOOKS
 from dodona.rules import RuleBook
@@ -125,7 +125,7 @@ def rules_page() -> str:
         "## Limits",
         prose(f"""Rules decide, and the agent acts: a rule that goes wrong is logged, and does not
             fire. A condition may take {LONGEST_EVALUATION:g} seconds of the processor. Rules may
-            set off events that fire rules, {DEEPEST} deep. A refused call is not made, whatever
+            set off events that fire rules, {MAX_RULE_DEPTH} deep. A refused call is not made, whatever
             other rules say."""),
         "## Packs",
         prose("""A pack is a folder in [`rules.packs`](config.md#rules) with a manifest

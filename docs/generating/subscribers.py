@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dodona.core.notices import Point
+from dodona.core.notices import InjectionPoint
 from dodona.notify import SHIPPED
 from dodona.notify.inbox import MOST_WAITING
 from dodona.notify.subscriber import Subscriber, SubscriberFile, read_subscriber
@@ -12,10 +12,10 @@ from generating.sections import keys
 from generating.writing import page, prose, table
 
 POINTS = {
-    Point.IMMEDIATE: "the next of the points below",
-    Point.TURN_START: "before the model is asked",
-    Point.AFTER_TOOL: "after the calls of a turn",
-    Point.TURN_END: "at the end of a turn",
+    InjectionPoint.IMMEDIATE: "the next of the points below",
+    InjectionPoint.TURN_START: "before the model is asked",
+    InjectionPoint.AFTER_TOOL: "after the calls of a turn",
+    InjectionPoint.TURN_END: "at the end of a turn",
 }
 
 

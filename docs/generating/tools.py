@@ -94,7 +94,7 @@ def _delegation_row(subagent: Subagent) -> tuple[str, ...]:
 def _section(category: Category, tools: list[Tool]) -> str:
     parts = [f"## {category.value}", ABOUT[category]]
     here = [tool for tool in tools if tool.category is category]
-    parts += [_told(tool.spec, outside=tool.origin.is_outside) for tool in here]
+    parts += [_told(tool.spec, outside=tool.origin.is_untrusted) for tool in here]
     if category is Category.META:
         parts += [_told(each.delegation, outside=False) for each in SUBAGENTS.values()]
     return "\n\n".join(parts)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dodona.gateway.rendering import EVENTS
-from dodona.gateway.rules import Rules
+from dodona.gateway.rules import GatewaySettings
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.field import Field
 from dodona.gateway.websocket.limits import (
@@ -83,7 +83,7 @@ def websocket_page() -> str:
         table(
             ("limit", "at most"),
             [
-                ("a frame", f"{Rules().largest_body:,} characters, else an error"),
+                ("a frame", f"{GatewaySettings().largest_body:,} characters, else an error"),
                 ("a frame, before it is read", f"{LARGEST_MESSAGE:,} bytes, else the end (1009)"),
                 ("requests of a connection not answered yet", f"{REQUESTS}"),
                 ("runs that a connection waits for", f"{FOLLOWED:,}"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.store import locate, migrate
 
 
@@ -17,7 +17,7 @@ def made_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     So does reading a vocabulary, which must not happen in a loop.
     """
-    TokenCounter().count("warm", "scripted")
+    OfflineTokenCounter().count("warm", "scripted")
     file = tmp_path_factory.mktemp("made") / "dodona.db"
     migrate(locate(str(file)))
     return file

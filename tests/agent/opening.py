@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dodona import store as ledger
-from dodona.agent.agency import ORACLE_TREE, Agency, make_agency
-from dodona.agent.approving import Desk
-from dodona.agent.choices import ChoicesOf
+from dodona.agent.agency import ORACLE_TREE, AgentApi, build_agent_api
+from dodona.agent.approving import ApprovalGate
+from dodona.agent.choices import OverridesCache
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.means import Conduct, Means
+from dodona.agent.means import RunDeps, RunPolicy
 from dodona.agent.oracle import Oracle
 from dodona.agent.question import Answer, Question
 from dodona.core.agents import Agents
@@ -39,10 +39,10 @@ from dodona.core.spending import TokenRecord
 from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.metering import Ceilings, Meter
 from dodona.models.counted import Counted
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.models.prices import Prices
 from dodona.models.scripted import ScriptedModel
-from dodona.notify import Bus, Subscribers
+from dodona.notify import Bus, SubscriberRegistry
 from dodona.rules import RuleBook
 from dodona.store import Store
 from dodona.tools.calling import call_tool
@@ -98,7 +98,7 @@ class Shelf:
 
 def _counted(model: Model) -> Model:
     """As the app makes it: a scripted one counts its own words."""
-    return model if isinstance(model, ScriptedModel) else Counted(model, TokenCounter())
+    return model if isinstance(model, ScriptedModel) else Counted(model, OfflineTokenCounter())
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class Opened:
     """A process, as a test sees it."""
 
     store: Store
-    agency: Agency
+    agency: AgentApi
     tools: Tools
     models: Shelf
     events: list[Event]
@@ -293,30 +293,30 @@ async def opened(
         shelf = shelf or Shelf(models)
         tools = tools or Tools()
         now = tree or await asyncio.to_thread(load, ORACLE_TREE, registry=REGISTRY)
-        heard = Subscribers([subscribers] if subscribers else [])
+        heard = SubscriberRegistry([subscribers] if subscribers else [])
         await asyncio.to_thread(heard.load)
         book = await asyncio.to_thread(
             partial(RuleBook, [rules] if rules else [], registry=REGISTRY)
         )
         # In a thread, for it reads a file.
         agency = await asyncio.to_thread(
-            make_agency,
-            Means(
+            build_agent_api,
+            RunDeps(
                 storage=store,
                 models=shelf,
                 meter=Meter(ceilings or Ceilings(), prices=Prices(), ledger=ledger),
                 toolbox=tools.registry,
                 call_tool=partial(call_tool, tools.registry),
-                counter=TokenCounter(),
+                counter=OfflineTokenCounter(),
                 emit=bus.emit,
                 notes=notes or no_notes,
                 code=code or no_code,
                 subscribers=heard,
                 rules=book,
-                desk=Desk(store.approvals),
-                choices=ChoicesOf(store.pack_state),
+                approvals=ApprovalGate(store.approvals),
+                overrides=OverridesCache(store.pack_state),
                 agents=lambda: agents or Agents(),
-                conduct=Conduct(token_budget=token_budget, **conduct),
+                conduct=RunPolicy(token_budget=token_budget, **conduct),
             ),
             events=bus,
             tree=lambda _: now,
@@ -328,7 +328,7 @@ async def opened(
         try:
             yield Opened(store, agency, tools, shelf, events)
         finally:
-            await agency.engine.leave(0)
+            await agency.engine.shutdown(0)
             bus.close()
 
 

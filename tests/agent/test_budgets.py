@@ -13,7 +13,7 @@ from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.model import Model
 from dodona.metering import Ceiling, Ceilings
 from dodona.models.counted import Counted
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.models.fallback import Fallback
 from dodona.models.scripted import ScriptedModel
 from dodona.models.scripted_answers import Broken
@@ -222,4 +222,4 @@ def retrying(model: Model) -> Model:
     async def sleep(seconds: float) -> None:
         del seconds
 
-    return Fallback([Counted(model, TokenCounter())], sleep=sleep)
+    return Fallback([Counted(model, OfflineTokenCounter())], sleep=sleep)

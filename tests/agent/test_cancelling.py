@@ -147,7 +147,7 @@ async def test_a_run_that_was_cancelled_while_nobody_drove_it_ends(file: Path) -
     async with opened(file, first, tools=tools) as here:
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     async with opened(file, ScriptedModel([]), serves=False) as there:
         await there.oracle.cancel(USER, run_id)
     model = ScriptedModel(["Never said."])
@@ -195,7 +195,7 @@ async def test_a_run_that_is_cancelled_while_it_is_taken_up_keeps_what_was_done(
     async with opened(file, first, tools=tools) as here:
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     model = ScriptedModel(["Never said."])
     async with opened(file, shelf=Shelf([model], gate=gate), tools=tools) as here:
         await until(lambda: here.models.asked, "a run that begins again")
@@ -217,7 +217,7 @@ async def test_a_resumed_run_is_cancelled_wherever_it_is(file: Path) -> None:
         async with opened(file, model, tools=tools) as here:
             run_id = await here.ask()
             await until(lambda: tools.at_once, "a tool at work")
-            await here.agency.engine.leave(0)
+            await here.agency.engine.shutdown(0)
         async with opened(file, model, tools=tools) as here:
             await until(lambda: len(server.asked) == 2, "the second request")
             await here.oracle.cancel(USER, run_id)

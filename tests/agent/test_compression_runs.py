@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from dodona.agent.gist import Gist
+from dodona.agent.gist import ConversationSummary
 from dodona.agent.question import context_id
 from dodona.core.contexts import OracleContext
 from dodona.core.conversation import NewMessage
@@ -133,12 +133,12 @@ def last_request(model: Any) -> str:
     return "\n".join(message.text for message in requests[-1].messages)
 
 
-async def summary_of(here: Opened) -> Gist:
+async def summary_of(here: Opened) -> ConversationSummary:
     found = await here.store.conversations.window(
         USER, (await context(here)).conversation_id or 0, budget=10**9
     )
     assert found.summary is not None
-    return Gist.read(found.summary.content)
+    return ConversationSummary.read(found.summary.content)
 
 
 # -- nothing is lost -------------------------------------------------------------------------------
@@ -284,16 +284,18 @@ async def test_a_window_with_room_is_left_alone(file: Path) -> None:
     async with opened(file, model := talker(honestly)) as here:
         for n in range(5):
             await here.answered(f"Question {n}?")
-        assert await here.agency.engine.leave(0) == 0
+        assert await here.agency.engine.shutdown(0) == 0
         assert (await context(here)).compression_count == 0
     assert not any(map(is_summing, model.requests))
 
 
 async def test_it_can_be_turned_off(file: Path) -> None:
-    async with opened(file, model := talker(honestly), compresses=False, serves=False) as here:
+    async with opened(
+        file, model := talker(honestly), compress_context=False, serves=False
+    ) as here:
         await fill(here)
         await here.answered("And now?")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
         assert (await context(here)).compression_count == 0
     assert not any(map(is_summing, model.requests))
 
@@ -389,7 +391,7 @@ async def test_a_crash_costs_nothing(file: Path) -> None:
         await fill(here)
         await here.answered("And now?")
         await until(lambda: model.waiting, "a model that is asked to sum up")
-        assert await here.agency.engine.leave(0) == 0
+        assert await here.agency.engine.shutdown(0) == 0
         assert (await context(here)).compression_count == 0
         assert [budget.held for budget in await here.store.budgets.all()] == [0]
     async with opened(file, talker(honestly), ceilings=ceilings) as here:
@@ -418,7 +420,7 @@ async def test_two_processes(file: Path) -> None:
             here = (one, other)[n % 2]
             await here.answered(f"Question {n}?")
         found = await compressed(one, 1)
-        await asyncio.gather(one.agency.engine.leave(5), other.agency.engine.leave(5))
+        await asyncio.gather(one.agency.engine.shutdown(5), other.agency.engine.shutdown(5))
         rows = await rows_of(one.store, summaries)
         found = await context(one)
 

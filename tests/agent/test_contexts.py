@@ -205,7 +205,7 @@ async def test_a_model_that_is_nearly_full_says_so_once_also_over_a_crash(file: 
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
         assert len(here.told(CONTEXT_APPROACHING_LIMIT)) == 1
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     then = ScriptedModel([calls(("echo", "1")), "Done."])
     async with opened(file, shelf=Shelf([then], size=1500), tools=tools) as here:
         chunks = await here.chunks(run_id)

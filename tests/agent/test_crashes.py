@@ -101,7 +101,7 @@ async def test_leaving_again_and_again_changes_nothing(file: Path, pace: int, la
             # Each attempt comes further than the one before it, so that there is an end.
             await client.follow(here, run_id, most=pace * attempt)
             await turns(later)
-            await here.agency.engine.leave(0)
+            await here.agency.engine.shutdown(0)
             run = await here.run(run_id)
         if run.status.has_ended:
             break
@@ -135,7 +135,7 @@ async def test_many_runs_survive_processes_that_come_and_go(file: Path) -> None:
             for place, user in enumerate(users[2 * attempt : 2 * attempt + 2]):
                 runs[user] = await (one, two)[place].ask(user=user)
             await turns(40 * (attempt + 1))
-            await one.agency.engine.leave(0)
+            await one.agency.engine.shutdown(0)
             await turns(20)
     async with opened(file, ScriptedModel([scripted] * 500), tools=tools) as here:
         for user, run_id in runs.items():

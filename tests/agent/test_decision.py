@@ -14,7 +14,7 @@ from dodona.agent.decision import (
     DefaultDecisionTree,
     decision_tree,
     make_decision_tree,
-    notices_of,
+    pending_warnings,
 )
 from dodona.agent.state import AgentState
 from dodona.core.errors import BadRequest
@@ -67,7 +67,7 @@ def test_limits_that_are_near_are_not_its_business() -> None:
     """Rules tell of them, from what the state says."""
     now = TREE.on_turn_start(state(turn=9, tokens_used=990))
     assert now.turn == 10
-    assert notices_of(now) == ()
+    assert pending_warnings(now) == ()
 
 
 def test_what_a_tree_keeps_is_json() -> None:
@@ -77,8 +77,8 @@ def test_what_a_tree_keeps_is_json() -> None:
         now = TREE.on_tool_result(now, result(failed=True))
     kept = json.loads(json.dumps(dict(now.extensions)))
     again = replace(now, extensions=kept)
-    assert notices_of(again) == notices_of(now)
-    assert [notice.system_type for notice in notices_of(now)] == ["no_progress"]
+    assert pending_warnings(again) == pending_warnings(now)
+    assert [notice.system_type for notice in pending_warnings(now)] == ["no_progress"]
     assert TREE.should_continue(again) == TREE.should_continue(now)
 
 
@@ -88,7 +88,7 @@ def test_no_progress_ends_after_the_model_was_told() -> None:
     for _ in range(3):
         assert TREE.should_continue(now)[0]
         now = TREE.on_tool_result(now, result())
-    (notice,) = notices_of(now)
+    (notice,) = pending_warnings(now)
     assert (notice.system_type, "search" in notice.text) == ("no_progress", True)
     assert TREE.should_continue(now) == (True, "")
     now = TREE.on_tool_result(TREE.on_turn_start(now), result())

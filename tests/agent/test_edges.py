@@ -119,7 +119,7 @@ async def test_long_results_are_carried(file: Path) -> None:
     """Five tools with much to say in one turn: every call has its result."""
     many = calls(*(("echo", "x" * 200_000 + f"{n}") for n in range(5)))
     model = ScriptedModel([many, "Done."])
-    async with opened(file, model, summarises=False) as here:
+    async with opened(file, model, summarise_results=False) as here:
         await here.set(max_tool_calls_per_turn=5)
         answer = await here.answered()
 

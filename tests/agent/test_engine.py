@@ -24,8 +24,8 @@ async def test_leaving_lets_runs_finish(file: Path) -> None:
     async with opened(file, ScriptedModel([calls(("echo", "wait")), "Done."])) as here:
         run_id = await here.ask()
         await until(lambda: here.tools.at_once, "a tool at work")
-        leaving = asyncio.create_task(here.agency.engine.leave(30))
-        await until(lambda: here.agency.engine.is_leaving, "the leave")
+        leaving = asyncio.create_task(here.agency.engine.shutdown(30))
+        await until(lambda: here.agency.engine.is_shutting_down, "the leave")
         here.tools.gate.set()
 
         assert await leaving == 0
@@ -35,7 +35,7 @@ async def test_leaving_lets_runs_finish(file: Path) -> None:
 async def test_leaving_refuses_new_questions(file: Path) -> None:
     """They are refused, not lost: whoever asks is told to come back."""
     async with opened(file, ScriptedModel([])) as here:
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
         with pytest.raises(StoreError, match="shutting down"):
             await here.ask()
 
@@ -46,7 +46,7 @@ async def test_what_waits_is_left_to_others(file: Path) -> None:
     async with opened(file, ScriptedModel([calls(("once", "wait"))]), tools=tools) as here:
         first, second = await here.ask("Q1"), await here.ask("Q2")
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     async with opened(file, ScriptedModel(["One.", "Two."])) as here:
         assert (await here.answer(first)).answer == "One."
         assert (await here.answer(second)).answer == "Two."
@@ -59,7 +59,7 @@ async def test_followers_learn_that_the_process_leaves(file: Path) -> None:
         queued = await here.ask("Q2")
         following = [asyncio.create_task(here.chunks(each)) for each in (run_id, queued)]
         await until(lambda: here.tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
         driven, waiting = [await each for each in following]
 
         assert text_of(driven) == "Let me see."
@@ -81,7 +81,7 @@ async def test_questions_and_leaving_may_cross(file: Path) -> None:
 
         asking = [asyncio.create_task(ask(f"user-{number}")) for number in range(count)]
         await until(lambda: accepted, "the first question")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
         await asyncio.gather(*asking)
     async with opened(file, ScriptedModel(["Yes."] * count)) as here:
         for user, run_id in accepted:
@@ -95,7 +95,7 @@ async def test_a_question_that_is_queued_while_the_process_leaves_wakes_nobody(f
         await until(lambda: here.tools.at_once, "a tool at work")
         asking = [asyncio.create_task(here.ask(f"Q{number}")) for number in range(20)]
         await asyncio.sleep(0)  # all of them are on their way to the store
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
         found = await asyncio.gather(*asking, return_exceptions=True)
         queued = [each for each in found if isinstance(each, int)]
 
@@ -112,7 +112,7 @@ async def test_one_that_does_not_serve_leaves_others_runs_alone(file: Path) -> N
     async with opened(file, ScriptedModel([calls(("once", "wait"))])) as here:
         run_id = await here.ask()
         await until(lambda: here.tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     async with opened(file, ScriptedModel(["Yes."]), serves=False) as here:
         assert (await here.answered(user="bob")).answer == "Yes."
         await asyncio.sleep(1)  # time enough to look around
@@ -124,7 +124,7 @@ async def test_one_that_does_not_serve_answers_after_what_was_left(file: Path) -
     async with opened(file, ScriptedModel([calls(("once", "wait"))])) as here:
         run_id = await here.ask("Q1")
         await until(lambda: here.tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     async with opened(file, ScriptedModel(["One.", "Two."]), serves=False) as here:
         assert (await here.answered("Q2")).answer == "Two."
         assert (await here.answer(run_id)).answer == "One."
@@ -244,7 +244,7 @@ async def test_a_crash_is_not_told_twice(file: Path) -> None:
     async with opened(file, ScriptedModel([calls(("once", "wait"))]), tools=tools) as here:
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     async with opened(file, ScriptedModel(["Done."]), tools=tools) as here:
         await here.answer(run_id)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dodona.agent.exchange import Exchange, Turn, history
+from dodona.agent.exchange import Exchange, Turn, to_model_messages
 from dodona.core.conversation import StoredMessage
 from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult, UserText
 
@@ -36,7 +36,7 @@ def test_history_is_what_was_said() -> None:
             raw=Raw("anthropic", b"[]"),
         ),
     ]
-    assert history(kept) == (
+    assert to_model_messages(kept) == (
         UserText("Oaks?"),
         *TURN.messages(),
         AssistantText("Old.", raw=Raw("anthropic", b"[]")),
@@ -46,7 +46,7 @@ def test_history_is_what_was_said() -> None:
 def test_what_others_have_written_is_read() -> None:
     """A message without metadata; a tool's message of its own."""
     kept = [StoredMessage("assistant", "Old.", 1), StoredMessage("tool", "42", 1, tool_call_id="x")]
-    answer, told = history(kept)
+    answer, told = to_model_messages(kept)
     assert answer == AssistantText("Old.")
     assert not isinstance(told, AssistantText | ToolResult)
     assert "42" in told.text

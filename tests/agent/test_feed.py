@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
-from dodona.agent.feed import Feed
+from dodona.agent.feed import ChunkFeed
 from dodona.core.chunks import ATTEMPT, Chunk, content
 
 
-async def read(feed: Feed, after: int = 0) -> list[Chunk]:
+async def read(feed: ChunkFeed, after: int = 0) -> list[Chunk]:
     return [chunk async for batch in feed.follow(after) for chunk in batch]
 
 
 async def test_every_reader_gets_all() -> None:
     """Whether it came early or late; nobody waits for anybody."""
-    feed = Feed(7, 1, "ada")
+    feed = ChunkFeed(7, 1, "ada")
     early = asyncio.create_task(read(feed))
     await asyncio.sleep(0)
     for word in ("a", "b"):
-        feed.put(content(word))
+        feed.append(content(word))
     late = asyncio.create_task(read(feed))
     await asyncio.sleep(0)
-    feed.put(content("c"))
+    feed.append(content("c"))
     feed.close()
 
     found = await early
@@ -32,9 +32,9 @@ async def test_every_reader_gets_all() -> None:
 
 async def test_a_reader_begins_after_its_place() -> None:
     """What it has seen does not come again, also of earlier attempts."""
-    feed = Feed(7, 2, "ada")
-    feed.show([Chunk(7, ATTEMPT + n, content("old")) for n in (1, 2, 5)])
-    feed.put(content("new"))
+    feed = ChunkFeed(7, 2, "ada")
+    feed.publish([Chunk(7, ATTEMPT + n, content("old")) for n in (1, 2, 5)])
+    feed.append(content("new"))
     feed.close()
 
     assert [c.seq for c in await read(feed, ATTEMPT + 2)] == [ATTEMPT + 5, 2 * ATTEMPT + 1]
@@ -44,24 +44,24 @@ async def test_a_reader_begins_after_its_place() -> None:
 
 async def test_a_slow_reader_takes_what_has_gathered() -> None:
     """A burst is one batch to whoever was busy meanwhile."""
-    feed = Feed(7, 1, "ada")
+    feed = ChunkFeed(7, 1, "ada")
     batches = feed.follow()
-    feed.put(content("0"))
+    feed.append(content("0"))
     assert len(await anext(batches)) == 1
     for number in range(100):
-        feed.put(content(f"{number}"))
+        feed.append(content(f"{number}"))
     assert len(await anext(batches)) == 100
     await batches.aclose()
 
 
 async def test_a_reader_that_leaves_disturbs_nobody() -> None:
     """Cancelled while it waits: the others go on."""
-    feed = Feed(7, 1, "ada")
+    feed = ChunkFeed(7, 1, "ada")
     gone, stays = asyncio.create_task(read(feed)), asyncio.create_task(read(feed))
     await asyncio.sleep(0)
     gone.cancel()
     await asyncio.wait([gone])
-    feed.put(content("a"))
+    feed.append(content("a"))
     feed.close()
 
     assert len(await stays) == 1

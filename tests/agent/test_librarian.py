@@ -69,7 +69,7 @@ async def test_what_the_librarian_used_survives_a_crash(file: Path) -> None:
     async with opened(file, first, tools=tools) as here:
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     then = ScriptedModel(["It is an oak."])
     async with opened(file, then, tools=tools) as here:
         answer = await here.answer(run_id)
@@ -278,7 +278,7 @@ async def test_the_librarian_goes_on_after_a_crash(file: Path) -> None:
     async with opened(file, first, tools=tools) as here:
         run_id = await here.ask()
         await until(lambda: len(tools.made) == 2, "the Librarian's second call")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     tools.gate.set()
     then = ScriptedModel(["All read.", "It is all read."])
     async with opened(file, then, tools=tools) as here:

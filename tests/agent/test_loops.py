@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dodona.agent.loops import LoopWatch, pattern_of
+from dodona.agent.loops import LoopDetector, pattern_of
 from dodona.core.messages import ToolCall
 
 
@@ -34,9 +34,9 @@ def test_malformed_arguments_have_a_pattern_too(arguments: str) -> None:
 
 
 def rounds(*calls: ToolCall) -> list[str]:
-    watch, found = LoopWatch(), list[str]()
+    watch, found = LoopDetector(), list[str]()
     for each in calls:
-        watch, pattern = LoopWatch.read(json.loads(json.dumps(watch.as_json()))).after([each])
+        watch, pattern = LoopDetector.read(json.loads(json.dumps(watch.as_json()))).after([each])
         found.append(pattern)
     return found
 

@@ -210,7 +210,7 @@ async def test_what_was_told_before_a_crash_is_not_told_again(file: Path) -> Non
         with_notes(here)
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     then = ScriptedModel(["Done."])
     again = Tools()
     async with opened(file, then, tools=again) as here:

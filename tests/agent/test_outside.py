@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.outside import urls_in
-from dodona.agent.reception import Message
+from dodona.agent.reception import ChannelMessage
 from dodona.core.events import TOOL_CALL_HELD
 from dodona.core.messages import ToolResult, ToolSpec
 from dodona.core.origins import Origin
@@ -38,7 +38,7 @@ async def test_what_cannot_be_taken_back_is_held(file: Path) -> None:
     """After a page was read, a person must allow a call with an effect; without, it is refused."""
     mine = tools()
     model = ScriptedModel([calls(("browse", "x")), calls(("once", "x")), "I could not."])
-    async with opened(file, model, tools=mine, approval_seconds=0.2) as here:
+    async with opened(file, model, tools=mine, approval_timeout=0.2) as here:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
@@ -78,10 +78,10 @@ async def test_a_setting_loosens_it(file: Path) -> None:
     """Whoever runs Dodona may allow it."""
     mine = tools()
     model = ScriptedModel([calls(("browse", "x")), calls(("once", "x")), "Done."])
-    async with opened(file, model, tools=mine, holds_effects=False) as here:
+    async with opened(file, model, tools=mine, require_approval_after_untrusted=False) as here:
         await here.answered()
         assert len(mine.of("once")) == 1
-        assert mine.made[-1].context.vetted_urls is None
+        assert mine.made[-1].context.allowed_urls is None
 
 
 async def test_it_stays_in_the_conversation(file: Path) -> None:
@@ -91,7 +91,7 @@ async def test_it_stays_in_the_conversation(file: Path) -> None:
     async with opened(file, first, tools=mine) as here:
         await here.answered()
     then = ScriptedModel([calls(("once", "x")), "Held.", calls(("once", "x")), "Done."])
-    async with opened(file, then, tools=mine, approval_seconds=0.2) as here:
+    async with opened(file, then, tools=mine, approval_timeout=0.2) as here:
         await here.answered()
         assert not mine.of("once")
         await here.answered(new=True)
@@ -109,8 +109,8 @@ async def test_only_known_addresses_may_be_fetched_then(file: Path) -> None:
         await here.answered("And (http://example.org/now), or <HTTPS://Example.org/b?c=d>.")
 
         before, after = mine.of("browse")[0], mine.of("echo")[0]
-        assert before.context.vetted_urls is None
-        assert after.context.vetted_urls == {
+        assert before.context.allowed_urls is None
+        assert after.context.allowed_urls == {
             PAGE,
             "https://example.org/before",
             "http://example.org/now",
@@ -124,12 +124,12 @@ async def test_what_a_peer_names_is_not_what_the_user_typed(file: Path) -> None:
     model = ScriptedModel([calls(("echo", "x")), "No.", calls(("echo", "y")), "Yes."])
     async with opened(file, model, tools=mine) as here:
         for origin, url in ((Origin.PEER, "https://evil.example/"), (Origin.USER, PAGE)):
-            message = Message(
+            message = ChannelMessage(
                 agent_id="oracle", channel="chat", account="acme", content=f"See {url}",
                 origin=origin,
             )  # fmt: skip
             await here.answer((await here.agency.reception.send(USER, message)).run_id)
-        assert [made.context.vetted_urls for made in mine.of("echo")] == [set(), {PAGE}]
+        assert [made.context.allowed_urls for made in mine.of("echo")] == [set(), {PAGE}]
 
 
 def test_addresses_end_where_people_end_them() -> None:

@@ -97,7 +97,7 @@ async def test_a_run_keeps_its_tree(file: Path) -> None:
     async with opened(file, first, tools=tools, tree=silent) as here:
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     then = ScriptedModel(["Resumed.", calls(("cite", "oak.md")), "Anew."])
     async with opened(file, then, tools=tools) as here:
         resumed = await here.chunks(run_id)
@@ -116,7 +116,7 @@ async def test_a_run_keeps_its_settings_and_tools(file: Path) -> None:
         await here.set(max_iterations=5, thinking_enabled=False)
         run_id = await here.ask(sources=["web", "vault"])
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     then = ScriptedModel([*(calls(("echo", f"{n}")) for n in range(9))])
     others = Tools(made=tools.made)
     others.add("newcomer")

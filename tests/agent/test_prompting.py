@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dodona.agent
-from dodona.agent.prompting import LONGEST_PROMPT, Prompts, render
+from dodona.agent.prompting import LONGEST_PROMPT, PromptLoader, render
 from dodona.core.errors import ConfigError
 
 SHIPPED = Path(dodona.agent.__file__).parent / "prompts"
@@ -42,7 +42,7 @@ def write_old(file: Path, text: str, *, age: int = 3600) -> None:
 
 def test_a_projects_own_prompt_comes_first(shipped: Path, own: Path) -> None:
     """The shipped one is for those who have none: no folder, a missing one, or no file in it."""
-    prompts = Prompts(shipped)
+    prompts = PromptLoader(shipped)
     for folder in (None, own, own / "missing", shipped / "oracle.md"):
         assert prompts.text("oracle", folder) == "shipped"
     (own / "oracle.md").write_text("mine")
@@ -52,7 +52,7 @@ def test_a_projects_own_prompt_comes_first(shipped: Path, own: Path) -> None:
 
 def test_a_changed_prompt_is_read_again_without_a_restart(shipped: Path, own: Path) -> None:
     """Whether it is written, written over, replaced or taken away."""
-    prompts, file = Prompts(shipped), own / "oracle.md"
+    prompts, file = PromptLoader(shipped), own / "oracle.md"
     for age, text in ((400, "one"), (300, "two, longer"), (200, "two, LONGER")):
         write_old(file, text, age=age)
         assert [prompts.text("oracle", own) for _ in range(3)] == [text] * 3
@@ -66,7 +66,7 @@ def test_a_changed_prompt_is_read_again_without_a_restart(shipped: Path, own: Pa
 
 def test_changes_within_one_tick_of_the_clock_are_seen(shipped: Path, own: Path) -> None:
     """A file that was written just now may change without its time and size telling."""
-    prompts, file = Prompts(shipped), own / "oracle.md"
+    prompts, file = PromptLoader(shipped), own / "oracle.md"
     for number in range(100):
         file.write_text(f"{number:03}")
         assert prompts.text("oracle", own) == f"{number:03}"
@@ -74,7 +74,7 @@ def test_changes_within_one_tick_of_the_clock_are_seen(shipped: Path, own: Path)
 
 def test_an_unchanged_prompt_is_not_read_again(shipped: Path, own: Path) -> None:
     """Only looked at: what the file holds would be seen otherwise, its times being put back."""
-    prompts, file = Prompts(shipped), own / "oracle.md"
+    prompts, file = PromptLoader(shipped), own / "oracle.md"
     write_old(file, "one")
     assert prompts.text("oracle", own) == "one"
     before = file.stat()
@@ -86,12 +86,12 @@ def test_an_unchanged_prompt_is_not_read_again(shipped: Path, own: Path) -> None
 def test_line_ends_and_marks_of_other_systems_do_not_matter(shipped: Path, own: Path) -> None:
     """The same prompt has the same bytes, whoever saved it."""
     (own / "oracle.md").write_bytes("\ufeffone\r\ntwo\r\n".encode())
-    assert Prompts(shipped).text("oracle", own) == "one\ntwo\n"
+    assert PromptLoader(shipped).text("oracle", own) == "one\ntwo\n"
 
 
 def test_files_that_are_no_prompts_are_refused_by_name(shipped: Path, own: Path) -> None:
     """Too long, not UTF-8, no file at all: the shipped prompt does not take their place unseen."""
-    prompts, file = Prompts(shipped), own / "oracle.md"
+    prompts, file = PromptLoader(shipped), own / "oracle.md"
     file.write_bytes(b"x" * LONGEST_PROMPT)
     assert len(prompts.text("oracle", own)) == LONGEST_PROMPT
     file.write_bytes(b"x" * (LONGEST_PROMPT + 1))
@@ -106,7 +106,7 @@ def test_files_that_are_no_prompts_are_refused_by_name(shipped: Path, own: Path)
     assert refused(prompts, own) == f"{file}: a prompt must be a file, and no link."
 
 
-def refused(prompts: Prompts, folder: Path) -> str:
+def refused(prompts: PromptLoader, folder: Path) -> str:
     with pytest.raises(ConfigError) as wrong:
         prompts.text("oracle", folder)
     return str(wrong.value)
@@ -120,18 +120,20 @@ def test_links_in_a_projects_folder_are_not_followed(
     secret.write_text("a key")
     for target in (secret, file, tmp_path / "missing"):
         file.symlink_to(target)
-        assert refused(Prompts(shipped), own) == f"{file}: a prompt must be a file, and no link."
+        assert (
+            refused(PromptLoader(shipped), own) == f"{file}: a prompt must be a file, and no link."
+        )
         file.unlink()
     (shipped / "oracle.md").rename(tmp_path / "elsewhere.md")
     (shipped / "oracle.md").symlink_to(tmp_path / "elsewhere.md")
-    assert Prompts(shipped).text("oracle", own) == "shipped"
+    assert PromptLoader(shipped).text("oracle", own) == "shipped"
 
 
 def test_a_prompt_that_cannot_be_read_is_told(shipped: Path, own: Path) -> None:
     """It is not as if there were none."""
     folder = own / ("x" * 300)
     with pytest.raises(ConfigError) as wrong:
-        Prompts(shipped).text("oracle", folder)
+        PromptLoader(shipped).text("oracle", folder)
     told = f"{folder / 'oracle.md'}: the prompt cannot be read: File name too long."
     assert str(wrong.value) == told
 
@@ -140,13 +142,13 @@ def test_a_prompt_that_cannot_be_read_is_told(shipped: Path, own: Path) -> None:
 def test_names_stay_in_their_folder(shipped: Path, own: Path, name: str) -> None:
     """A name is a word."""
     with pytest.raises(ConfigError, match="is no name for a prompt"):
-        Prompts(shipped).text(name, own)
+        PromptLoader(shipped).text(name, own)
 
 
 def test_a_prompt_that_nobody_has_is_told(shipped: Path, own: Path) -> None:
     """With the place where it should be."""
     with pytest.raises(ConfigError) as wrong:
-        Prompts(shipped).text("poet", own)
+        PromptLoader(shipped).text("poet", own)
     assert str(wrong.value) == f"{shipped / 'poet.md'}: there is no prompt 'poet'."
 
 
@@ -169,7 +171,7 @@ def test_a_mistake_is_one_of_a_prompt() -> None:
 @pytest.mark.parametrize("name", ["oracle", "librarian"])
 def test_shipped_prompts_render_with_and_without_tools(name: str) -> None:
     """They name the project and the tools, and say that what tools return is data."""
-    text = Prompts(SHIPPED).text(name, None)
+    text = PromptLoader(SHIPPED).text(name, None)
     assert len(text.splitlines()) <= 60
     with_tools = render(text, VALUES)
     assert '"oak"' in with_tools

@@ -72,8 +72,8 @@ def test_wishes_are_what_was_given() -> None:
     """Only those: a question without any keeps nothing."""
     given = {"model": "m", "max_tokens": 5, "sources": ["web"], "thinking": False}
 
-    assert Question.read({"question": "?", **given}).wishes() == given
-    assert Question.read({"question": "?", "new": True}).wishes() == {}
+    assert Question.read({"question": "?", **given}).options() == given
+    assert Question.read({"question": "?", "new": True}).options() == {}
 
 
 def test_a_node_has_an_opaque_name() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona.agent.reception import Message, Sent
+from dodona.agent.reception import ChannelMessage, SubmittedRun
 from dodona.core.agents import AgentDef, Agents, Queueing
 from dodona.core.conversation import RunStatus
 from dodona.core.errors import BadRequest, LaneFull, NotFound
@@ -34,9 +34,11 @@ AGENTS = Agents(
 )
 
 
-async def send(here: Opened, text: str = "Why?", agent: str = "work", **more: Any) -> Sent:
+async def send(here: Opened, text: str = "Why?", agent: str = "work", **more: Any) -> SubmittedRun:
     values = {"channel": "chat", "account": "acme", "peer": "bob", **more}
-    return await here.agency.reception.send(USER, Message(agent_id=agent, content=text, **values))
+    return await here.agency.reception.send(
+        USER, ChannelMessage(agent_id=agent, content=text, **values)
+    )
 
 
 async def said(here: Opened, text: str = "Why?", agent: str = "work", **more: Any) -> str:
@@ -177,7 +179,7 @@ async def test_a_patient_agent_collects(file: Path) -> None:
 async def test_a_peers_words_are_from_outside(file: Path) -> None:
     """So what cannot be taken back waits for a person, as after a page from the web."""
     model = ScriptedModel([calls(("once", "1")), "Done.", calls(("once", "2")), "Done."])
-    async with opened(file, model, agents=AGENTS, approval_seconds=0.05) as here:
+    async with opened(file, model, agents=AGENTS, approval_timeout=0.05) as here:
         own = await send(here, agent="oracle")
         await here.answer(own.run_id)
         assert len(here.tools.of("once")) == 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dodona.agent.reception import Message
-from dodona.agent.reciting import Recital
+from dodona.agent.reception import ChannelMessage
+from dodona.agent.reciting import ClientHistory
 from dodona.core.messages import AssistantText, UserText
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, Opened, calls, opened
@@ -13,8 +13,8 @@ from tests.agent.opening import USER, Opened, calls, opened
 PAST = (("", "Welcome!"), ("Are there oaks?", "Many."), ("", ""))
 
 
-def recital(*exchanges: tuple[str, str], instructions: str = "") -> Recital:
-    return Recital(
+def recital(*exchanges: tuple[str, str], instructions: str = "") -> ClientHistory:
+    return ClientHistory(
         agent_id="oracle",
         channel="v1",
         account=USER,
@@ -23,10 +23,10 @@ def recital(*exchanges: tuple[str, str], instructions: str = "") -> Recital:
     )
 
 
-async def said(here: Opened, told: Recital, question: str) -> Recital:
+async def said(here: Opened, told: ClientHistory, question: str) -> ClientHistory:
     """Ask as such a client does; what it will tell next time."""
-    peer = await here.agency.reciting.peer(USER, told)
-    message = Message(
+    peer = await here.agency.reciting.match_or_create(USER, told)
+    message = ChannelMessage(
         agent_id="oracle",
         channel="v1",
         account=USER,
@@ -37,7 +37,7 @@ async def said(here: Opened, told: Recital, question: str) -> Recital:
     sent = await here.agency.reception.send(USER, message)
     answer = await here.answer(sent.run_id)
     now = told.followed_by(question, answer.answer)
-    await here.agency.reciting.keep(USER, sent.run_id, now)
+    await here.agency.reciting.remember(USER, sent.run_id, now)
     return now
 
 

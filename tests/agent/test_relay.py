@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from dodona.agent.relay import Relayed
+from dodona.agent.relay import PassthroughRequest
 from dodona.core.agents import AgentDef
 from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolSpec, UserText
@@ -28,11 +28,11 @@ KEY = "gardener:v1:ada:main"
 _HELD = statement(select(reservations.c.id).where(IS_HELD))
 
 
-def relayed(request: ModelRequest = ASKED, model: str = "") -> Relayed:
-    return Relayed(agent=GARDENER, session_key=KEY, request=request, model=model)
+def relayed(request: ModelRequest = ASKED, model: str = "") -> PassthroughRequest:
+    return PassthroughRequest(agent=GARDENER, session_key=KEY, request=request, model=model)
 
 
-def streaming(here: Opened, wanted: Relayed | None = None) -> AsyncGenerator[ModelEvent]:
+def streaming(here: Opened, wanted: PassthroughRequest | None = None) -> AsyncGenerator[ModelEvent]:
     return here.agency.relay.stream(USER, wanted or relayed())
 
 

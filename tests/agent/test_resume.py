@@ -38,7 +38,7 @@ async def left_at_work(here: Opened, text: str = "Why?", **more: Any) -> int:
     """Ask, wait until a tool is at work, and leave."""
     run_id = await here.ask(text, **more)
     await until(lambda: here.tools.at_once, "a tool at work")
-    assert await here.agency.engine.leave(0) == 1
+    assert await here.agency.engine.shutdown(0) == 1
     return run_id
 
 
@@ -117,10 +117,10 @@ async def test_an_answer_is_kept_while_its_tools_work(file: Path) -> None:
 
         async def is_kept() -> bool:
             steps = await here.store.journals.steps(USER, run_id)
-            return any(step.leaf == "llm-call" and step.left for step in steps)
+            return any(step.leaf == "llm-call" and step.output for step in steps)
 
         await until(is_kept, "the answer in the journal")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     tools.gate.set()
     then = ScriptedModel(["Done."])
     async with opened(file, then, tools=tools) as here:
@@ -134,7 +134,7 @@ async def test_a_model_call_that_was_cut_is_made_again(file: Path) -> None:
         async with opened(file, model) as here:
             run_id = await here.ask()
             seen = await here.seen(run_id, "content", 2)
-            await here.agency.engine.leave(0)
+            await here.agency.engine.shutdown(0)
         assert text_of(seen) == "Half an answer"
         assert all(ATTEMPT < chunk.seq < 2 * ATTEMPT for chunk in seen)
         async with opened(file, model) as here:
@@ -168,7 +168,7 @@ async def test_finished_steps_are_shown_again_and_not_done_again(file: Path) -> 
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
         before = await here.seen(run_id, "tool_call", 3)
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     then = ScriptedModel(["Done."])
     async with opened(file, then, tools=tools) as here:
         chunks = await here.chunks(run_id)
@@ -193,7 +193,7 @@ async def test_a_run_may_be_resumed_again_and_again(file: Path) -> None:
     for _ in range(2):
         async with opened(file, ScriptedModel([]), tools=tools) as here:
             await until(lambda: tools.at_once, "the tool at work again")
-            await here.agency.engine.leave(0)
+            await here.agency.engine.shutdown(0)
     tools.gate.set()
     async with opened(file, ScriptedModel(["Done."]), tools=tools) as here:
         chunks = await here.chunks(run_id)
@@ -223,7 +223,7 @@ async def test_a_late_follower_is_told_what_to_drop(file: Path) -> None:
         async with opened(file, model) as here:
             run_id = await here.ask()
             seen = await here.seen(run_id, "content", 1)
-            await here.agency.engine.leave(0)
+            await here.agency.engine.shutdown(0)
         async with opened(file, model) as here:
             await here.ended(run_id)
             rest = await here.chunks(run_id, after=seen[-1].seq)
@@ -244,7 +244,7 @@ async def test_a_follower_elsewhere_gets_every_chunk(file: Path) -> None:
 
         async def is_kept() -> bool:
             steps = await here.store.journals.steps(USER, run_id)
-            return any(step.leaf == "tools.execute" and step.left for step in steps)
+            return any(step.leaf == "tools.execute" and step.output for step in steps)
 
         await until(is_kept, "the quick one in the journal")
         await asyncio.sleep(1)  # the follower looks several times meanwhile
@@ -375,11 +375,11 @@ async def test_pins_are_kept_though_the_first_attempt_came_to_nothing(file: Path
     async with opened(file, shelf=stuck, tools=tools) as here:
         run_id = await here.ask()
         await until(lambda: stuck.asked, "a run that begins")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     async with opened(file, ScriptedModel([calls(("once", "wait"))]), tools=tools) as here:
         await until(lambda: tools.at_once, "a tool at work")
         assert (await here.run(run_id)).pins_hash is not None
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     capped = edited((":max-iterations (blackboard :max_iterations)", ":max-iterations 1"))
     async with opened(file, ScriptedModel(["Done."]), tools=tools, tree=capped) as here:
         assert (await here.answer(run_id)).answer == "Done."
@@ -391,7 +391,7 @@ async def test_who_waits_for_an_answer_is_not_told_that_it_was_cancelled(file: P
         run_id = await here.ask()
         waiting = asyncio.create_task(here.answer(run_id))
         await until(lambda: here.tools.at_once, "a tool at work")
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
         with pytest.raises(Exception) as raised:  # noqa: PT011
             await waiting
 

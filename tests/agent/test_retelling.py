@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.retelling import retold, without_gap
+from dodona.agent.retelling import contiguous_prefix, replay_chunks
 from dodona.core.chunks import Chunk
 
 
@@ -25,24 +25,27 @@ def heard(told: list[Chunk]) -> list[Any]:
 
 def test_one_attempt_is_as_it_was() -> None:
     """In the order of its numbers."""
-    assert retold(7, [said(1_000_002), said(1_000_001)], 1) == [said(1_000_001), said(1_000_002)]
+    assert replay_chunks(7, [said(1_000_002), said(1_000_001)], 1) == [
+        said(1_000_001),
+        said(1_000_002),
+    ]
 
 
 def test_a_restart_names_the_last_that_counts() -> None:
     """It is the first chunk of its attempt, also when nothing was durable before."""
-    told = retold(7, [said(1_000_001)], 2)
+    told = replay_chunks(7, [said(1_000_001)], 2)
     assert [(chunk.seq, chunk.body["type"]) for chunk in told] == [
         (1_000_001, "content"),
         (2_000_001, "restart"),
     ]
     assert told[1].body["discard_after"] == 1_000_001
-    (alone,) = retold(7, [], 2)
+    (alone,) = replay_chunks(7, [], 2)
     assert alone.body["discard_after"] == 0
 
 
 def test_what_came_after_a_gap_is_told_again() -> None:
     """The client may have heard what is missing, so it drops that and what followed it."""
-    told = retold(7, [said(1_000_001), said(1_000_003), said(2_000_003)], 2)
+    told = replay_chunks(7, [said(1_000_001), said(1_000_003), said(2_000_003)], 2)
     assert told[1].body["discard_after"] == 1_000_001
     assert [chunk.seq for chunk in told] == [1_000_001, 2_000_001, 2_000_002, 2_000_003]
     assert heard(told) == ["1000001", "1000003", "2000003"]
@@ -51,7 +54,7 @@ def test_what_came_after_a_gap_is_told_again() -> None:
 def test_attempts_add_up() -> None:
     """Whatever was durable is heard once, in the order in which it was last told."""
     durable = [said(n) for n in (1_000_001, 1_000_003, 2_000_004, 3_000_003)]
-    told = retold(7, durable, 3)
+    told = replay_chunks(7, durable, 3)
     assert heard(told) == ["1000001", "1000003", "2000004", "3000003"]
     assert [chunk.seq for chunk in told] == sorted({chunk.seq for chunk in told})
 
@@ -59,5 +62,5 @@ def test_attempts_add_up() -> None:
 def test_an_open_step_holds_up_those_after_it() -> None:
     """Until it has ended, or its attempt has: who comes back by number then misses nothing."""
     told = [said(1_000_001), said(1_000_003)]
-    assert without_gap(told, 1) == told[:1]
-    assert without_gap([said(1_000_001), said(1_000_002)], 1)[-1].seq == 1_000_002
+    assert contiguous_prefix(told, 1) == told[:1]
+    assert contiguous_prefix([said(1_000_001), said(1_000_002)], 1)[-1].seq == 1_000_002

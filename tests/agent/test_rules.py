@@ -129,7 +129,7 @@ async def test_a_run_that_waits_survives_a_restart(file: Path, rules: Path) -> N
     async with opened(file, first, rules=rules) as here:
         run_id = await here.ask()
         waiting = await asked(here, run_id)
-        await here.agency.engine.leave(0)
+        await here.agency.engine.shutdown(0)
     then = ScriptedModel(["Done."])
     async with opened(file, then, rules=rules, serves=False) as here:
         # Nobody drives it now: the decision is kept.
@@ -427,7 +427,7 @@ ASKING = """
 (tree "asking"
   :blackboard-schema { :context {} :notify "" :deny "" :state {} :task "" :answer nil :failure nil }
   (sequence
-    (action take-task :fn "subagent.take_task")
+    (action add-task :fn "subagent.add_task")
     (llm-call)
     (set :deny (get (blackboard :answer) "text"))))
 """

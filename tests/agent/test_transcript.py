@@ -86,7 +86,7 @@ async def test_a_resumed_run_sends_the_same(file: Path) -> None:
             await here.answered("First?")
             run_id = await here.ask("Second?")
             await until(lambda: tools.at_once, "a tool at work")
-            await here.agency.engine.leave(0)
+            await here.agency.engine.shutdown(0)
         tools.gate.set()
         async with opened(file, model, tools=tools) as here:
             assert (await here.answer(run_id)).answer == "Done."
@@ -179,7 +179,9 @@ async def test_a_full_window_drops_to_half(file: Path, tmp_path: Path) -> None:
     count = 40
     model = ScriptedModel([f"Answer {n} " + "word " * 300 for n in range(count)])
     prompts = plain_prompts(tmp_path / "prompts")
-    async with opened(file, model, prompts=prompts, token_budget=4000, compresses=False) as here:
+    async with opened(
+        file, model, prompts=prompts, token_budget=4000, compress_context=False
+    ) as here:
         for number in range(count):
             await here.answered(f"Question {number}?")
     sizes = [len(request.messages) for request in model.requests]
@@ -196,7 +198,7 @@ async def test_a_full_window_drops_to_half(file: Path, tmp_path: Path) -> None:
 async def test_no_more_runs_than_wanted_are_in_a_window(file: Path) -> None:
     """max_context_nodes is how many runs a model is reminded of."""
     model = ScriptedModel([f"Answer {n}." for n in range(12)])
-    async with opened(file, model, compresses=False) as here:
+    async with opened(file, model, compress_context=False) as here:
         await here.set(max_context_nodes=4)
         for number in range(12):
             await here.answered(f"Question {number}?")

@@ -87,7 +87,7 @@ async def test_the_loop_ends_where_the_tree_says(file: Path) -> None:
 async def test_a_step_that_is_moved_happens_elsewhere(file: Path) -> None:
     """Sources are shown when the tree says so: here, after each round of tools."""
     cite = '(action cite-sources :fn "oracle.cite_sources")'
-    take = '(action take-results :fn "oracle.take_results")'
+    take = '(action record-results :fn "oracle.record_results")'
     tree = edited((f"(if (condition may-cite?)\n          {cite})", ""), (take, f"{take} {cite}"))
     model = ScriptedModel([calls(("cite", "oak.md")), "The oak."])
     async with opened(file, model, tree=tree) as here:

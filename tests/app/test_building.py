@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from dodona.app.building import build, price_list
-from dodona.app.choice import Choice
+from dodona.app.building import build_model, price_list
+from dodona.app.choice import ModelChoice
 from dodona.app.secret import Secret
 from dodona.app.settings import Settings
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.model import Done, Model, ModelRequest, Usage
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 
@@ -37,11 +37,11 @@ async def done(model: Model, request: ModelRequest = QUESTION) -> Done:
 async def test_extractive_needs_nothing() -> None:
     """The model for those who have none."""
     async with Http() as http:
-        model = build(
-            Choice("extractive", "extractive", ""),
+        model = build_model(
+            ModelChoice("extractive", "extractive", ""),
             http=http,
             redactor=Redactor(),
-            counter=TokenCounter(),
+            counter=OfflineTokenCounter(),
         )
         assert (await done(model)).provider == "extractive"
 
@@ -51,10 +51,10 @@ async def test_a_script_is_read(tmp_path: Path) -> None:
     script = tmp_path / "answers.toml"
     text = '<tool_call>{"name": "search", "arguments": {}}</tool_call>'
     script.write_text(f"[[answers]]\ntext = '{text}'\n", encoding="utf-8")
-    choice = Choice("scripted", str(script), "")
+    choice = ModelChoice("scripted", str(script), "")
     async with Http() as http:
         model = await asyncio.to_thread(
-            build, choice, http=http, redactor=Redactor(), counter=TokenCounter()
+            build_model, choice, http=http, redactor=Redactor(), counter=OfflineTokenCounter()
         )
         answer = await done(model, ModelRequest(QUESTION.messages, tools=(TOOL,)))
     assert [call.name for call in answer.message.calls] == ["search"]
@@ -63,10 +63,12 @@ async def test_a_script_is_read(tmp_path: Path) -> None:
 async def test_a_chain_falls_back(unused_tcp_port: int) -> None:
     """The second answers when nobody is where the first should be."""
     nowhere = f"http://127.0.0.1:{unused_tcp_port}/v1"
-    second = Choice("extractive", "extractive", "")
-    first = Choice("openai-compatible", "m", "", nowhere, fallback=second)
+    second = ModelChoice("extractive", "extractive", "")
+    first = ModelChoice("openai-compatible", "m", "", nowhere, fallback=second)
     async with Http() as http:
-        answer = await done(build(first, http=http, redactor=Redactor(), counter=TokenCounter()))
+        answer = await done(
+            build_model(first, http=http, redactor=Redactor(), counter=OfflineTokenCounter())
+        )
     assert answer.provider == "extractive"
     assert {attempt.model for attempt in answer.attempts} == {"m"}
 
@@ -85,11 +87,15 @@ async def test_the_key_reaches_the_wire() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     port = runner.addresses[0][1]
-    choice = Choice("openai", "m", "", f"http://127.0.0.1:{port}/v1", Secret(KEY, source="K"))
+    choice = ModelChoice("openai", "m", "", f"http://127.0.0.1:{port}/v1", Secret(KEY, source="K"))
     try:
         async with Http() as http:
             with pytest.raises(ProviderError) as caught:
-                await done(build(choice, http=http, redactor=Redactor(), counter=TokenCounter()))
+                await done(
+                    build_model(
+                        choice, http=http, redactor=Redactor(), counter=OfflineTokenCounter()
+                    )
+                )
     finally:
         await runner.cleanup()
     assert caught.value.fault is Fault.UNAUTHORISED

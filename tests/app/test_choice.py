@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.choice import Choice, Chooser
+from dodona.app.choice import ModelChoice, ModelSelector
 from dodona.app.config import load
 from dodona.app.credentials import Credentials
-from dodona.app.probes import Spot
+from dodona.app.probes import ProbeTarget
 from dodona.core.errors import ConfigError
 from dodona.models.providers import PROVIDERS
 from dodona.net.http import Http
@@ -29,7 +29,7 @@ class Machine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.environment: dict[str, str] = {}
-        self.spots: Sequence[Spot] = ()
+        self.spots: Sequence[ProbeTarget] = ()
         self.redactor = Redactor()
         self.patience = LONG
 
@@ -43,14 +43,14 @@ class Machine:
         file.chmod(mode)
         return file
 
-    async def choose(self, name: str = "") -> Choice:
+    async def choose(self, name: str = "") -> ModelChoice:
         environment = {**self.environment, "DODONA_HOME": str(self.folder)}
         file = self.folder / "dodona.toml"
         given = file if file.exists() else Path(os.devnull)
         config = await asyncio.to_thread(load, environment, given)
         credentials = Credentials(config, environment, self.redactor)
         async with Http() as http:
-            chooser = Chooser(
+            chooser = ModelSelector(
                 config, credentials, http=http, spots=self.spots, patience=self.patience
             )
             return await chooser.choose(name)
@@ -66,7 +66,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def summary(choice: Choice) -> tuple[str, str, str]:
+def summary(choice: ModelChoice) -> tuple[str, str, str]:
     return choice.provider, choice.model, choice.reason
 
 
@@ -75,14 +75,14 @@ def summary(choice: Choice) -> tuple[str, str, str]:
 
 async def test_with_nothing_it_is_extractive(machine: Machine, serve: Serve) -> None:
     """And what was looked for is told, in the order in which it was."""
-    machine.spots = [Spot("Ollama", "ollama", await serve(b"SSH-2.0\r\n"))]
+    machine.spots = [ProbeTarget("Ollama", "ollama", await serve(b"SSH-2.0\r\n"))]
     choice = await machine.choose()
     assert summary(choice) == (
         "extractive",
         "extractive",
         "there is no key, and no server on this machine",
     )
-    assert choice.tried == (
+    assert choice.rejected == (
         "ANTHROPIC_API_KEY is not set",
         "OPENAI_API_KEY is not set",
         "OPENROUTER_API_KEY is not set",
@@ -100,13 +100,13 @@ async def test_a_key_in_the_environment_chooses_its_provider(
     """With that provider's model, and the key hidden at once; no server is asked."""
     row = PROVIDERS[provider]
     machine.environment[row.key_env[-1]] = KEY
-    machine.spots = [Spot("nowhere", "ollama", "http://never.asked.invalid/v1")]
+    machine.spots = [ProbeTarget("nowhere", "ollama", "http://never.asked.invalid/v1")]
     choice = await machine.choose()
     assert summary(choice) == (provider, row.default_model, f"{row.key_env[-1]} is set")
     assert choice.key
     assert choice.key.reveal() == KEY
     assert KEY not in repr(choice)
-    assert not any("nowhere" in line for line in choice.tried)
+    assert not any("nowhere" in line for line in choice.rejected)
     assert machine.redactor.hide(KEY) == f"[secret {row.key_env[-1]}]"
 
 
@@ -130,7 +130,7 @@ async def test_what_is_no_key_is_passed_over(machine: Machine) -> None:
     machine.environment["OPENAI_API_KEY"] = "x"
     choice = await machine.choose()
     assert choice.provider == "extractive"
-    assert choice.tried[1] == (
+    assert choice.rejected[1] == (
         "OPENAI_API_KEY is too short for a secret. "
         "Fewer than 8 characters cannot be hidden in logs."
     )
@@ -147,9 +147,9 @@ async def test_a_server_on_this_machine(
 ) -> None:
     """The first that has a model, in the order of places; its first model."""
     machine.spots = [
-        Spot("Ollama", "ollama", await serve(respond(b'{"data": null}'))),
-        Spot("LM Studio", "openai-compatible", await serve(listing("qwen", "phi"))),
-        Spot("vLLM", "openai-compatible", await serve(listing("llama"))),
+        ProbeTarget("Ollama", "ollama", await serve(respond(b'{"data": null}'))),
+        ProbeTarget("LM Studio", "openai-compatible", await serve(listing("qwen", "phi"))),
+        ProbeTarget("vLLM", "openai-compatible", await serve(listing("llama"))),
     ]
     studio = machine.spots[1].base_url
     choice = await machine.choose()
@@ -160,7 +160,7 @@ async def test_a_server_on_this_machine(
     )
     assert choice.base_url == studio
     assert choice.key is None
-    assert choice.tried[-1] == f"Ollama at {machine.spots[0].base_url}: has no model"
+    assert choice.rejected[-1] == f"Ollama at {machine.spots[0].base_url}: has no model"
 
 
 async def test_a_server_that_has_the_model(
@@ -168,8 +168,8 @@ async def test_a_server_that_has_the_model(
 ) -> None:
     """A model that the config names decides which; if none has it, there is none."""
     machine.spots = [
-        Spot("Ollama", "ollama", await serve(listing("qwen"))),
-        Spot("vLLM", "openai-compatible", await serve(listing("phi", "llama"))),
+        ProbeTarget("Ollama", "ollama", await serve(listing("qwen"))),
+        ProbeTarget("vLLM", "openai-compatible", await serve(listing("phi", "llama"))),
     ]
     machine.environment["DODONA_AGENT__MODEL"] = "llama"
     assert summary(await machine.choose())[:2] == ("openai-compatible", "llama")
@@ -183,11 +183,11 @@ async def test_a_server_that_has_the_model(
 
 async def test_a_server_that_hangs_delays_nothing(machine: Machine, serve: Serve) -> None:
     """It is passed over after its time."""
-    machine.spots = [Spot("Ollama", "ollama", await serve(None))]
+    machine.spots = [ProbeTarget("Ollama", "ollama", await serve(None))]
     machine.patience = SHORT
     choice = await machine.choose()
     assert choice.provider == "extractive"
-    assert choice.tried[-1].endswith("does not answer in time")
+    assert choice.rejected[-1].endswith("does not answer in time")
 
 
 # -- as the config says ----------------------------------------------------------------------
@@ -266,7 +266,7 @@ async def test_a_server_is_asked_what_it_has(
 ) -> None:
     """Where the config names none, as with Ollama at its usual place."""
     url = await serve(listing("qwen", "phi"))
-    machine.spots = [Spot("Ollama", "ollama", url)]
+    machine.spots = [ProbeTarget("Ollama", "ollama", url)]
     machine.configure('[agent]\nprovider = "ollama"\n')
     choice = await machine.choose()
     assert (choice.provider, choice.model, choice.base_url) == ("ollama", "qwen", url)

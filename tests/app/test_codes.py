@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.codes import Codes, code_folders, code_meaning, outermost
+from dodona.app.codes import CodeIndexes, code_folders, code_meaning, outermost
 from dodona.app.config import load
 from dodona.core.errors import ConfigError, NotFound, as_text
 from dodona.core.projects import DEFAULT_PROJECT, Project
@@ -42,18 +42,18 @@ def made(tmp_path: Path, name: str) -> Path:
 
 
 @pytest.fixture
-async def found(store: Store, folder: Path, tmp_path: Path) -> AsyncIterator[Codes]:
-    async with Codes(store.projects, default=(folder,), home=tmp_path / "home") as codes:
+async def found(store: Store, folder: Path, tmp_path: Path) -> AsyncIterator[CodeIndexes]:
+    async with CodeIndexes(store.projects, default=(folder,), home=tmp_path / "home") as codes:
         yield codes
 
 
-async def paths(codes: Codes, project: str, name: str, user: str = LOCAL_USER) -> list[str]:
+async def paths(codes: CodeIndexes, project: str, name: str, user: str = LOCAL_USER) -> list[str]:
     code = await codes(user, project)
     return [each.path for each in await code.definitions(name, 5)]
 
 
 async def test_the_default_project_has_the_configured_folders(
-    found: Codes, folder: Path, tmp_path: Path
+    found: CodeIndexes, folder: Path, tmp_path: Path
 ) -> None:
     """Its index is in Dodona's folder; nothing is put among the code."""
     assert await paths(found, DEFAULT_PROJECT, "app") == ["a.py"]
@@ -62,7 +62,7 @@ async def test_the_default_project_has_the_configured_folders(
 
 
 async def test_a_project_has_the_folders_it_names(
-    found: Codes, store: Store, tmp_path: Path
+    found: CodeIndexes, store: Store, tmp_path: Path
 ) -> None:
     """And one code for them, whoever asks: two would look at them twice."""
     roots = (made(tmp_path, "api"), made(tmp_path, "web"))
@@ -78,7 +78,7 @@ async def test_a_project_has_the_folders_it_names(
     assert code is not await found(LOCAL_USER, DEFAULT_PROJECT)
 
 
-async def test_a_project_without_folders_has_no_code(found: Codes, store: Store) -> None:
+async def test_a_project_without_folders_has_no_code(found: CodeIndexes, store: Store) -> None:
     """Nor has the default project of another user: the configured folders are this machine's."""
     await store.projects.create(Project(LOCAL_USER, "empty"))
     assert isinstance(await found(LOCAL_USER, "empty"), NoCode)
@@ -90,7 +90,7 @@ async def test_a_project_without_folders_has_no_code(found: Codes, store: Store)
 
 async def test_folders_in_use_are_followed(store: Store, folder: Path, tmp_path: Path) -> None:
     """Where that is wanted, until the end."""
-    async with Codes(
+    async with CodeIndexes(
         store.projects, default=(folder,), home=tmp_path / "home", follow=True
     ) as codes:
         code = await codes(LOCAL_USER, DEFAULT_PROJECT)
@@ -155,7 +155,9 @@ async def test_code_is_ranked_by_meaning_where_that_is_wanted(store: Store, tmp_
     settings = {"HOME": str(tmp_path), "DODONA_HOME": str(tmp_path / "home")}
     config = await asyncio.to_thread(load, settings, file)
     meaning = await asyncio.to_thread(code_meaning, config)
-    async with Codes(store.projects, default=(folder,), home=config.home, meaning=meaning) as codes:
+    async with CodeIndexes(
+        store.projects, default=(folder,), home=config.home, meaning=meaning
+    ) as codes:
         code = await codes(LOCAL_USER, DEFAULT_PROJECT)
         hits = await code.search("put words into alphabetical order", 5)
     assert [hit.path for hit in hits] == ["b.py", "a.py"]

@@ -11,7 +11,7 @@ import pytest
 
 from dodona.app.config import load
 from dodona.app.editing import edit
-from dodona.app.writing import NewFile, write
+from dodona.app.writing import PendingFile, write
 from dodona.core.errors import ConfigError, as_text
 
 TEXT = """\
@@ -135,13 +135,13 @@ def test_several_files_are_written_or_none(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "none" / "bad"
     good.write_text("old", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        write([NewFile(good, b"new"), NewFile(bad, b"new")])
+        write([PendingFile(good, b"new"), PendingFile(bad, b"new")])
     assert str(caught.value) == (
         f"{bad}: this cannot be written: No such file or directory. "
         "What was there before is still there."
     )
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match="it is no file"):
-        write([NewFile(good, b"new"), NewFile(tmp_path / "folder", b"new")])
+        write([PendingFile(good, b"new"), PendingFile(tmp_path / "folder", b"new")])
     assert good.read_text(encoding="utf-8") == "old"
     assert sorted(os.listdir(tmp_path)) == ["folder", "good"]

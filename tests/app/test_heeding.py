@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dodona.app.config import load
-from dodona.app.heeding import rule_book, subscribers_of
+from dodona.app.heeding import load_rules, load_subscribers
 
 RULE = '[rule]\nid = "hello"\ntrigger = "on_query_start"\n[action]\nkind = "log"\nmessage = "hi"\n'
 SUBSCRIBER = (
@@ -29,7 +29,7 @@ def test_a_pack_brings_rules_and_subscribers(tmp_path: Path) -> None:
     add_pack(tmp_path, "good")
     add_pack(tmp_path, "bad", 'dodona = ">=99"')
     config = load({"DODONA_HOME": str(tmp_path)})
-    rules, subscribers = rule_book(config), subscribers_of(config)
+    rules, subscribers = load_rules(config), load_subscribers(config)
     assert "good.hello" in [rule["id"] for rule in rules.list()]
     assert "bad.hello" not in [rule["id"] for rule in rules.list()]
     ids = [subscriber["id"] for subscriber in subscribers.list()]
@@ -51,6 +51,6 @@ def test_folders_that_the_settings_name(tmp_path: Path) -> None:
             "DODONA_SUBSCRIBERS__FOLDER": str(tmp_path / "s"),
         }
     )
-    assert {"hello", "token_budget"} <= {rule["id"] for rule in rule_book(config).list()}
-    ids = {subscriber["id"] for subscriber in subscribers_of(config).list()}
+    assert {"hello", "token_budget"} <= {rule["id"] for rule in load_rules(config).list()}
+    ids = {subscriber["id"] for subscriber in load_subscribers(config).list()}
     assert {"mine", "tool_failure"} <= ids

@@ -45,7 +45,7 @@ def start(settings: Log, redactor: Redactor, stream: io.StringIO) -> None:
     """Without the handlers of pytest, which add to records and raise what they cannot write."""
     root = logging.getLogger()
     root.handlers[:] = [h for h in root.handlers if type(h).__module__ == logs.__name__]
-    logs.start(settings, redactor, stream)
+    logs.configure_logging(settings, redactor, stream)
 
 
 def records(stream: io.StringIO) -> list[dict[str, object]]:

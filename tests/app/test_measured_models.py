@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.measured_models import MeasuredModels
+from dodona.app.measured_models import InstrumentedModels
 from dodona.core.errors import Fault, ProviderError
-from dodona.core.measures import Measures
+from dodona.core.measures import Metrics
 from dodona.core.messages import UserText
 from dodona.core.model import ChosenModel, Done, Model, ModelEvent, ModelRequest, TextDelta
 from dodona.models.fallback import Fallback
@@ -33,13 +33,13 @@ def scripted(folder: Path, name: str, text: str) -> ScriptedModel:
     return ScriptedModel.read(folder / name)
 
 
-async def asked(model: Model, measures: Measures) -> list[ModelEvent]:
-    chosen = await MeasuredModels(One(model), measures, Prices()).choose()
+async def asked(model: Model, measures: Metrics) -> list[ModelEvent]:
+    chosen = await InstrumentedModels(One(model), measures, Prices()).choose()
     async with chosen.model.stream(REQUEST) as stream:
         return [event async for event in stream]
 
 
-def counted(measures: Measures) -> dict[str, float]:
+def counted(measures: Metrics) -> dict[str, float]:
     return {labels[2]: value for _, _, labels, value in measures.model_calls.lines()}
 
 
@@ -59,7 +59,7 @@ def bad(tmp_path: Path) -> ScriptedModel:
 
 async def test_an_answer(good: ScriptedModel) -> None:
     """Everything passes as it is; the first piece is timed once."""
-    measures = Measures()
+    measures = Metrics()
     events = await asked(good, measures)
     assert type(events[-1]) is Done
     assert any(type(event) is TextDelta for event in events)
@@ -70,7 +70,7 @@ async def test_an_answer(good: ScriptedModel) -> None:
 
 async def test_another_had_to_answer(bad: ScriptedModel, good: ScriptedModel) -> None:
     """Whoever failed is counted, and whoever answered."""
-    measures = Measures()
+    measures = Metrics()
     done = (await asked(Fallback([bad, good]), measures))[-1]
     assert type(done) is Done
     assert len(done.attempts) == 1
@@ -79,7 +79,7 @@ async def test_another_had_to_answer(bad: ScriptedModel, good: ScriptedModel) ->
 
 async def test_nobody_answered(bad: ScriptedModel) -> None:
     """What was wrong is the outcome, and is raised as it is."""
-    measures = Measures()
+    measures = Metrics()
     with pytest.raises(ProviderError) as caught:
         await asked(bad, measures)
     assert caught.value.fault is Fault.UNAUTHORISED
@@ -88,8 +88,8 @@ async def test_nobody_answered(bad: ScriptedModel) -> None:
 
 async def test_whoever_leaves_early(good: ScriptedModel) -> None:
     """That is no failure of the model."""
-    measures = Measures()
-    chosen = await MeasuredModels(One(good), measures, Prices()).choose()
+    measures = Metrics()
+    chosen = await InstrumentedModels(One(good), measures, Prices()).choose()
     async with chosen.model.stream(REQUEST) as stream:
         async for _ in stream:
             break

@@ -13,7 +13,7 @@ import pytest
 
 from dodona.app.config import load
 from dodona.app.credentials import LONGEST, Credentials
-from dodona.app.onboarding import CHOICES, Done, Onboarding, Wish
+from dodona.app.onboarding import CHOICES, Onboarding, OnboardingRequest, OnboardingResult
 from dodona.core.errors import BadRequest, ConfigError
 from dodona.net.redactor import Redactor
 
@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def set_up(home: Path, wish: Wish, **environment: str) -> Done:
+def set_up(home: Path, wish: OnboardingRequest, **environment: str) -> OnboardingResult:
     environment = {"DODONA_HOME": str(home), **environment}
     return Onboarding(environment, None, Redactor()).set_up(wish)
 
@@ -42,7 +42,7 @@ def key_of(home: Path, provider: str, **environment: str) -> tuple[str, str]:
 
 def test_a_key_is_its_owners_alone(home: Path) -> None:
     """In a file 0600, in a folder 0700; the config has no more than the provider's name."""
-    done = set_up(home, Wish(provider="anthropic", key=f" {KEY}\n"))
+    done = set_up(home, OnboardingRequest(provider="anthropic", key=f" {KEY}\n"))
     file = home / "credentials" / "anthropic"
     assert (done.provider, done.key, done.notes) == ("anthropic", str(file), ())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -55,7 +55,7 @@ def test_a_folder_that_others_could_look_into_is_closed(home: Path) -> None:
     """And a key before it is replaced, its mode too."""
     (home / "credentials").mkdir(parents=True, mode=0o755)
     (home / "credentials" / "openai").write_text("old-old-old", encoding="utf-8")
-    set_up(home, Wish(provider="openai", key=KEY))
+    set_up(home, OnboardingRequest(provider="openai", key=KEY))
     assert stat.S_IMODE((home / "credentials").stat().st_mode) == 0o700
     assert key_of(home, "openai")[0] == KEY
 
@@ -63,7 +63,7 @@ def test_a_folder_that_others_could_look_into_is_closed(home: Path) -> None:
 def test_the_environment_comes_first_and_that_is_told(home: Path) -> None:
     """Also where a variable chooses the provider."""
     environment = {"OPENAI_API_KEY": "of-the-environment", "DODONA_AGENT__PROVIDER": "gemini"}
-    done = set_up(home, Wish(provider="openai", key=KEY), **environment)
+    done = set_up(home, OnboardingRequest(provider="openai", key=KEY), **environment)
     assert done.notes == (
         "DODONA_AGENT__PROVIDER is set, and comes before the file.",
         "OPENAI_API_KEY is set, and comes before this key.",
@@ -89,15 +89,17 @@ def test_what_belongs_to_the_provider_goes_with_it(home: Path) -> None:
     """Its model, address and key; all else of the file stays, and comments do."""
     home.mkdir()
     (home / "config.toml").write_text(FILE, encoding="utf-8")
-    set_up(home, Wish(provider="anthropic", key=KEY))
+    set_up(home, OnboardingRequest(provider="anthropic", key=KEY))
     text = (home / "config.toml").read_text(encoding="utf-8")
     assert text == FILE.replace('api_key = "env:WORK_KEY"\n', "")
-    set_up(home, Wish(provider="openai", model="gpt-4o", source="env:OTHER"), OTHER=KEY)
+    set_up(
+        home, OnboardingRequest(provider="openai", model="gpt-4o", source="env:OTHER"), OTHER=KEY
+    )
     assert (home / "config.toml").read_text(encoding="utf-8") == (
         '# ours\n[agent]\nmodel = "gpt-4o"  # the good one\nprovider = "openai"\n'
         'max_tokens = 100\napi_key = "env:OTHER"\n\n[vault]\npath = "notes"  # all of them\n'
     )
-    set_up(home, Wish(provider="extractive"))
+    set_up(home, OnboardingRequest(provider="extractive"))
     assert (home / "config.toml").read_text(encoding="utf-8") == (
         '# ours\n[agent]\nprovider = "extractive"\nmax_tokens = 100\n\n'
         '[vault]\npath = "notes"  # all of them\n'
@@ -106,7 +108,9 @@ def test_what_belongs_to_the_provider_goes_with_it(home: Path) -> None:
 
 def test_a_key_for_an_address_is_named(home: Path) -> None:
     """There, only what `api_key` names is sent."""
-    wish = Wish(provider="openai-compatible", base_url="http://127.0.0.1:1/v1", key=KEY)
+    wish = OnboardingRequest(
+        provider="openai-compatible", base_url="http://127.0.0.1:1/v1", key=KEY
+    )
     set_up(home, wish)
     environment = {"DODONA_HOME": str(home)}
     config = load(environment)
@@ -118,32 +122,47 @@ def test_a_key_for_an_address_is_named(home: Path) -> None:
 
 def test_a_source_that_is_not_there_yet_is_told(home: Path) -> None:
     """It is set up nevertheless."""
-    done = set_up(home, Wish(provider="openai", source="env:LATER"))
+    done = set_up(home, OnboardingRequest(provider="openai", source="env:LATER"))
     assert done.notes == (f"{home}/config.toml:3: LATER is not set. Set it, or change env:LATER.",)
 
 
 @pytest.mark.parametrize(
     ("wish", "told"),
     [
-        (Wish(provider="anthropic", key=""), "the key is empty."),
-        (Wish(provider="anthropic", key=" \t\r\n"), "the key is empty."),
-        (Wish(provider="anthropic", key="sk-ant-\x1b[31m-of-this"), "a character that no key has"),
-        (Wish(provider="anthropic", key="two-lines\nof-a-key"), "a character that no key has"),
-        (Wish(provider="anthropic", key="sk-ant-\N{BULLET}-of-this"), "a character that no key"),
-        (Wish(provider="anthropic", key="sk-ant of this"), "a character that no key has"),
-        (Wish(provider="anthropic", key="x" * (LONGEST + 1)), "or too many"),
-        (Wish(provider="anthropic", key="short"), "too short for a secret"),
-        (Wish(provider="anthropic"), "a key of anthropic is needed."),
-        (Wish(provider="anthropc", key=KEY), "Did you mean 'anthropic'"),
-        (Wish(provider="scripted", key=KEY), "there is no provider 'scripted'"),
-        (Wish(provider="openai", source=KEY), "never the secret itself"),
-        (Wish(provider="openai", source="env:"), "never the secret itself"),
-        (Wish(provider="openai-compatible"), "base_url is missing"),
-        (Wish(provider="openai-compatible", base_url="x"), "must be an http(s) address"),
-        (Wish(provider="extractive", model="x"), "has no effect"),
+        (OnboardingRequest(provider="anthropic", key=""), "the key is empty."),
+        (OnboardingRequest(provider="anthropic", key=" \t\r\n"), "the key is empty."),
+        (
+            OnboardingRequest(provider="anthropic", key="sk-ant-\x1b[31m-of-this"),
+            "a character that no key has",
+        ),
+        (
+            OnboardingRequest(provider="anthropic", key="two-lines\nof-a-key"),
+            "a character that no key has",
+        ),
+        (
+            OnboardingRequest(provider="anthropic", key="sk-ant-\N{BULLET}-of-this"),
+            "a character that no key",
+        ),
+        (
+            OnboardingRequest(provider="anthropic", key="sk-ant of this"),
+            "a character that no key has",
+        ),
+        (OnboardingRequest(provider="anthropic", key="x" * (LONGEST + 1)), "or too many"),
+        (OnboardingRequest(provider="anthropic", key="short"), "too short for a secret"),
+        (OnboardingRequest(provider="anthropic"), "a key of anthropic is needed."),
+        (OnboardingRequest(provider="anthropc", key=KEY), "Did you mean 'anthropic'"),
+        (OnboardingRequest(provider="scripted", key=KEY), "there is no provider 'scripted'"),
+        (OnboardingRequest(provider="openai", source=KEY), "never the secret itself"),
+        (OnboardingRequest(provider="openai", source="env:"), "never the secret itself"),
+        (OnboardingRequest(provider="openai-compatible"), "base_url is missing"),
+        (
+            OnboardingRequest(provider="openai-compatible", base_url="x"),
+            "must be an http(s) address",
+        ),
+        (OnboardingRequest(provider="extractive", model="x"), "has no effect"),
     ],
 )
-def test_what_cannot_be_is_refused(home: Path, wish: Wish, told: str) -> None:
+def test_what_cannot_be_is_refused(home: Path, wish: OnboardingRequest, told: str) -> None:
     """Nothing is written, and the key is not repeated."""
     with pytest.raises((BadRequest, ConfigError)) as caught:
         set_up(home, wish)
@@ -159,7 +178,7 @@ def test_a_broken_config_is_told_and_left(home: Path, text: str) -> None:
     home.mkdir()
     (home / "config.toml").write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError):
-        set_up(home, Wish(provider="openai", key=KEY))
+        set_up(home, OnboardingRequest(provider="openai", key=KEY))
     assert files(home) == {"config.toml": text}
 
 
@@ -181,10 +200,10 @@ def files(folder: Path) -> dict[str, str]:
 
 def test_a_full_disk_leaves_all_as_it_was(home: Path) -> None:
     """Neither half a key nor half a config, nor anything beside them."""
-    set_up(home, Wish(provider="anthropic", key=KEY))
+    set_up(home, OnboardingRequest(provider="anthropic", key=KEY))
     before = files(home)
     with full_disk(), pytest.raises(ConfigError, match="this cannot be written: File too large"):
-        set_up(home, Wish(provider="openai", key="another-of-this-example"))
+        set_up(home, OnboardingRequest(provider="openai", key="another-of-this-example"))
     assert files(home) == before
 
 
@@ -194,7 +213,9 @@ def test_a_config_that_cannot_be_written_keeps_the_key_away(home: Path) -> None:
     (home / "etc").symlink_to("/proc/self/fdinfo")  # where nobody can make a file, not even root
     environment = {"DODONA_HOME": str(home), "DODONA_CONFIG": str(home / "etc" / "x.toml")}
     with pytest.raises(ConfigError, match="this cannot be written"):
-        Onboarding(environment, None, Redactor()).set_up(Wish(provider="openai", key=KEY))
+        Onboarding(environment, None, Redactor()).set_up(
+            OnboardingRequest(provider="openai", key=KEY)
+        )
     assert files(home / "credentials") == {}
 
 
@@ -202,7 +223,7 @@ def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     """With its place."""
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(ConfigError, match="this cannot be written: Not a directory"):
-        set_up(tmp_path / "file" / "home", Wish(provider="openai", key=KEY))
+        set_up(tmp_path / "file" / "home", OnboardingRequest(provider="openai", key=KEY))
     assert os.listdir(tmp_path) == ["file"]
 
 

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dodona.app.probes import MAX_BYTES, Sighting, Spot, look, spots
+from dodona.app.probes import MAX_BYTES, ProbeResult, ProbeTarget, default_targets, probe
 from dodona.net.http import Http
 
 Serve = Callable[[bytes | None], Awaitable[str]]
 LONG, SHORT = 20.0, 0.05  # seconds: one that is never reached, one that is
 
 
-async def seen(base_url: str, patience: float = LONG) -> Sighting:
+async def seen(base_url: str, patience: float = LONG) -> ProbeResult:
     async with Http() as http:
-        (found,) = await look([Spot("X", "ollama", base_url)], http=http, patience=patience)
+        (found,) = await probe([ProbeTarget("X", "ollama", base_url)], http=http, patience=patience)
     return found
 
 
@@ -103,9 +103,9 @@ async def test_nobody_there(serve: Serve) -> None:
 
 async def test_a_server_that_hangs_is_not_waited_for(serve: Serve) -> None:
     """Each gets its time, all at once, and what they hold up is let go."""
-    hanging = [Spot(f"H{n}", "openai-compatible", await serve(None)) for n in range(3)]
+    hanging = [ProbeTarget(f"H{n}", "openai-compatible", await serve(None)) for n in range(3)]
     async with Http() as http:
-        found = await look(hanging, http=http, patience=SHORT)
+        found = await probe(hanging, http=http, patience=SHORT)
     assert [sighting.fault for sighting in found] == ["does not answer in time"] * 3
 
 
@@ -127,12 +127,12 @@ HOSTS = {
 @pytest.mark.parametrize(("host", "base_url"), HOSTS.items())
 def test_ollama_is_where_ollama_host_says(host: str, base_url: str) -> None:
     """In every form that Ollama itself takes."""
-    assert spots({"OLLAMA_HOST": host})[0] == Spot("Ollama", "ollama", base_url)
+    assert default_targets({"OLLAMA_HOST": host})[0] == ProbeTarget("Ollama", "ollama", base_url)
 
 
 def test_the_usual_places() -> None:
     """Ollama first, then the others, all on loopback."""
-    assert [(spot.name, spot.base_url) for spot in spots({})] == [
+    assert [(spot.name, spot.base_url) for spot in default_targets({})] == [
         ("Ollama", "http://127.0.0.1:11434/v1"),
         ("LM Studio", "http://127.0.0.1:1234/v1"),
         ("llama.cpp", "http://127.0.0.1:8080/v1"),

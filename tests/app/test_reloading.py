@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dodona.app.config import Config, load
-from dodona.app.reloading import Reloading, differences
+from dodona.app.reloading import ConfigReloader, differences
 
 NOTED: list[str] = []
 
@@ -39,12 +39,12 @@ def write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-async def reloading(file: Path, text: str, **live: Taker) -> Reloading:
+async def reloading(file: Path, text: str, **live: Taker) -> ConfigReloader:
     write(file, text)
     again = partial(reread, file)
     takers = {(name,): take for name, take in live.items()}
     NOTED.clear()
-    return await asyncio.to_thread(lambda: Reloading(again(), again, takers, NOTED.append))
+    return await asyncio.to_thread(lambda: ConfigReloader(again(), again, takers, NOTED.append))
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -56,15 +56,15 @@ async def test_what_has_changed_is_taken(file: Path, caplog: pytest.LogCaptureFi
     caplog.set_level(logging.INFO, logger="dodona")  # other tests may have set it
     log, context = Taker(), Taker()
     live = await reloading(file, "[log]\nlevel = 'info'\n", log=log, context=context)
-    await live.look()
+    await live.check()
     assert told(caplog) == []
     write(file, "[log]\nlevel = 'debug'\nformat = 'json'\n")
-    await live.look()
+    await live.check()
     assert [taken.settings.log.level for taken in log.taken] == ["debug"]
     assert context.taken == []
     assert told(caplog) == ["config: changed: log.level, log.format"]
     assert NOTED == ["config changed: log.level, log.format"]
-    await live.look()
+    await live.check()
     assert len(log.taken) == 1
 
 
@@ -74,8 +74,8 @@ async def test_what_cannot_change_is_told(file: Path, caplog: pytest.LogCaptureF
     log = Taker()
     live = await reloading(file, "", log=log)
     write(file, "[gateway]\nport = 7300\n[log]\nlevel = 'error'\n")
-    await live.look()
-    await live.look()
+    await live.check()
+    await live.check()
     assert len(log.taken) == 1
     assert told(caplog) == [
         "config: changed: log.level",
@@ -89,14 +89,14 @@ async def test_a_mistake_changes_nothing(file: Path, caplog: pytest.LogCaptureFi
     live = await reloading(file, "", log=log)
     write(file, "[log]\nlevel = 'debug'\nlevl = 1\n")
     for _ in range(2):
-        await live.look()
+        await live.check()
     assert log.taken == []
     (said,) = told(caplog)
     assert "stays as it was" in said
     assert "dodona.toml:3" in said
     assert "Did you mean 'level'?" in said
     write(file, "[log]\nlevel = 'debug'\n")
-    await live.look()
+    await live.check()
     assert len(log.taken) == 1
 
 
@@ -107,7 +107,7 @@ async def test_a_file_that_is_gone_is_no_config(
     log = Taker()
     live = await reloading(file, "[log]\nlevel = 'debug'\n", log=log)
     os.unlink(file)
-    await live.look()
+    await live.check()
     assert log.taken == []
     assert "there is no config file" in told(caplog)[0]
 
@@ -118,10 +118,10 @@ async def test_a_soul_is_followed(file: Path) -> None:
     write(soul, "An oak.")
     agents = Taker()
     live = await reloading(file, "[agents.work]\nsoul_path = 'soul.md'\n", agents=agents)
-    await live.look()
+    await live.check()
     assert agents.taken == []
     write(soul, "A beech, that is.")
-    await live.look()
+    await live.check()
     assert len(agents.taken) == 1
 
 
@@ -136,11 +136,11 @@ async def test_who_cannot_take_it_keeps_the_old(
     live = await reloading(file, agent, log=log)
     os.unlink(soul)
     write(file, f"{agent}[log]\nlevel = 'debug'\n")
-    await live.look()
+    await live.check()
     assert log.taken == []
     assert "soul" in told(caplog)[0]
     write(soul, "x")
-    await live.look()
+    await live.check()
     assert len(log.taken) == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from dodona.app.config import MOST_TOLD, Config, load
 from dodona.app.souls import MAX_BYTES as LONGEST_SOUL
-from dodona.app.unused import unused
+from dodona.app.unused import unused_sections
 from dodona.core.errors import ConfigError, as_text
 from dodona.models.catalogue import facts
 from dodona.net.guard import GuardedHttp, Limits
@@ -102,12 +102,15 @@ def test_all_of_it_is_taken() -> None:
 
 def test_what_nothing_uses_yet_is_told() -> None:
     """With its place; what is used, is not."""
-    assert list(unused(read(WHOLE))) == [
+    assert list(unused_sections(read(WHOLE))) == [
         "dodona.toml:13: nothing uses [[plugins]] yet.",
         "dodona.toml:22: nothing uses [mcp.files] yet.",
         "dodona.toml:26: nothing uses [mcp.search] yet.",
     ]
-    assert list(unused(read("[agents.work]\n[[bindings]]\nagent_id='work'\nchannel='x'\n"))) == []
+    assert (
+        list(unused_sections(read("[agents.work]\n[[bindings]]\nagent_id='work'\nchannel='x'\n")))
+        == []
+    )
 
 
 MISTAKES: dict[str, tuple[str, str]] = {

@@ -12,7 +12,7 @@ from dodona.agent.question import Question
 from dodona.agent.state import AgentState
 from dodona.app.config import load
 from dodona.app.credentials import Credentials
-from dodona.app.running import running
+from dodona.app.running import open_runtime
 from dodona.core.errors import BadRequest, ConfigError, LoadError
 from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
@@ -29,7 +29,9 @@ async def answered(
     redactor = Redactor()
     config = await asyncio.to_thread(load, environment(folder, **more), None)
     credentials = Credentials(config, environment(folder, **more), redactor)
-    async with running(config, credentials, redactor, serve=serve, decisions=decisions) as runtime:
+    async with open_runtime(
+        config, credentials, redactor, serve=serve, decisions=decisions
+    ) as runtime:
         oracle = runtime.agency.oracle
         run_id = await oracle.ask(LOCAL_USER, Question(question="What do oaks bear?"))
         return (await oracle.answer(LOCAL_USER, run_id)).answer

@@ -16,8 +16,8 @@ import pytest
 from dodona.app import by_project, vaults
 from dodona.app.config import load
 from dodona.app.credentials import Credentials
-from dodona.app.running import running
-from dodona.app.vaults import Vaults, vault_folder
+from dodona.app.running import open_runtime
+from dodona.app.vaults import VaultIndexes, vault_folder
 from dodona.core.errors import ConfigError, NotFound, ToolFailed, as_text
 from dodona.core.projects import DEFAULT_PROJECT, Project
 from dodona.core.users import LOCAL_USER
@@ -48,8 +48,8 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def found(store: Store, notes: Path, home: Path) -> Vaults:
-    return Vaults(store.projects, default=notes, home=home)
+def found(store: Store, notes: Path, home: Path) -> VaultIndexes:
+    return VaultIndexes(store.projects, default=notes, home=home)
 
 
 def make(project_id: str, path: Path | None = None, user_id: str = LOCAL_USER) -> Project:
@@ -57,7 +57,7 @@ def make(project_id: str, path: Path | None = None, user_id: str = LOCAL_USER) -
 
 
 async def test_the_default_project_has_the_configured_vault(
-    found: Vaults, notes: Path, home: Path
+    found: VaultIndexes, notes: Path, home: Path
 ) -> None:
     """Its index is in Dodona's folder; nothing is put among the notes."""
     vault = await found(LOCAL_USER, DEFAULT_PROJECT)
@@ -67,7 +67,7 @@ async def test_the_default_project_has_the_configured_vault(
 
 
 async def test_a_project_has_the_folder_it_names(
-    found: Vaults, store: Store, tmp_path: Path
+    found: VaultIndexes, store: Store, tmp_path: Path
 ) -> None:
     """And one vault for it, whoever asks: two would write one index."""
     folder = tmp_path / "garden"
@@ -83,7 +83,9 @@ async def test_a_project_has_the_folder_it_names(
     assert (folder / "rose.md").read_text(encoding="utf-8") == "# Rose"
 
 
-async def test_a_project_without_a_folder_gets_one(found: Vaults, store: Store, home: Path) -> None:
+async def test_a_project_without_a_folder_gets_one(
+    found: VaultIndexes, store: Store, home: Path
+) -> None:
     """Its own, for its owner alone."""
     await store.projects.create(make("loose"))
     assert await found.folder(LOCAL_USER, "loose") == home / "projects" / "loose" / "vault"
@@ -92,7 +94,7 @@ async def test_a_project_without_a_folder_gets_one(found: Vaults, store: Store, 
 
 
 async def test_other_users_do_not_see_the_notes_of_this_machine(
-    found: Vaults, store: Store, home: Path, notes: Path
+    found: VaultIndexes, store: Store, home: Path, notes: Path
 ) -> None:
     """What the settings name is the local user's, and no name leads out of Dodona's folder."""
     for user in ("ada", "../..", ".."):
@@ -103,7 +105,7 @@ async def test_other_users_do_not_see_the_notes_of_this_machine(
 
 
 async def test_a_folder_that_is_gone_is_told_without_its_path(
-    found: Vaults, store: Store, tmp_path: Path
+    found: VaultIndexes, store: Store, tmp_path: Path
 ) -> None:
     """A model reads it."""
     await store.projects.create(make("gone", tmp_path / "gone"))
@@ -112,14 +114,14 @@ async def test_a_folder_that_is_gone_is_told_without_its_path(
     assert str(tmp_path) not in as_text(caught.value)
 
 
-async def test_an_unknown_project_has_no_vault(found: Vaults) -> None:
+async def test_an_unknown_project_has_no_vault(found: VaultIndexes) -> None:
     """Nor is a folder made for it."""
     with pytest.raises(NotFound):
         await found(LOCAL_USER, "nobody")
 
 
 async def test_a_changed_folder_is_noticed(
-    found: Vaults, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    found: VaultIndexes, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the time for which it is not looked up again."""
     monkeypatch.setattr(by_project, "FRESH_SECONDS", 0.0)
@@ -144,7 +146,7 @@ async def test_folders_in_use_are_followed(
     garden = tmp_path / "garden"
     garden.mkdir()
     await store.projects.create(make("garden", garden))
-    async with Vaults(store.projects, default=notes, home=home, follow=True) as found:
+    async with VaultIndexes(store.projects, default=notes, home=home, follow=True) as found:
         default = found.at(notes)
         await arrived(default)
         assert await found(LOCAL_USER, DEFAULT_PROJECT) is default
@@ -165,7 +167,7 @@ async def test_only_so_many_folders_are_followed(
     """The others are looked through, and know as much."""
     monkeypatch.setattr(vaults, "MOST_FOLLOWED", 1)
     await store.projects.create(make("loose"))
-    async with Vaults(store.projects, default=notes, home=home, follow=True) as found:
+    async with VaultIndexes(store.projects, default=notes, home=home, follow=True) as found:
         vault = await found(LOCAL_USER, "loose")
         await arrived(found.at(notes))
         assert not vault.is_followed
@@ -173,7 +175,7 @@ async def test_only_so_many_folders_are_followed(
         assert [hit.path for hit in await vault.search("rose", 5)] == ["rose.md"]
 
 
-async def test_who_does_not_serve_follows_nothing(found: Vaults, notes: Path) -> None:
+async def test_who_does_not_serve_follows_nothing(found: VaultIndexes, notes: Path) -> None:
     """A command is over before anything changes."""
     async with found:
         vault = await found(LOCAL_USER, DEFAULT_PROJECT)
@@ -195,7 +197,7 @@ async def test_dodona_follows_the_vault_that_it_serves(tmp_path: Path, notes: Pa
         redactor = Redactor()
         config = await asyncio.to_thread(load, environment, None)
         credentials = Credentials(config, environment, redactor)
-        async with running(config, credentials, redactor, serve=True) as runtime:
+        async with open_runtime(config, credentials, redactor, serve=True) as runtime:
             vault = await runtime.agency.notes(LOCAL_USER, DEFAULT_PROJECT)
             assert isinstance(vault, Vault)
             await arrived(vault)

@@ -17,7 +17,7 @@ from dodona.app.credentials import Credentials
 from dodona.app.web import USER_AGENT, add_web
 from dodona.core.errors import ConfigError
 from dodona.core.messages import ToolCall
-from dodona.core.tools import CallOutcome, ToolContext
+from dodona.core.tools import ToolCallResult, ToolContext
 from dodona.net.redactor import Redactor
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
@@ -33,7 +33,7 @@ class Web:
     registry: ToolRegistry
     redactor: Redactor
 
-    async def call(self, name: str, **arguments: Any) -> CallOutcome:
+    async def call(self, name: str, **arguments: Any) -> ToolCallResult:
         call = ToolCall("1", name, json.dumps(arguments))
         context = ToolContext("me", "project", "key")
         return await call_tool(self.registry, call, agent="oracle", context=context)

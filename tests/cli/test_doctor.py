@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dodona.app.choice import Choice
+from dodona.app.choice import ModelChoice
 from dodona.app.secret import Secret
 from dodona.cli.announcement import NAME, Announcement
 from dodona.cli.checkups import home, models, notes
@@ -167,7 +167,7 @@ async def test_the_provider_is_asked_for_what_costs_nothing(
     """With the key, so that a wrong one is found."""
     url = provider(status) if status else "http://127.0.0.1:1/v1"
     key = Secret(KEY, source="KEY")
-    choice = Choice("openai-compatible", "oak", "it was set", url, key)
+    choice = ModelChoice("openai-compatible", "oak", "it was set", url, key)
     async with Http() as http:
         found = [finding async for finding in models.reached("agent", choice, http)]
     assert [(each.name, each.state, each.said) for each in found] == [("agent", state, said)]

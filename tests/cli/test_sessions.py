@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.conversation import Asking, Ending, NewMessage, RunStatus
+from dodona.core.conversation import NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.store import Store
 from tests.cli.running import dodona
 
@@ -18,8 +18,8 @@ KEY = "work:telegram:acme:bob%3A7"
 async def talk(file: Path) -> None:
     """One exchange of a session."""
     async with await Store.open(str(file), hide=str) as store:
-        asked = await store.runs.ask(
-            Asking(
+        asked = await store.runs.submit(
+            RunRequest(
                 user_id="local",
                 project_id="default",
                 message=NewMessage("user", "Why?\x1b[2J", 3),
@@ -32,7 +32,7 @@ async def talk(file: Path) -> None:
         used = {"messages": 2, "input_tokens": 1200, "output_tokens": 30}
         journal.ride(store.sessions.counted("local", KEY, **used))
         answer = NewMessage("assistant", "So.", 2)
-        await journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(answer,)))
+        await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(answer,)))
 
 
 @pytest.fixture

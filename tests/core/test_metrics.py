@@ -7,8 +7,8 @@ import re
 import pytest
 
 from dodona.core import metrics
-from dodona.core.measures import MOST_MODELS, Measures
-from dodona.core.metrics import Counter, Gauge, Histogram, Names, Registry
+from dodona.core.measures import MOST_MODELS, Metrics
+from dodona.core.metrics import BoundedLabels, Counter, Gauge, Histogram, Registry
 
 LINE = re.compile(
     r'# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})?'
@@ -61,13 +61,13 @@ def test_there_is_an_end_to_series() -> None:
 
 def test_names_that_others_choose() -> None:
     """The first ones have a label of their own, however often the rest comes."""
-    names = Names(2)
+    names = BoundedLabels(2)
     assert [names.of(name) for name in "abcab"] == ["a", "b", "other", "a", "b"]
 
 
 async def test_a_thousand_models_are_few_series() -> None:
     """Requests name models: more than some are counted together."""
-    measures = Measures()
+    measures = Metrics()
     for number in range(1000):
         measures.model_calls.add(*measures.model("openai", f"m-{number}"), "ok")
     text = await measures.text()
@@ -78,7 +78,7 @@ async def test_a_thousand_models_are_few_series() -> None:
 
 async def test_what_is_measured_has_a_name_and_a_meaning() -> None:
     """By Prometheus' conventions: totals only grow, and units are base units."""
-    families = Measures().registry.families
+    families = Metrics().registry.families
     assert len({family.name for family in families}) == len(families)
     for family in families:
         assert re.fullmatch(r"(dodona|process)_[a-z_]+", family.name)

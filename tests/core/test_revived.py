@@ -15,7 +15,7 @@ from dodona.core.errors import (
     ProviderError,
     StoreError,
     TreeError,
-    revived,
+    from_json,
 )
 
 
@@ -35,7 +35,7 @@ from dodona.core.errors import (
 )
 def test_there_and_back(error: DodonaError) -> None:
     """The same class, so the same exit code; the same words."""
-    back = revived(errors.as_json(error)["error"])
+    back = from_json(errors.as_json(error)["error"])
     assert type(back) is type(error)
     assert errors.as_json(back) == errors.as_json(error)
     assert errors.as_text(back) == errors.as_text(error)
@@ -43,5 +43,5 @@ def test_there_and_back(error: DodonaError) -> None:
 
 def test_an_unknown_code_is_an_error_still() -> None:
     """Of a newer gateway."""
-    assert type(revived({"code": "new", "message": "new."})) is DodonaError
-    assert str(revived({})) == ""
+    assert type(from_json({"code": "new", "message": "new."})) is DodonaError
+    assert str(from_json({})) == ""

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dodona.app.bindings import make_router
 from dodona.app.config import load
-from dodona.core.errors import ConfigError, Where
-from dodona.core.routing import FIELDS, Binding, Route, Router, Routing
+from dodona.core.errors import ConfigError, Location
+from dodona.core.routing import FIELDS, Binding, LiveRouter, Route, Router
 
 FULL = {"channel": "c", "account": "a", "peer": "p", "guild": "g", "team": "t"}
 
@@ -92,7 +92,7 @@ def test_what_a_message_does_not_say_matches_no_binding_that_asks_for_it() -> No
 
 
 def test_a_route_tells_why() -> None:
-    binding = Binding(agent_id="work", channel="c", peer="p", where=Where("dodona.toml", 7))
+    binding = Binding(agent_id="work", channel="c", peer="p", where=Location("dodona.toml", 7))
     assert Router([binding]).resolve(**FULL).explanation == (
         "the binding (dodona.toml:7) for peer p and channel c matches."
     )
@@ -101,15 +101,15 @@ def test_a_route_tells_why() -> None:
 def test_a_binding_that_sets_nothing_is_refused() -> None:
     """It would match everything, as the default agent does."""
     with pytest.raises(ConfigError) as caught:
-        Router([Binding(agent_id="all", where=Where("dodona.toml", 3))])
+        Router([Binding(agent_id="all", where=Location("dodona.toml", 3))])
     assert str(caught.value) == "dodona.toml:3: a binding must set a field. Like: channel = …"
 
 
 def test_another_router_can_take_its_place() -> None:
-    routing = Routing(Router((), "old"))
-    assert routing.now.resolve(channel="c").agent_id == "old"
-    routing.take(Router((), "new"))
-    assert routing.now.resolve(channel="c").agent_id == "new"
+    routing = LiveRouter(Router((), "old"))
+    assert routing.current.resolve(channel="c").agent_id == "old"
+    routing.replace(Router((), "new"))
+    assert routing.current.resolve(channel="c").agent_id == "new"
 
 
 def test_a_hundred_thousand_bindings_resolve_in_20_microseconds() -> None:
@@ -149,6 +149,6 @@ def test_the_settings_make_a_router(tmp_path: Path) -> None:
     router = make_router(load({"DODONA_HOME": str(tmp_path)}, file))
     assert router.default_agent == "personal"
     assert router.bindings == (
-        Binding(agent_id="work", channel="slack", account="acme", where=Where(str(file), 6)),
-        Binding(agent_id="personal", peer="42", guild="g", team="t", where=Where(str(file), 11)),
+        Binding(agent_id="work", channel="slack", account="acme", where=Location(str(file), 6)),
+        Binding(agent_id="personal", peer="42", guild="g", team="t", where=Location(str(file), 11)),
     )

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dodona.core.trail import nobodys, request_id, request_id_of, run_id, trail
+from dodona.core.trail import detached, fields, request_id, request_id_of, run_id
 
 
 @pytest.mark.parametrize("given", ["a", "0f.3_A-9", "x" * 64])
@@ -27,7 +27,7 @@ async def test_tasks_have_it_from_whoever_began_them_unless_they_are_nobody_s() 
     """A run belongs to its request; what looks after all runs belongs to none."""
 
     async def look() -> dict[str, object]:
-        return trail()
+        return fields()
 
     def begin() -> None:
         request_id.set("r-1")
@@ -36,8 +36,8 @@ async def test_tasks_have_it_from_whoever_began_them_unless_they_are_nobody_s() 
     async def within() -> tuple[dict[str, object], dict[str, object]]:
         begin()
         loop = asyncio.get_running_loop()
-        own, free = loop.create_task(look()), loop.create_task(look(), context=nobodys())
+        own, free = loop.create_task(look()), loop.create_task(look(), context=detached())
         return await own, await free
 
     assert await asyncio.create_task(within()) == ({"request_id": "r-1", "run_id": 7}, {})
-    assert trail() == {}
+    assert fields() == {}

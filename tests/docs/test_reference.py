@@ -28,13 +28,13 @@ from dodona.agent.subagents import SUBAGENTS
 from dodona.app import schema as schema_of_settings
 from dodona.app.config import load
 from dodona.app.credentials import Credentials
-from dodona.app.running import running
+from dodona.app.running import open_runtime
 from dodona.app.settings import PROVIDER_NAMES, Settings
 from dodona.cli.main import app
 from dodona.core import chunks, events
 from dodona.core import errors as core_errors
 from dodona.core.errors import DodonaError
-from dodona.core.measures import Measures
+from dodona.core.measures import Metrics
 from dodona.core.messages import ToolSpec
 from dodona.core.metrics import Family
 from dodona.core.rules import HOOKS
@@ -377,7 +377,7 @@ async def tools_of_a_running_dodona(folder: Path) -> dict[str, ToolSpec]:
     redactor = Redactor()
     config = await asyncio.to_thread(load, environment, None)
     credentials = Credentials(config, environment, redactor)
-    async with running(config, credentials, redactor, serve=False, tools=registries.append):
+    async with open_runtime(config, credentials, redactor, serve=False, tools=registries.append):
         (registry,) = registries
         agents = ("oracle", *SUBAGENTS)
         specs = [spec for agent in agents for spec in registry.offered(agent)]
@@ -436,7 +436,7 @@ def test_every_event_is_documented() -> None:
     assert {*types, EVENTS_LOST} == set(told)
 
 
-@pytest.mark.parametrize("family", Measures().registry.families, ids=lambda family: family.name)
+@pytest.mark.parametrize("family", Metrics().registry.families, ids=lambda family: family.name)
 def test_every_metric_is_documented(family: Family) -> None:
     """Each has a line with its kind, its labels and what it counts."""
     labels = ", ".join(f"`{label}`" for label in family.labels)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.question import Answer, Question, context_id
-from dodona.agent.reception import Message, Sent
+from dodona.agent.reception import ChannelMessage, SubmittedRun
 from dodona.agent.settings import ModelSettings
 from dodona.core.agents import Agents
 from dodona.core.chunks import Body, Chunk, content, done, error
@@ -265,13 +265,13 @@ class PlainReception:
 
     def __init__(self, oracle: PlainOracle) -> None:
         self.oracle = oracle
-        self.sent: list[tuple[str, Message]] = []
+        self.sent: list[tuple[str, ChannelMessage]] = []
         self.keys: dict[int, str] = {}  # by run
         self.refusal: BaseException | None = None
         self.gate = asyncio.Event()  # nothing is taken in while it is not set
         self.gate.set()
 
-    async def send(self, user_id: str, message: Message) -> Sent:
+    async def send(self, user_id: str, message: ChannelMessage) -> SubmittedRun:
         await self.gate.wait()
         if self.refusal is not None:
             raise self.refusal
@@ -279,7 +279,7 @@ class PlainReception:
         key = session_key(message.agent_id, message.channel, message.account, message.peer)
         self.sent.append((user_id, message))
         self.keys[run_id] = key
-        return Sent(run_id, key)
+        return SubmittedRun(run_id, key)
 
 
 class PlainSessions:
@@ -309,7 +309,7 @@ class PlainSpending:
 
 
 class PlainAgency:
-    """The shape of `dodona.agent.agency.Agency`; its bus is the real one."""
+    """The shape of `dodona.agent.agency.AgentApi`; its bus is the real one."""
 
     def __init__(self) -> None:
         self.oracle = PlainOracle()

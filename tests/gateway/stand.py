@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from dodona.gateway import Rules, listening, make_app, serve
+from dodona.gateway import GatewaySettings, listening, make_app, serve
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready
 
@@ -34,7 +34,7 @@ async def main(sign: Path) -> None:
                 await run.finish()
         tell("left")
 
-    app = make_app(agency, rules=Rules(), ready=ready)
+    app = make_app(agency, rules=GatewaySettings(), ready=ready)
     with listening("127.0.0.1", 0) as listener:
         await serve(app, listener, on_started=lambda url: tell("at", url), leave=leave)
     tell("over")

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 from starlette.applications import Starlette
 
-from dodona.gateway import Rules, listening, make_app, serve
+from dodona.gateway import GatewaySettings, listening, make_app, serve
 from dodona.gateway.gate import Beside
 from dodona.net.redactor import Redactor
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainRun, ended, until
@@ -90,7 +90,7 @@ async def _served(app: Starlette, address: asyncio.Future[str]) -> None:
 async def gateway_up(
     agency: PlainAgency | None = None,
     *,
-    rules: Rules | None = None,
+    rules: GatewaySettings | None = None,
     ready: Callable[[], Awaitable[Mapping[str, Any]]] = ready,
     redactor: Redactor | None = None,
     **beside: Any,
@@ -100,7 +100,7 @@ async def gateway_up(
     address = asyncio.get_running_loop().create_future()
     app = make_app(
         agency,
-        rules=rules or Rules(),
+        rules=rules or GatewaySettings(),
         ready=ready,
         beside=Beside(**beside),
         redactor=redactor,

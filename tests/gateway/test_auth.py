@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from dodona.core.tokens import SCOPES
-from dodona.gateway import Rules
+from dodona.gateway import GatewaySettings
 from dodona.gateway.app import make_app
 from dodona.gateway.caller import CALLER, Caller
 from dodona.gateway.gate import Beside
@@ -162,7 +162,10 @@ async def test_a_proxy_that_says_nothing_of_itself_needs_a_token(
 
 async def test_whoever_comes_by_a_configured_name_needs_a_token(tmp_path: Path) -> None:
     """It is there for others."""
-    async with keyed_gateway(tmp_path, rules=Rules(hosts=("dodona.example",))) as (gateway, keys):
+    async with keyed_gateway(tmp_path, rules=GatewaySettings(hosts=("dodona.example",))) as (
+        gateway,
+        keys,
+    ):
         named = {"Host": "dodona.example"}
         assert await status_of(gateway, named) == 401
         assert await status_of(gateway, {**named, **await keys.make("read")}) == 200
@@ -171,7 +174,7 @@ async def test_whoever_comes_by_a_configured_name_needs_a_token(tmp_path: Path) 
 
 async def test_where_others_can_come_nobody_is_the_operator(tmp_path: Path) -> None:
     """Every operation but /healthz wants a token, also from this machine."""
-    async with keyed_gateway(tmp_path, rules=Rules(needs_token=True)) as (gateway, _):
+    async with keyed_gateway(tmp_path, rules=GatewaySettings(needs_token=True)) as (gateway, _):
         for each in OPERATIONS:
             status = await status_of(gateway, {}, _path(each), each.method)
             assert status == (200 if each.path == "/healthz" else 401), each.name
@@ -185,7 +188,7 @@ async def test_every_operation_needs_its_scope(keyed: tuple[Gateway, Keys]) -> N
     refused = 0
     for each in OPERATIONS:
         for scope, headers in every.items():
-            if not each.needs or Caller("ada", frozenset({scope})).may(each.needs):
+            if not each.needs or Caller("ada", frozenset({scope})).has_scope(each.needs):
                 continue
             method = "HEAD" if each.method == "GET" else each.method
             assert await status_of(gateway, headers, _path(each), method) == 403, each.name
@@ -220,9 +223,9 @@ def test_scopes_are_what_the_method_says(operation: Operation) -> None:
 def test_admin_alone_is_neither_read_nor_chat() -> None:
     """Whoever looks after the gateway need not see what is said there."""
     caller = Caller("ada", frozenset({"admin"}))
-    assert not caller.may("read")
-    assert not caller.may("chat")
-    assert Caller("ada", frozenset({"chat"})).may("read")
+    assert not caller.has_scope("read")
+    assert not caller.has_scope("chat")
+    assert Caller("ada", frozenset({"chat"})).has_scope("read")
 
 
 def _path(operation: Operation) -> str:
@@ -234,7 +237,7 @@ def _path(operation: Operation) -> str:
 # An upgrade reaches the application only with a library for it: these ask the application itself.
 
 
-async def upgraded(keys: Keys, rules: Rules, **headers: str) -> list[Message]:
+async def upgraded(keys: Keys, rules: GatewaySettings, **headers: str) -> list[Message]:
     sent: list[Message] = []
     app = make_app(
         PlainAgency(),
@@ -273,11 +276,11 @@ async def upgraded(keys: Keys, rules: Rules, **headers: str) -> list[Message]:
 async def test_an_upgrade_may_carry_a_token(keyed: tuple[Gateway, Keys]) -> None:
     """It counts like any other; a wrong one is refused before the line is open."""
     _, keys = keyed
-    (accepted,) = await upgraded(keys, Rules(), **await keys.make("chat", user="ada"))
+    (accepted,) = await upgraded(keys, GatewaySettings(), **await keys.make("chat", user="ada"))
     assert (accepted["type"], accepted["user"]) == ("websocket.accept", "ada")
-    (operator,) = await upgraded(keys, Rules())
+    (operator,) = await upgraded(keys, GatewaySettings())
     assert operator["user"] == "local"
-    start, body = await upgraded(keys, Rules(), Authorization="Bearer dod_x")
+    start, body = await upgraded(keys, GatewaySettings(), Authorization="Bearer dod_x")
     assert (start["type"], start["status"]) == ("websocket.http.response.start", 401)
     assert b'"code":"unauthorized"' in body["body"]
 
@@ -285,8 +288,10 @@ async def test_an_upgrade_may_carry_a_token(keyed: tuple[Gateway, Keys]) -> None
 async def test_an_upgrade_without_a_token_is_nobody_yet(keyed: tuple[Gateway, Keys]) -> None:
     """Where one is needed the first message may bring it; until then there is no caller."""
     _, keys = keyed
-    assert (await upgraded(keys, Rules(needs_token=True)))[0]["user"] is None
-    assert (await upgraded(keys, Rules(), **{"X-Forwarded-For": "192.0.2.1"}))[0]["user"] is None
+    assert (await upgraded(keys, GatewaySettings(needs_token=True)))[0]["user"] is None
+    assert (await upgraded(keys, GatewaySettings(), **{"X-Forwarded-For": "192.0.2.1"}))[0][
+        "user"
+    ] is None
 
 
 async def test_the_operator_may_come_by_any_address_of_this_machine(

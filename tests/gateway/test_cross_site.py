@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.gateway import Rules
+from dodona.gateway import GatewaySettings
 from tests.gateway.talking import Gateway
 from tests.gateway.tokens import Keys, keyed_gateway
 
@@ -24,7 +24,7 @@ BODY = b'{"question": "Who are you?"}'
 @pytest.fixture
 async def both(tmp_path: Path) -> AsyncIterator[tuple[Gateway, Keys]]:
     """A gateway that can be reached on this machine, and by a name through a proxy."""
-    rules = Rules(hosts=("dodona.example",), proxies=("127.0.0.1",))
+    rules = GatewaySettings(hosts=("dodona.example",), proxies=("127.0.0.1",))
     async with keyed_gateway(tmp_path, rules=rules) as up:
         yield up
 

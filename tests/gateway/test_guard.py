@@ -9,8 +9,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from dodona.core.errors import ConfigError
-from dodona.gateway import Rules
-from dodona.gateway.guard import Guard
+from dodona.gateway import GatewaySettings
+from dodona.gateway.guard import OriginGuard
 from tests.gateway.talking import JSON, Gateway, gateway_up
 
 LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -51,7 +51,7 @@ async def test_only_our_own_names_are_answered(gateway: Gateway, host: str, stat
 
 async def test_configured_names_are_ours() -> None:
     """As browsers send them: with the port they see, or none behind a proxy; also over TLS."""
-    async with gateway_up(rules=Rules(hosts=("dodona.example", "box:8080"))) as gateway:
+    async with gateway_up(rules=GatewaySettings(hosts=("dodona.example", "box:8080"))) as gateway:
         assert await status_of(gateway, "GET", "/healthz", Host="dodona.example") == 200
         assert await status_of(gateway, "GET", "/healthz", Host="box:8080") == 200
         assert await status_of(gateway, "GET", "/healthz", Host="box") == 403
@@ -63,7 +63,7 @@ async def test_configured_names_are_ours() -> None:
 def test_a_configured_name_must_be_one(host: str) -> None:
     """A mistake there would open the door, or shut it for good."""
     with pytest.raises(ConfigError, match="is no host"):
-        Rules(hosts=(host,))
+        GatewaySettings(hosts=(host,))
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
@@ -203,7 +203,7 @@ async def test_a_body_of_the_largest_size_is_read(gateway: Gateway) -> None:
 
 async def test_a_body_that_takes_too_long_is_refused() -> None:
     """One byte at a time holds nothing for ever."""
-    async with gateway_up(rules=Rules(body_seconds=0.2)) as gateway:
+    async with gateway_up(rules=GatewaySettings(body_seconds=0.2)) as gateway:
         answer = await gateway.raw(
             b"POST /api/oracle HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
             b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
@@ -233,7 +233,7 @@ async def _upgrade(**headers: str) -> list[Message]:
         "server": ("127.0.0.1", 7200),
         "headers": [(k.replace("_", "-").lower().encode(), v.encode()) for k, v in headers.items()],
     }
-    await Guard(app, Rules())(scope, receive, send)
+    await OriginGuard(app, GatewaySettings())(scope, receive, send)
     return sent
 
 

@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 
 from dodona.core.limits import Limits
-from dodona.gateway import Rules
-from dodona.gateway.addresses import address_of, place_of
-from dodona.gateway.buckets import Buckets
+from dodona.gateway import GatewaySettings
+from dodona.gateway.addresses import address_of, client_key
+from dodona.gateway.buckets import TokenBuckets
 from dodona.gateway.connections import Connections
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import JSON, Gateway, gateway_up, read_all
@@ -22,8 +22,8 @@ RUNS = "/api/runs"
 WRONG = {"Authorization": "Bearer dod_" + "A" * 43}
 
 
-def limited(**limits: Any) -> Rules:
-    return Rules(limits=Limits(**limits))
+def limited(**limits: Any) -> GatewaySettings:
+    return GatewaySettings(limits=Limits(**limits))
 
 
 async def get(gateway: Gateway, path: str = RUNS, **headers: str) -> aiohttp.ClientResponse:
@@ -55,7 +55,7 @@ async def test_an_address_has_a_rate(tmp_path: Path) -> None:
 
 async def test_proxies_tell_addresses_apart(tmp_path: Path) -> None:
     """One that is named is believed, but only for what it has seen itself."""
-    rules = Rules(proxies=("127.0.0.1",), limits=Limits(address_rate=2))
+    rules = GatewaySettings(proxies=("127.0.0.1",), limits=Limits(address_rate=2))
     async with keyed_gateway(tmp_path, rules=rules) as (gateway, keys):
         token = await keys.make("read")
 
@@ -92,9 +92,15 @@ def test_what_a_proxy_says_of_its_client(forwarded: str, address: str) -> None:
 
 def test_an_ipv6_customer_is_one_place() -> None:
     """Who has one address there has a million of them."""
-    assert place_of("2001:db8:1:2::3") == place_of("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
-    assert place_of("2001:db8:1:3::3") != place_of("2001:db8:1:2::3")
-    assert (place_of("192.0.2.1"), place_of("::1"), place_of("odd")) == ("192.0.2.1", "::1", "odd")
+    assert (
+        client_key("2001:db8:1:2::3") == client_key("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+    )
+    assert client_key("2001:db8:1:3::3") != client_key("2001:db8:1:2::3")
+    assert (client_key("192.0.2.1"), client_key("::1"), client_key("odd")) == (
+        "192.0.2.1",
+        "::1",
+        "odd",
+    )
 
 
 async def test_wrong_tokens_cool_an_address_down(tmp_path: Path) -> None:
@@ -215,7 +221,9 @@ class Line(asyncio.Transport):
 
 def test_an_address_has_so_many_connections() -> None:
     """This machine and our proxies are many people; what has left is forgotten."""
-    rules = Rules(proxies=("192.0.2.9",), limits=Limits(connections=50, address_connections=2))
+    rules = GatewaySettings(
+        proxies=("192.0.2.9",), limits=Limits(connections=50, address_connections=2)
+    )
     connections = Connections(rules)
     lines = [Line("192.0.2.1") for _ in range(3)]
     assert [connections.came(line) for line in lines] == [True, True, False]
@@ -231,14 +239,14 @@ def test_an_address_has_so_many_connections() -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nX: y\r\n"])
 async def test_whoever_does_not_say_what_they_want_is_sent_away(sent: bytes) -> None:
     """A connection without a request, or with half of one, is not held for ever."""
-    async with gateway_up(rules=Rules(head_seconds=0.1)) as gateway:
+    async with gateway_up(rules=GatewaySettings(head_seconds=0.1)) as gateway:
         assert await gateway.raw(sent) == b""
 
 
 async def test_a_second_request_must_come_whole_too() -> None:
     """Half of it after a whole one; a connection that is merely kept open is left alone."""
     whole = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n"
-    async with gateway_up(rules=Rules(head_seconds=0.1)) as gateway:
+    async with gateway_up(rules=GatewaySettings(head_seconds=0.1)) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(whole.replace(b"PORT", str(gateway.port).encode()))
         await reader.readuntil(b"}")
@@ -253,7 +261,7 @@ async def test_a_second_request_must_come_whole_too() -> None:
 
 async def test_a_slow_answer_is_not_taken_for_a_slow_request() -> None:
     """A stream goes on as long as it likes."""
-    async with gateway_up(rules=Rules(head_seconds=0.05)) as gateway:
+    async with gateway_up(rules=GatewaySettings(head_seconds=0.05)) as gateway:
         async with gateway.client.post(
             gateway.url + "/api/oracle/stream", json={"question": "Why?"}
         ) as response:
@@ -265,7 +273,7 @@ async def test_a_slow_answer_is_not_taken_for_a_slow_request() -> None:
 
 def test_a_bucket_fills_up_again() -> None:
     """A minute's turns at once, then one after the other; what is kept is bounded."""
-    buckets = Buckets(60, most_keys=10)
+    buckets = TokenBuckets(60, most_keys=10)
     assert [buckets.take("a") for _ in range(60)] == [0.0] * 60
     assert 0.5 < buckets.take("a") <= 1.0
     assert 0.5 < buckets.wait("a") <= 1.0

@@ -14,7 +14,7 @@ from dodona.agent.settings import ModelSettings
 from dodona.core import chunks
 from dodona.core.errors import BadRequest, Cancelled, as_json
 from dodona.core.tools import Source
-from dodona.gateway import Rules, make_app
+from dodona.gateway import GatewaySettings, make_app
 from dodona.gateway.openapi import document
 from dodona.gateway.schemas import SCHEMAS
 from tests.gateway.plain_agency import PlainAgency
@@ -42,7 +42,7 @@ def refers_to(value: Any) -> Iterator[str]:
 
 async def test_it_names_every_route_and_only_those() -> None:
     """Of the application itself, not of our tables."""
-    app = make_app(PlainAgency(), rules=Rules(), ready=ready)
+    app = make_app(PlainAgency(), rules=GatewaySettings(), ready=ready)
     plain = [route for route in app.routes if not isinstance(route, WebSocketRoute)]
     assert [route.path for route in plain] == list(DOCUMENT["paths"])
 

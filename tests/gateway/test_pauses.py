@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from dodona.gateway.pauses import COMPLETE, short_pauses
+from dodona.gateway.pauses import COMPLETE, tuned_gc
 
 
 class Cycle:
@@ -17,7 +17,7 @@ class Cycle:
 
 def test_what_lived_through_a_collection_is_set_aside() -> None:
     """While it lasts, and not after."""
-    with short_pauses():
+    with tuned_gc():
         assert gc.get_freeze_count() > 0
         fresh = weakref.ref(Cycle())
         gc.collect()
@@ -27,7 +27,7 @@ def test_what_lived_through_a_collection_is_set_aside() -> None:
 
 def test_what_died_after_that_is_found_at_last() -> None:
     """Nothing is kept for ever."""
-    with short_pauses():
+    with tuned_gc():
         kept = Cycle()
         gc.collect()
         dead = weakref.ref(kept)

@@ -10,7 +10,7 @@ import pytest
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.errors import StoreError
-from dodona.gateway.rendering import EVENTS, Event, event
+from dodona.gateway.rendering import EVENTS, Event, to_event
 
 MAKERS = {
     maker.__name__
@@ -75,7 +75,7 @@ def test_every_chunk_has_an_event_and_every_event_a_chunk() -> None:
 )
 def test_an_event_carries_its_chunk(body: dict[str, Any], name: str, data: Any) -> None:
     """What has no event of its own is a system event, and nothing of it is lost."""
-    assert event(Chunk(5, 1_000_002, body), "oracle:web:local:main") == {
+    assert to_event(Chunk(5, 1_000_002, body), "oracle:web:local:main") == {
         "event": name,
         "run_id": 5,
         "seq": 1_000_002,

@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 
 from dodona.core.projects import Project
-from dodona.core.thread_logs import Pushing
+from dodona.core.thread_logs import NewEntry
 from dodona.gateway.openapi import document
 from dodona.store import Store, locate, migrate
 from tests.gateway.plain_agency import PlainAgency
@@ -141,7 +141,7 @@ async def test_what_is_not_there_or_anothers_is_404(stand: Stand) -> None:
     await stand.store.projects.create(Project("local", "wald"))
     for user_id, project_id in (("bob", "default"), ("local", "wald")):
         await stand.store.threads.push(
-            Pushing(
+            NewEntry(
                 user_id=user_id,
                 project_id=project_id,
                 author="user",

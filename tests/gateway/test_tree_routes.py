@@ -15,7 +15,7 @@ from yarl import URL
 from dodona.core.messages import UserText
 from dodona.core.model import ModelRequest
 from dodona.gateway.openapi import document
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.models.scripted import ScriptedModel
 from dodona.store import locate, migrate
 from tests.agent.opening import Tools, calls, opened, until
@@ -75,7 +75,7 @@ async def growing(file: Path, *answers: Any) -> AsyncIterator[Tree]:
 
 @pytest.fixture(scope="module")
 def made_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    TokenCounter().count("warm", "scripted")  # reading a vocabulary blocks
+    OfflineTokenCounter().count("warm", "scripted")  # reading a vocabulary blocks
     file = tmp_path_factory.mktemp("made") / "dodona.db"
     migrate(locate(str(file)))
     return file

@@ -13,16 +13,16 @@ from dodona.core.messages import AssistantText, ToolCall
 from dodona.core.model import (
     CallDelta,
     Done,
-    Finish,
+    FinishReason,
     ModelEvent,
     Restart,
     TextDelta,
     ThinkingDelta,
     Usage,
 )
-from dodona.gateway.errors import Leaving, TooLarge
+from dodona.gateway.errors import BodyTooLarge, ShuttingDown
 from dodona.gateway.v1.deltas import ModelDeltas, RunDeltas
-from dodona.gateway.v1.errors import Retold, WrongParameter, as_openai, headers_of, status_of
+from dodona.gateway.v1.errors import OpenAiError, WrongParameter, as_openai, headers_of, status_of
 
 CALL = chunks.tool_call(id="1", name="find", arguments={}, status="pending")
 RESULT = chunks.tool_result(id="1", name="find", result="oak", status="success")
@@ -102,7 +102,7 @@ def test_what_is_said_otherwise_cannot_be_sent() -> None:
         deltas = RunDeltas(streams=streams)
         heard(deltas, chunks.content("The oak "), chunks.restart(0, "cut"))
         if streams:
-            with pytest.raises(Retold, match="began its answer anew"):
+            with pytest.raises(OpenAiError, match="began its answer anew"):
                 heard(deltas, chunks.content("An elm "), first=3)
         else:
             heard(deltas, chunks.content("An elm."), first=3)
@@ -116,7 +116,7 @@ def calls(*events: ModelEvent) -> list[Any]:
 
 
 def ended(*made: ToolCall) -> Done:
-    return Done(Finish.TOOL_CALLS, AssistantText(calls=made), Usage(), "p", "m")
+    return Done(FinishReason.TOOL_CALLS, AssistantText(calls=made), Usage(), "p", "m")
 
 
 def test_calls_begin_with_id_and_name() -> None:
@@ -166,7 +166,7 @@ def test_every_call_has_an_id_of_its_own() -> None:
 
 
 def test_a_relayed_answer_cannot_begin_anew() -> None:
-    with pytest.raises(Retold, match="anew: cut"):
+    with pytest.raises(OpenAiError, match="anew: cut"):
         calls(TextDelta("a"), Restart("cut"))
 
 
@@ -177,9 +177,9 @@ def failed(fault: Fault) -> ProviderError:
 ERRORS: list[tuple[DodonaError, int, str, str, bool]] = [
     (WrongParameter("no.", param="n"), 400, "invalid_request_error", "bad_request", False),
     (NotFound("no."), 404, "not_found_error", "not_found", False),
-    (TooLarge("no."), 413, "invalid_request_error", "request_too_large", False),
+    (BodyTooLarge("no."), 413, "invalid_request_error", "request_too_large", False),
     (BudgetExceeded("no."), 429, "rate_limit_error", "budget_exceeded", False),
-    (Leaving("no."), 503, "server_error", "shutting_down", False),
+    (ShuttingDown("no."), 503, "server_error", "shutting_down", False),
     (failed(Fault.REFUSED), 400, "invalid_request_error", "provider_failed", False),
     (failed(Fault.TOO_LONG), 400, "invalid_request_error", "context_length_exceeded", False),
     (failed(Fault.RATE_LIMITED), 429, "rate_limit_error", "provider_failed", False),

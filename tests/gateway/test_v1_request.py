@@ -11,7 +11,7 @@ from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
 from dodona.core.model import ToolChoice
 from dodona.gateway.v1.errors import WrongParameter
 from dodona.gateway.v1.request import FIXED, WITHOUT_EFFECT, ChatRequest
-from dodona.gateway.v1.said import Dialogue, Said, as_model_reads
+from dodona.gateway.v1.said import ChatHistory, ChatMessage, as_model_reads
 
 HELLO = {"role": "user", "content": "Hello"}
 TOOL = {"type": "function", "function": {"name": "find"}}
@@ -169,28 +169,28 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert len(raised.value.problems()) == 5
 
 
-def said(*pairs: tuple[str, str]) -> list[Said]:
-    return [Said(role, text) for role, text in pairs]
+def said(*pairs: tuple[str, str]) -> list[ChatMessage]:
+    return [ChatMessage(role, text) for role, text in pairs]
 
 
-DIALOGUES: dict[str, tuple[list[Said], Dialogue]] = {
-    "one question": (said(("user", "a")), Dialogue("", (), "a")),
-    "questions in a row": (said(("user", "a"), ("user", "b")), Dialogue("", (), "a\n\nb")),
+DIALOGUES: dict[str, tuple[list[ChatMessage], ChatHistory]] = {
+    "one question": (said(("user", "a")), ChatHistory("", (), "a")),
+    "questions in a row": (said(("user", "a"), ("user", "b")), ChatHistory("", (), "a\n\nb")),
     "a history": (
         said(("user", "a"), ("assistant", "b"), ("user", "c")),
-        Dialogue("", (("a", "b"),), "c"),
+        ChatHistory("", (("a", "b"),), "c"),
     ),
     "a greeting": (
         said(("assistant", "hi"), ("user", "a"), ("assistant", "b"), ("user", "c")),
-        Dialogue("", (("", "hi"), ("a", "b")), "c"),
+        ChatHistory("", (("", "hi"), ("a", "b")), "c"),
     ),
     "answers in a row": (
         said(("user", "a"), ("assistant", "b"), ("assistant", "c"), ("user", "d")),
-        Dialogue("", (("a", "b\n\nc"),), "d"),
+        ChatHistory("", (("a", "b\n\nc"),), "d"),
     ),
     "instructions anywhere": (
         said(("system", "s"), ("user", "a"), ("assistant", "b"), ("developer", "d"), ("user", "c")),
-        Dialogue("s\n\nd", (("a", "b"),), "c"),
+        ChatHistory("s\n\nd", (("a", "b"),), "c"),
     ),
 }
 
@@ -199,16 +199,16 @@ DIALOGUES: dict[str, tuple[list[Said], Dialogue]] = {
 def test_messages_become_a_dialogue(name: str) -> None:
     """What follows the last answer is the question; what came before are exchanges."""
     messages, expected = DIALOGUES[name]
-    assert Dialogue.of(messages) == expected
+    assert ChatHistory.of(messages) == expected
 
 
 @pytest.mark.parametrize(
     "messages",
     [said(("system", "s")), said(("user", "a"), ("assistant", "b")), said(("user", " "))],
 )
-def test_there_must_be_a_question(messages: list[Said]) -> None:
+def test_there_must_be_a_question(messages: list[ChatMessage]) -> None:
     with pytest.raises(WrongParameter, match="there is no question"):
-        Dialogue.of(messages)
+        ChatHistory.of(messages)
 
 
 def test_a_model_reads_messages_in_their_order() -> None:

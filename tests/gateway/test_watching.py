@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.measures import Measures
+from dodona.core.measures import Metrics
 from tests.gateway.plain_agency import until
 from tests.gateway.talking import Following, Gateway, gateway_up
 
@@ -113,7 +113,7 @@ def _line(method: str, operation: str, status: int, user: str, level: str) -> di
 
 async def test_a_bug_is_counted_as_ours(caplog: pytest.LogCaptureFixture) -> None:
     """As 5xx, with the id in the log of the bug too."""
-    measures = Measures()
+    measures = Metrics()
 
     async def broken() -> dict[str, Any]:
         raise ZeroDivisionError

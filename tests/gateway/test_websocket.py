@@ -17,7 +17,7 @@ import dodona
 from dodona.core import chunks
 from dodona.core.errors import LaneFull, NotFound, StoreError
 from dodona.core.origins import Origin
-from dodona.core.routing import Binding, Router, Routing
+from dodona.core.routing import Binding, LiveRouter, Router
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.limits import FOLLOWED, LARGEST_MESSAGE, REQUESTS
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainReception, until
@@ -131,14 +131,14 @@ async def test_every_method_reaches_the_agency(gateway: Gateway, speaker: Speake
 
 async def test_bindings_decide_who_answers() -> None:
     """By all that a message says; a new router counts from the next message on."""
-    routing = Routing(Router([Binding(agent_id="work", guild="g", team="t")], "home"))
+    routing = LiveRouter(Router([Binding(agent_id="work", guild="g", team="t")], "home"))
     async with (
         gateway_up(routing=routing) as gateway,
         speaking(gateway.client, gateway.url) as speaker,
     ):
         assert (await speaker.send("a"))["agent_id"] == "home"
         assert (await speaker.send("b", guild="g", team="t"))["agent_id"] == "work"
-        routing.take(Router((), "elsewhere"))
+        routing.replace(Router((), "elsewhere"))
         sent = await speaker.send("c", guild="g", team="t", peer="x:y")
         assert sent["session_key"] == "elsewhere:web:local:x%3Ay"
 

@@ -11,42 +11,42 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message
 
 from dodona.gateway.caller import SCOPES, Caller
-from dodona.gateway.crowd import Crowd
-from dodona.gateway.gate import Beside, Gate
-from dodona.gateway.known import KnownTokens
-from dodona.gateway.rules import Rules
+from dodona.gateway.crowd import RequestQuotas
+from dodona.gateway.gate import Beside, GatewayState
+from dodona.gateway.known import TokenCache
+from dodona.gateway.rules import GatewaySettings
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.connection import Connection
-from dodona.gateway.websocket.entry import Visitor, introduced
+from dodona.gateway.websocket.entry import Identity, introduced
 from dodona.gateway.websocket.limits import UNKNOWN_CALLER
-from dodona.gateway.websocket.line import Line
-from dodona.gateway.websocket.turns import Turns
+from dodona.gateway.websocket.line import FrameWriter
+from dodona.gateway.websocket.turns import SessionLocks
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready
 
 DOOR = HTTPConnection({"type": "websocket", "headers": []})
 
 
-def a_gate() -> Gate:
+def a_gate() -> GatewayState:
     agency: Any = PlainAgency()
-    rules = Rules()
-    return Gate(
+    rules = GatewaySettings()
+    return GatewayState(
         agency=agency,
         rules=rules,
         ready=ready,
         document={},
-        known=KnownTokens(None, rules.limits),
-        crowd=Crowd(rules.limits),
+        known=TokenCache(None, rules.limits),
+        crowd=RequestQuotas(rules.limits),
         beside=Beside(),
     )
 
 
-def a_line(sent: list[Message]) -> Line:
+def a_line(sent: list[Message]) -> FrameWriter:
     async def send(message: Message) -> None:
         sent.append(message)
         await asyncio.sleep(0)
 
-    return Line(send)
+    return FrameWriter(send)
 
 
 async def conversation(caller: Caller, method: str, **params: Any) -> dict[str, Any]:
@@ -64,8 +64,10 @@ async def conversation(caller: Caller, method: str, **params: Any) -> dict[str, 
         return {"type": "websocket.disconnect", "code": 1000}
 
     methods = {each.name: each for each in METHODS}
-    visitor = Visitor(caller)
-    connection = Connection(a_gate(), visitor, methods=methods, turns=Turns(), line=a_line(sent))
+    visitor = Identity(caller)
+    connection = Connection(
+        a_gate(), visitor, methods=methods, turns=SessionLocks(), line=a_line(sent)
+    )
     async with asyncio.timeout(30):
         await connection.serve(DOOR, receive)
     return json.loads(sent[1]["text"])

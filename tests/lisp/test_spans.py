@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona.core.errors import Where
+from dodona.core.errors import Location
 from dodona.lisp import Form, Source, Span, read
 from dodona.lisp.forms import children
 
@@ -107,7 +107,7 @@ def test_excerpt(place: tuple[str, int], excerpt: str) -> None:
 def test_where() -> None:
     """The place an error carries is the span's first character."""
     (form,) = read("\n  a", "x.lisp")
-    assert form.span.where() == Where("x.lisp", 2, 3, "  2 |   a\n    |   ^")
+    assert form.span.where() == Location("x.lisp", 2, 3, "  2 |   a\n    |   ^")
 
 
 @settings(deadline=None)

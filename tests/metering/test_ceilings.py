@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from dodona.core.errors import ConfigError
-from dodona.core.spending import NANOS, CallPlan, Line, Unit
+from dodona.core.spending import NANOS, BudgetLine, CallPlan, Unit
 from dodona.metering import Ceiling, Ceilings
 
 
@@ -47,8 +47,8 @@ def test_every_scope_has_its_name_and_period() -> None:
         line
         for scope in scopes
         for line in (
-            Line(*scope, Unit.TOKENS, 15, 100),
-            Line(*scope, Unit.USD, 7, NANOS // 2),
+            BudgetLine(*scope, Unit.TOKENS, 15, 100),
+            BudgetLine(*scope, Unit.USD, 7, NANOS // 2),
         )
     ]
 
@@ -66,8 +66,8 @@ def test_no_ceiling_is_no_line_and_zero_is_one() -> None:
     ceilings = Ceilings(user=Ceiling(tokens=0), agent=Ceiling(usd=Decimal(0)))
     lines = ceilings.lines(plan(at=NEXT_DAY), tokens=1, nanos=2)
     assert lines == [
-        Line("agent:oracle", "-", Unit.USD, 2, 0),
-        Line("user:ada", "-", Unit.TOKENS, 1, 0),
+        BudgetLine("agent:oracle", "-", Unit.USD, 2, 0),
+        BudgetLine("user:ada", "-", Unit.TOKENS, 1, 0),
     ]
 
 

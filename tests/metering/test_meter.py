@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dodona import store as ledger
-from dodona.core.conversation import Claim, Driven, Ending, NewMessage, RunStatus
+from dodona.core.conversation import Claim, ClaimedRun, NewMessage, RunEnd, RunStatus
 from dodona.core.errors import BudgetExceeded
 from dodona.core.model import Usage
-from dodona.core.spending import NANOS, CallPlan, Hold, TokenRecord, Used
+from dodona.core.spending import NANOS, CallPlan, ModelUsage, Reservation, TokenRecord
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import RunJournal, Store
@@ -56,11 +56,11 @@ class Drive:
             at=AT,
         )
 
-    async def reserve(self, given: Meter, **changes: Any) -> Hold:
+    async def reserve(self, given: Meter, **changes: Any) -> Reservation:
         self.plan = replace(self.plan, **changes)
         return await self.journal.commit(given.reserve(self.plan))
 
-    async def settle(self, given: Meter, hold: Hold, *used: Used) -> bool:
+    async def settle(self, given: Meter, hold: Reservation, *used: ModelUsage) -> bool:
         return await self.journal.commit(given.settle(hold, self.plan, used))
 
     async def records(self) -> list[TokenRecord]:
@@ -70,8 +70,8 @@ class Drive:
 async def driven(store: Store) -> Drive:
     talk = await store.conversations.create("ada")
     await store.runs.accept("ada", talk.id, NewMessage("user", "?", 1))
-    found = await store.runs.drive(talk.id)
-    assert isinstance(found, Driven)
+    found = await store.runs.claim_next(talk.id)
+    assert isinstance(found, ClaimedRun)
     return Drive(store, found.claim, await store.journals.open(found.claim))
 
 
@@ -80,8 +80,8 @@ async def budgets(store: Store) -> dict[str, tuple[int, int]]:
     return {f"{b.scope} {b.unit.value}": (b.used, b.held) for b in await store.budgets.all()}
 
 
-def said(usage: Usage, *, provider: str = "openai", model: str = "oak") -> Used:
-    return Used(provider, model, usage)
+def said(usage: Usage, *, provider: str = "openai", model: str = "oak") -> ModelUsage:
+    return ModelUsage(provider, model, usage)
 
 
 async def test_a_call_is_reserved_settled_and_recorded(store: Store) -> None:
@@ -239,7 +239,9 @@ async def test_new_terms_hold_from_the_next_call_on(store: Store) -> None:
     run = await driven(store)
     given = meter()
     hold = await run.reserve(given)
-    given.take(Ceilings(daily=Ceiling(tokens=500)), Prices({"oak": Price(Decimal(0), Decimal(0))}))
+    given.update(
+        Ceilings(daily=Ceiling(tokens=500)), Prices({"oak": Price(Decimal(0), Decimal(0))})
+    )
     assert given.ceilings.daily == Ceiling(tokens=500)
     with pytest.raises(BudgetExceeded):
         await run.reserve(given)
@@ -272,7 +274,7 @@ async def test_a_run_can_end_with_its_settlement(store: Store) -> None:
     settled, cut = await run.reserve(meter()), await run.reserve(meter(), step_key="loop[2]/ask")
     run.journal.ride(meter().settle(settled, run.plan, [said(Usage(20, 10))]))
     answer = NewMessage("assistant", "so be it", 3)
-    await run.journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(answer,)))
+    await run.journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(answer,)))
     assert cut != settled
     assert (await budgets(store))["daily tokens"] == (430, 0)
     records = {entry.output_tokens: bool(entry.estimated) for entry in await run.records()}

@@ -21,7 +21,7 @@ from dodona.core.messages import (
 from dodona.core.model import (
     CallDelta,
     Done,
-    Finish,
+    FinishReason,
     ModelEvent,
     ModelRequest,
     TextDelta,
@@ -78,16 +78,16 @@ def stream(*events: Any) -> Reply:
     return Reply([named(START, *flat)])
 
 
-STREAMS: dict[str, tuple[list[Any], list[ModelEvent], Finish]] = {
+STREAMS: dict[str, tuple[list[Any], list[ModelEvent], FinishReason]] = {
     "text": (
         [text(0, "Hel", "lo"), ended("end_turn")],
         [TextDelta("Hel"), TextDelta("lo")],
-        Finish.STOP,
+        FinishReason.STOP,
     ),
     "thinking": (
         [thinking(0, "h", "m"), text(1, "a"), ended("max_tokens")],
         [ThinkingDelta("h"), ThinkingDelta("m"), TextDelta("a")],
-        Finish.LENGTH,
+        FinishReason.LENGTH,
     ),
     "parallel calls": (
         [text(0, "a"), use(1, "t1", "", '{"q":', "1}"), use(2, "t2"), ended("tool_use")],
@@ -99,9 +99,9 @@ STREAMS: dict[str, tuple[list[Any], list[ModelEvent], Finish]] = {
             CallDelta(0, "search", "1}", "t1"),
             CallDelta(1, "search", "", "t2"),
         ],
-        Finish.TOOL_CALLS,
+        FinishReason.TOOL_CALLS,
     ),
-    "refusal": ([ended("refusal")], [], Finish.REFUSAL),
+    "refusal": ([ended("refusal")], [], FinishReason.REFUSAL),
     "pings, unknown events and blocks": (
         [
             {"type": "ping"},
@@ -111,7 +111,7 @@ STREAMS: dict[str, tuple[list[Any], list[ModelEvent], Finish]] = {
             ended("pause_turn"),
         ],
         [TextDelta("a")],
-        Finish.OTHER,
+        FinishReason.OTHER,
     ),
 }
 

@@ -9,13 +9,13 @@ import pytest
 
 from dodona.core.errors import ProviderError
 from dodona.core.messages import UserText
-from dodona.core.model import Done, Finish, ModelRequest, Usage
+from dodona.core.model import Done, FinishReason, ModelRequest, Usage
 from dodona.models.counted import CLOSED, Counted
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from tests.agent.wire import says
 from tests.models.wire_server import Reply, sse, talking
 
-COUNTER = TokenCounter()
+COUNTER = OfflineTokenCounter()
 MODEL = "gpt-4o"  # its vocabulary is public
 SENTENCE = "The oak of Dodona spoke through its leaves. "
 REQUEST = ModelRequest((UserText("What did it say?"),), max_tokens=1000)
@@ -124,7 +124,7 @@ async def test_an_answer_that_does_not_stop_is_closed(pieces: list[bytes]) -> No
         await server.left.wait()
     last = events[-1]
     assert isinstance(last, Done)
-    assert (last.finish, last.wire_finish, last.message.calls) == (Finish.LENGTH, CLOSED, ())
+    assert (last.finish, last.wire_finish, last.message.calls) == (FinishReason.LENGTH, CLOSED, ())
     assert last.usage.output_tokens > 1250
     assert endless.sent < 50_000
     assert last.usage.estimated
@@ -138,7 +138,7 @@ async def test_an_answer_up_to_its_limit_is_left_alone() -> None:
     assert 1000 < COUNTER.count(text, MODEL) < 1200
     found = await done(silent(*(piece(content=SENTENCE) for _ in range(110))))
     assert found.message.text == text
-    assert found.finish is Finish.STOP
+    assert found.finish is FinishReason.STOP
 
 
 async def test_few_texts_are_counted() -> None:

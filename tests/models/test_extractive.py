@@ -16,7 +16,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import Done, Finish, Model, ModelEvent, ModelRequest, TextDelta
+from dodona.core.model import Done, FinishReason, Model, ModelEvent, ModelRequest, TextDelta
 from dodona.models.extractive import ExtractiveModel
 from dodona.models.passages import Passage
 from dodona.models.quotes import NO_TERMS, NOTICE, ONLY_TOOLS, block_quote, citation
@@ -113,7 +113,7 @@ async def test_it_searches_reads_and_quotes() -> None:
         "— `vault_read` · `notes/budgets.md`\n"
     )
     assert (answer.finish, answer.provider, answer.model) == (
-        Finish.STOP,
+        FinishReason.STOP,
         "extractive",
         "extractive",
     )
@@ -268,7 +268,7 @@ async def test_only_the_tool_that_goes_with_the_search_reads() -> None:
     hits = '[{"path": "notes/a.md", "text": "budget ceiling"}]'
     reading = (tool("vault_write", "path"), tool("vault_list", "path"), VAULT_READ)
     from_web = await done(*found(hits, name="web_search"), tools=(WEB_SEARCH, *reading))
-    assert from_web.finish is Finish.STOP
+    assert from_web.finish is FinishReason.STOP
     from_vault = await done(*found(hits), tools=(VAULT_SEARCH, *reading))
     assert calls(from_vault) == [("vault_read", {"path": "notes/a.md"})]
 
@@ -281,7 +281,7 @@ async def test_only_the_tool_that_goes_with_the_search_reads() -> None:
 async def test_a_result_cannot_send_it_elsewhere(path: str) -> None:
     """Only relative paths that stay below are read on a result's word."""
     hits = json.dumps([{"path": path, "text": "budget ceiling"}])
-    assert (await done(*found(hits), tools=(VAULT_SEARCH, VAULT_READ))).finish is Finish.STOP
+    assert (await done(*found(hits), tools=(VAULT_SEARCH, VAULT_READ))).finish is FinishReason.STOP
 
 
 async def test_two_files_are_read_the_best_ones() -> None:
@@ -312,7 +312,7 @@ async def test_no_call_is_made_twice_and_three_turns_are_enough() -> None:
         UserText("budget in x.md"), answers=lambda name, _: ToolResult("", name, "no", failed=True)
     )
     assert len(failing) <= 3
-    assert answer.finish is Finish.STOP
+    assert answer.finish is FinishReason.STOP
 
 
 HOSTILE = (
@@ -332,7 +332,7 @@ async def test_what_a_result_orders_is_quoted_and_nothing_else() -> None:
         for name in ("search_code", "web_search")
     ]
     answer = await done(*history, AssistantText(calls=tuple(others)), tools=tools)
-    assert answer.finish is Finish.STOP
+    assert answer.finish is FinishReason.STOP
     assert not answer.message.calls
     lines = answer.message.text.splitlines()
     ours = [line for line in lines if line and not line.startswith(">")]
@@ -406,22 +406,24 @@ async def test_a_conversation_may_be_empty_or_odd() -> None:
         ToolResult("9", "vault_search", "budget"),
         AssistantText(calls=(ToolCall("1", "vault_search", "{"), ToolCall("2", "x", "[" * 99_999))),
     )
-    assert (await done(*odd)).finish is Finish.TOOL_CALLS
+    assert (await done(*odd)).finish is FinishReason.TOOL_CALLS
 
 
 @pytest.mark.parametrize("tokens", [0, 1, 10, 40])
 async def test_an_answer_keeps_to_its_length(tokens: int) -> None:
     """Cut at four characters a token, and said to be."""
     answer = await done(*found("the budget ceiling"), tools=(VAULT_SEARCH,), max_tokens=tokens)
-    assert answer.finish is Finish.LENGTH
+    assert answer.finish is FinishReason.LENGTH
     assert answer.usage.output_tokens == tokens
     assert NOTICE.startswith(answer.message.text)
 
 
 async def test_calls_that_do_not_fit_are_not_made() -> None:
     """Half a call would be none."""
-    assert (await done(UserText("budget ceiling"), max_tokens=5)).finish is Finish.LENGTH
-    assert (await done(UserText("budget ceiling"), max_tokens=100)).finish is Finish.TOOL_CALLS
+    assert (await done(UserText("budget ceiling"), max_tokens=5)).finish is FinishReason.LENGTH
+    assert (
+        await done(UserText("budget ceiling"), max_tokens=100)
+    ).finish is FinishReason.TOOL_CALLS
 
 
 async def test_it_costs_nothing() -> None:

@@ -13,10 +13,10 @@ import pytest
 from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec, UserText
 from dodona.core.model import (
-    Attempt,
     CallDelta,
     Done,
-    Finish,
+    FailedAttempt,
+    FinishReason,
     Model,
     ModelEvent,
     ModelRequest,
@@ -101,8 +101,8 @@ async def test_what_may_pass_is_tried_again(fault: Fault) -> None:
     done = await bench.ask()
     assert (done.message.text, done.model) == ("elm", "m2")
     assert done.attempts == (
-        *[Attempt("scripted", "m1", "no.")] * 3,
-        Attempt("scripted", "m2", "no."),
+        *[FailedAttempt("scripted", "m1", "no.")] * 3,
+        FailedAttempt("scripted", "m2", "no."),
     )
     assert bench.asked == [3, 2]
     assert bench.pauses == [0.5, 1.0, 0.5]
@@ -218,15 +218,15 @@ async def test_a_restart_is_told_before_the_new_answer() -> None:
         Restart("the line broke."),
         TextDelta("elm"),
         Done(
-            Finish.STOP,
+            FinishReason.STOP,
             AssistantText("elm"),
             Usage(3, 1),
             "scripted",
             "m2",
             attempts=(
-                Attempt("scripted", "m1", "the line broke."),
-                Attempt("scripted", "m1", "overloaded."),
-                Attempt("scripted", "m1", "the line broke."),
+                FailedAttempt("scripted", "m1", "the line broke."),
+                FailedAttempt("scripted", "m1", "overloaded."),
+                FailedAttempt("scripted", "m1", "the line broke."),
             ),
         ),
     ]
@@ -278,7 +278,7 @@ class _Spent:
 
     async def __anext__(self) -> ModelEvent:
         if self._is_last:
-            return Done(Finish.STOP, AssistantText(), self.usage, "priced", "oak")
+            return Done(FinishReason.STOP, AssistantText(), self.usage, "priced", "oak")
         raise StopAsyncIteration
 
 
@@ -421,12 +421,12 @@ async def test_every_further_attempt_needs_leave() -> None:
     """Whoever pays hears of what came to nothing, and of who is asked next."""
     heard: list[tuple[str, str, bool]] = []
 
-    async def again(attempt: Attempt, model: Model) -> None:
+    async def again(attempt: FailedAttempt, model: Model) -> None:
         heard.append((attempt.model, model.name, attempt.may_be_billed))
 
     refused = fails(Fault.SERVER, status=503)
     bench = Bench([refused, fails(Fault.CUT), fails(Fault.UNAUTHORISED)], ["elm"])
-    done = await bench.ask(replace(REQUEST, again=again))
+    done = await bench.ask(replace(REQUEST, on_retry=again))
     assert heard == [("m1", "m1", False), ("m1", "m1", True), ("m1", "m2", False)]
     assert len(done.attempts) == 3
 
@@ -434,12 +434,12 @@ async def test_every_further_attempt_needs_leave() -> None:
 async def test_without_leave_nobody_is_asked() -> None:
     """What refuses it is what the caller sees; what was used is not told again."""
 
-    async def again(attempt: Attempt, model: Model) -> None:
+    async def again(attempt: FailedAttempt, model: Model) -> None:
         del attempt, model
         raise BudgetExceeded("no.")
 
     bench = Bench([Broken("Half", fails(Fault.CUT)), "oak"], ["elm"])
-    async with bench.chain.stream(replace(RESTARTABLE, again=again)) as stream:
+    async with bench.chain.stream(replace(RESTARTABLE, on_retry=again)) as stream:
         with pytest.raises(BudgetExceeded):
             _ = [event async for event in stream]
         assert stream.usage == Usage()

@@ -21,7 +21,7 @@ from dodona.core.messages import (
 from dodona.core.model import (
     CallDelta,
     Done,
-    Finish,
+    FinishReason,
     ModelEvent,
     ModelRequest,
     TextDelta,
@@ -54,7 +54,7 @@ def calls_of(done: Done) -> list[tuple[str, str]]:
     return [(call.name, call.arguments) for call in done.message.calls]
 
 
-STREAMS: dict[str, tuple[list[object], list[ModelEvent], Finish]] = {
+STREAMS: dict[str, tuple[list[object], list[ModelEvent], FinishReason]] = {
     "text": (
         [
             delta(role="assistant", content=""),
@@ -63,26 +63,30 @@ STREAMS: dict[str, tuple[list[object], list[ModelEvent], Finish]] = {
             delta("stop"),
         ],
         [TextDelta("Hel"), TextDelta("lo")],
-        Finish.STOP,
+        FinishReason.STOP,
     ),
     "reasoning_content": (
         [delta(reasoning_content="hm", content=None), delta(content="a"), delta("stop")],
         [ThinkingDelta("hm"), TextDelta("a")],
-        Finish.STOP,
+        FinishReason.STOP,
     ),
     "reasoning, twice the same": (
         [delta(reasoning="hm", reasoning_content="hm"), delta("length", content="a")],
         [ThinkingDelta("hm"), TextDelta("a")],
-        Finish.LENGTH,
+        FinishReason.LENGTH,
     ),
     "reasoning_details alone": (
         [delta(reasoning_details=[{"type": "reasoning.text", "text": "hm"}]), delta("stop")],
         [ThinkingDelta("hm")],
-        Finish.STOP,
+        FinishReason.STOP,
     ),
-    "filtered": ([delta(content="a"), delta("content_filter")], [TextDelta("a")], Finish.REFUSAL),
-    "declined": ([delta(refusal="No."), delta("stop")], [TextDelta("No.")], Finish.REFUSAL),
-    "unknown finish": ([delta(content="a"), delta("eos")], [TextDelta("a")], Finish.OTHER),
+    "filtered": (
+        [delta(content="a"), delta("content_filter")],
+        [TextDelta("a")],
+        FinishReason.REFUSAL,
+    ),
+    "declined": ([delta(refusal="No."), delta("stop")], [TextDelta("No.")], FinishReason.REFUSAL),
+    "unknown finish": ([delta(content="a"), delta("eos")], [TextDelta("a")], FinishReason.OTHER),
     "parallel calls": (
         [
             call(index=0, id="a", name="x", arguments=""),
@@ -99,12 +103,12 @@ STREAMS: dict[str, tuple[list[object], list[ModelEvent], Finish]] = {
             CallDelta(1, "y", "{}", "b"),
             CallDelta(0, "x", ":1}", "a"),
         ],
-        Finish.TOOL_CALLS,
+        FinishReason.TOOL_CALLS,
     ),
     "calls with a plain stop": (
         [call(index=0, id="a", name="x", arguments="{}"), delta("stop")],
         [CallDelta(0, "x", "{}", "a")],
-        Finish.TOOL_CALLS,
+        FinishReason.TOOL_CALLS,
     ),
     "Gemini's thoughts": (
         [
@@ -114,12 +118,12 @@ STREAMS: dict[str, tuple[list[object], list[ModelEvent], Finish]] = {
             delta("stop", content="b"),
         ],
         [ThinkingDelta("h"), ThinkingDelta("m"), TextDelta("a"), TextDelta("b")],
-        Finish.STOP,
+        FinishReason.STOP,
     ),
     "comments, nulls and no choices": (
         [{"choices": None}, delta(content=None, tool_calls=None), delta("stop", content="a")],
         [TextDelta("a")],
-        Finish.STOP,
+        FinishReason.STOP,
     ),
 }
 
@@ -268,7 +272,7 @@ async def test_an_answer_in_one_piece_is_taken() -> None:
     assert (done.message.text, done.message.thinking, done.finish) == (
         "Hi",
         "hm",
-        Finish.TOOL_CALLS,
+        FinishReason.TOOL_CALLS,
     )
     assert calls_of(done) == [("x", "{}")]
     assert done.usage.input_tokens == 3

@@ -21,7 +21,7 @@ from dodona.core.messages import (
 from dodona.core.model import (
     CallDelta,
     Done,
-    Finish,
+    FinishReason,
     ModelEvent,
     ModelRequest,
     TextDelta,
@@ -48,7 +48,13 @@ async def test_text_is_streamed_word_by_word() -> None:
         TextDelta("oak\n"),
         TextDelta("is "),
         TextDelta("old. "),
-        Done(Finish.STOP, AssistantText("The  oak\nis old. "), Usage(3, 4), "scripted", "scripted"),
+        Done(
+            FinishReason.STOP,
+            AssistantText("The  oak\nis old. "),
+            Usage(3, 4),
+            "scripted",
+            "scripted",
+        ),
     ]
 
 
@@ -68,7 +74,7 @@ async def test_thinking_comes_first_and_calls_last() -> None:
     ]
     assert isinstance(done, Done)
     assert done.message is message
-    assert (done.finish, done.model) == (Finish.TOOL_CALLS, "oak-1")
+    assert (done.finish, done.model) == (FinishReason.TOOL_CALLS, "oak-1")
     assert done.usage == Usage(input_tokens=3, output_tokens=6, reasoning_tokens=2)
 
 

@@ -16,7 +16,7 @@ from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult, ToolS
 from dodona.core.model import (
     CallDelta,
     Done,
-    Finish,
+    FinishReason,
     ModelEvent,
     ModelRequest,
     ModelStream,
@@ -63,7 +63,7 @@ class Wire:
         events: Sequence[ModelEvent],
         *,
         calls: tuple[ToolCall, ...] = (),
-        finish: Finish = Finish.STOP,
+        finish: FinishReason = FinishReason.STOP,
         error: Exception | None = None,
     ) -> None:
         self._events = tuple(events)
@@ -185,7 +185,11 @@ async def test_every_form_is_a_call(text: str) -> None:
     assert done.message.calls[0].id == "text_call_1"
     assert done.message.text == ""
     assert done.message.raw is None
-    assert (done.finish, done.wire_finish, done.usage) == (Finish.TOOL_CALLS, "eos", Usage(3, 4))
+    assert (done.finish, done.wire_finish, done.usage) == (
+        FinishReason.TOOL_CALLS,
+        "eos",
+        Usage(3, 4),
+    )
 
 
 @pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
@@ -357,7 +361,7 @@ async def test_a_native_call_wins() -> None:
 
 async def test_a_refused_answer_runs_nothing() -> None:
     """The provider's filter has the last word."""
-    wire = Wire([TextDelta(CALL)], finish=Finish.REFUSAL)
+    wire = Wire([TextDelta(CALL)], finish=FinishReason.REFUSAL)
     assert await events_of(wire) == [TextDelta(CALL), wire.done]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import ToolSpec, UserText
-from dodona.core.model import Done, Finish, ModelRequest, ToolChoice
+from dodona.core.model import Done, FinishReason, ModelRequest, ToolChoice
 from dodona.models.extractive import ExtractiveModel
 from dodona.net.redactor import Redactor
 from tests.models.wire_server import Reply, gather, named, sse, talking
@@ -124,7 +124,7 @@ async def test_the_extractive_model_refuses_what_it_cannot(
 async def test_the_extractive_model_stops_where_it_should() -> None:
     """Before the first of the stop texts that comes; and it calls nothing when it must not."""
     whole = await _answered(tools=(SEARCH,), tool_choice=ToolChoice("none"))
-    assert (whole.finish, whole.message.calls) == (Finish.STOP, ())
+    assert (whole.finish, whole.message.calls) == (FinishReason.STOP, ())
     words = whole.message.text.split(" ")
     cut = await _answered(stop=(words[4], words[2], "never said"))
     assert cut.message.text == " ".join(words[:2]) + " "

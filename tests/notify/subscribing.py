@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dodona.core.events import Event, Severity
-from dodona.notify import Subscribers
+from dodona.notify import SubscriberRegistry
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Folder:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.subscribers = Subscribers(shipped=self.path, clock=self.clock)
+        self.subscribers = SubscriberRegistry(shipped=self.path, clock=self.clock)
 
     def write(self, name: str, text: str) -> Path:
         file = self.path / f"{name}.toml"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Deferral, Moment, Notice, Point, StoredNotice
+from dodona.core.notices import Deferral, DeferUntil, InjectionPoint, Notice, StoredNotice
 from dodona.notify import Inbox
 from dodona.notify.inbox import MOST_EXPECTED, MOST_WAITING
 from tests.notify.subscribing import Clock, Folder, event
@@ -37,21 +37,21 @@ def test_equal_events_become_one_notice_that_counts_them(folder: Folder) -> None
         for number, tool in enumerate(("search", "read", "search", "search"))
     ]
     for each in heard:
-        inbox.hear(each)
-    first, second = inbox.drain(Point.AFTER_TOOL)
+        inbox.receive(each)
+    first, second = inbox.drain(InjectionPoint.AFTER_TOOL)
     assert first == Notice(
         subscriber="failures",
         event_type="tool.call.failure",
         severity=Severity.WARNING,
-        point=Point.AFTER_TOOL,
+        point=InjectionPoint.AFTER_TOOL,
         text="search failed 3 times",
-        shown="search failed 3 times",
+        user_text="search failed 3 times",
         system_type="failures",
         metadata={"tool": "search", "call": "3", "count": 3},
         events=(heard[0].id, heard[2].id, heard[3].id),
     )
     assert (second.text, second.metadata) == ("read failed 1 times", {"tool": "read", "call": "1"})
-    assert inbox.drain(*Point, is_last=True) == []
+    assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
 def test_of_events_that_say_the_same_the_last_is_shown(folder: Folder) -> None:
@@ -59,35 +59,35 @@ def test_of_events_that_say_the_same_the_last_is_shown(folder: Folder) -> None:
     folder.add("paths", template="{{ count }}: {% for e in events %}{{ e.payload.n }} {% endfor %}")
     inbox = folder.subscribers.inbox()
     for number, key in enumerate(("a", "b", "a", "", "")):
-        inbox.hear(event("x", n=number, dedupe_key=key))
-    assert texts(inbox.drain(Point.TURN_START)) == ["5: 1 2 3 4"]
+        inbox.receive(event("x", n=number, dedupe_key=key))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["5: 1 2 3 4"]
 
 
 def test_a_batch_waits_for_its_window_unless_it_is_full_or_the_last(folder: Folder) -> None:
     """The window begins with the first event."""
     folder.add("slow", batching="window_ms = 5000\nmax_size = 3")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x"))
+    inbox.receive(event("x"))
     folder.clock.now += 4.9
-    inbox.hear(event("x"))
-    assert inbox.drain(Point.TURN_START) == []
-    assert inbox.has(Point.TURN_START)
+    inbox.receive(event("x"))
+    assert inbox.drain(InjectionPoint.TURN_START) == []
+    assert inbox.has(InjectionPoint.TURN_START)
     folder.clock.now += 0.2
-    assert texts(inbox.drain(Point.TURN_START)) == ["2"]
-    assert not inbox.has(*Point)
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["2"]
+    assert not inbox.has(*InjectionPoint)
     for _ in range(4):
-        inbox.hear(event("x"))
-    assert texts(inbox.drain(Point.TURN_START)) == ["3"]
-    assert texts(inbox.drain(Point.TURN_START, is_last=True)) == ["1"]
+        inbox.receive(event("x"))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["3"]
+    assert texts(inbox.drain(InjectionPoint.TURN_START, is_last=True)) == ["1"]
 
 
 def test_a_clock_that_is_set_back_holds_nothing(folder: Folder) -> None:
     """It is told a little early instead of hours late."""
     folder.add("slow", batching="window_ms = 5000")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x"))
+    inbox.receive(event("x"))
     folder.clock.now -= 10_000
-    assert texts(inbox.drain(Point.TURN_START)) == ["1"]
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["1"]
 
 
 def test_the_same_is_not_told_again_within_its_window(folder: Folder) -> None:
@@ -95,14 +95,14 @@ def test_the_same_is_not_told_again_within_its_window(folder: Folder) -> None:
     folder.add("same", batching="dedupe_key = '{{ payload.key }}'\ndedupe_window_ms = 10_000",
                template="{{ payload.key }}{{ count }}")  # fmt: skip
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x", key="a"))
-    assert texts(inbox.drain(Point.TURN_START)) == ["a1"]
+    inbox.receive(event("x", key="a"))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["a1"]
     folder.clock.now += 9
     for key in "aab":
-        inbox.hear(event("x", key=key))
-    assert texts(inbox.drain(Point.TURN_START)) == ["b1"]
+        inbox.receive(event("x", key=key))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["b1"]
     folder.clock.now += 2
-    assert texts(inbox.drain(Point.TURN_START)) == ["a2"]
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["a2"]
 
 
 # Who hears what, and when it is told
@@ -123,20 +123,23 @@ def test_filters_are_by_type_severity_and_condition(folder: Folder) -> None:
         ("tool.a", Severity.INFO, 5),
         ("agent.a", Severity.ERROR, 6),
     ):
-        inbox.hear(event(type_, severity, n=number))
-    assert texts(inbox.drain(Point.TURN_START)) == ["3", "4"]
+        inbox.receive(event(type_, severity, n=number))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["3", "4"]
 
 
 def test_each_point_has_its_own_and_what_is_immediate_is_told_at_any(folder: Folder) -> None:
     """A point that nobody drains keeps what it has."""
-    for point in Point:
+    for point in InjectionPoint:
         folder.add(point.value, template=point.value, output=f"inject_at = '{point.value}'")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x"))
-    assert texts(inbox.drain(Point.AFTER_TOOL)) == ["after_tool", "immediate"]
-    assert not inbox.has(Point.AFTER_TOOL)
-    assert inbox.has(Point.AFTER_TOOL, Point.TURN_END)
-    assert texts(inbox.drain(Point.TURN_END, Point.TURN_START)) == ["turn_end", "turn_start"]
+    inbox.receive(event("x"))
+    assert texts(inbox.drain(InjectionPoint.AFTER_TOOL)) == ["after_tool", "immediate"]
+    assert not inbox.has(InjectionPoint.AFTER_TOOL)
+    assert inbox.has(InjectionPoint.AFTER_TOOL, InjectionPoint.TURN_END)
+    assert texts(inbox.drain(InjectionPoint.TURN_END, InjectionPoint.TURN_START)) == [
+        "turn_end",
+        "turn_start",
+    ]
 
 
 def test_the_most_urgent_is_told_first_then_what_came_first(folder: Folder) -> None:
@@ -147,9 +150,9 @@ def test_the_most_urgent_is_told_first_then_what_came_first(folder: Folder) -> N
                batching="max_size = 1")  # fmt: skip
     inbox = folder.subscribers.inbox()
     for number, priority in enumerate(("low", "critical", "??", None, "normal")):
-        inbox.hear(event("y", n=number, priority=priority))
-    inbox.hear(event("x"))
-    assert texts(inbox.drain(Point.TURN_START)) == [
+        inbox.receive(event("y", n=number, priority=priority))
+    inbox.receive(event("x"))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == [
         "1", "critical", "high", "2", "3", "4", "normal", "0", "low",
     ]  # fmt: skip
 
@@ -166,8 +169,8 @@ def test_users_turn_subscribers_off_and_on_but_no_core_ones(folder: Folder) -> N
         (made(enabled=("shy",)), ["core", "plain", "shy"]),
         (made(disabled=("shy",), enabled=("shy",)), ["core", "plain"]),
     ):
-        inbox.hear(event("x"))
-        assert sorted(texts(inbox.drain(Point.TURN_START))) == told
+        inbox.receive(event("x"))
+        assert sorted(texts(inbox.drain(InjectionPoint.TURN_START))) == told
 
 
 # What goes wrong
@@ -179,11 +182,11 @@ def test_a_template_that_fails_gives_a_plain_line(
     """The event is told, and the log says what is wrong."""
     folder.add("asks", template="{{ payload.nothing }}")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x.y", message="hello"))
-    inbox.hear(event("x.y", message="again"))
-    assert texts(inbox.drain(Point.TURN_START)) == ["x.y: again (2 times)"]
-    inbox.hear(event("x.z"))
-    assert texts(inbox.drain(Point.TURN_START)) == ["x.z"]
+    inbox.receive(event("x.y", message="hello"))
+    inbox.receive(event("x.y", message="again"))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["x.y: again (2 times)"]
+    inbox.receive(event("x.z"))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["x.z"]
     assert caplog.messages[0] == (
         "subscriber asks: its template fails: 1: the template asks for what there is not: "
         "'dict object' has no attribute 'nothing'."
@@ -198,8 +201,8 @@ def test_a_filter_that_fails_does_not_hold_and_says_so_once(
     folder.add("sound", template="sound")
     inbox = folder.subscribers.inbox()
     for _ in range(3):
-        inbox.hear(event("x"))
-    assert texts(inbox.drain(Point.TURN_START)) == ["sound"]
+        inbox.receive(event("x"))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["sound"]
     (message,) = caplog.messages
     assert message.startswith("subscriber broken: the filter fails: ")
 
@@ -210,9 +213,9 @@ def test_a_key_that_fails_puts_the_events_together(
     """None is lost."""
     folder.add("keyed", batching="dedupe_key = '{{ payload.tool }}'")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x"))
-    inbox.hear(event("x"))
-    assert texts(inbox.drain(Point.TURN_START)) == ["2"]
+    inbox.receive(event("x"))
+    inbox.receive(event("x"))
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["2"]
     assert len(caplog.messages) == 1
 
 
@@ -220,16 +223,16 @@ def test_a_template_may_have_nothing_to_say(folder: Folder) -> None:
     """Then nothing is told."""
     folder.add("choosy", template="{% if payload.n > 1 %}{{ payload.n }}{% endif %}")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x", n=1))
-    assert inbox.drain(Point.TURN_START) == []
+    inbox.receive(event("x", n=1))
+    assert inbox.drain(InjectionPoint.TURN_START) == []
 
 
 def test_a_long_text_is_cut(folder: Folder) -> None:
     """A model would read it again with each request."""
     folder.add("long", template="{{ payload.text }}")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x", text="y" * 100_000))
-    (notice,) = inbox.drain(Point.TURN_START)
+    inbox.receive(event("x", text="y" * 100_000))
+    (notice,) = inbox.drain(InjectionPoint.TURN_START)
     assert notice.text == "y" * 3999 + "…"
 
 
@@ -237,17 +240,17 @@ def test_past_the_most_the_oldest_of_the_least_severe_is_dropped(folder: Folder)
     """How many events that were is told first."""
     folder.add("each", batching="max_size = 1", template="{{ payload.n }}")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x", Severity.ERROR, n=0))
+    inbox.receive(event("x", Severity.ERROR, n=0))
     for number in range(1, MOST_WAITING + 3):
-        inbox.hear(event("x", n=number))
+        inbox.receive(event("x", n=number))
     assert len(json.dumps(inbox.as_json())) < 100_000
-    lost, *rest = inbox.drain(Point.TURN_START)
+    lost, *rest = inbox.drain(InjectionPoint.TURN_START)
     assert (lost.text, lost.metadata, lost.system_type) == (
         "3 events were dropped before they could be told: too many came at once.",
         {"count": 3}, "notices_lost",
     )  # fmt: skip
     assert texts(rest) == [str(n) for n in (0, *range(4, MOST_WAITING + 3))]
-    assert inbox.drain(*Point, is_last=True) == []
+    assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
 # What was put off
@@ -273,34 +276,34 @@ def waiting(folder: Folder) -> Inbox:
 
 def test_what_was_put_off_to_the_next_run_is_told_at_once(waiting: Inbox) -> None:
     """With its number, so that it is marked as delivered; once, though it is handed over twice."""
-    notice = stored(5, Deferral(Moment.SESSION))
-    waiting.expect([notice])
-    waiting.expect([notice])
-    (told,) = waiting.drain(Point.TURN_START)
+    notice = stored(5, Deferral(DeferUntil.SESSION))
+    waiting.schedule([notice])
+    waiting.schedule([notice])
+    (told,) = waiting.drain(InjectionPoint.TURN_START)
     assert (told.text, told.stored, told.events) == ("5", (5,), (notice.event.id,))
 
 
 def test_what_waits_for_a_time_is_told_when_it_has_come(folder: Folder, waiting: Inbox) -> None:
     """It is looked at when the inbox is drained."""
-    waiting.expect([stored(1, Deferral(Moment.TIME, at=folder.clock.now + 10))])
-    assert waiting.has(Point.TURN_START)
-    assert waiting.drain(Point.TURN_START, is_last=True) == []
+    waiting.schedule([stored(1, Deferral(DeferUntil.TIME, at=folder.clock.now + 10))])
+    assert waiting.has(InjectionPoint.TURN_START)
+    assert waiting.drain(InjectionPoint.TURN_START, is_last=True) == []
     folder.clock.now += 10
-    assert waiting.drain(Point.AFTER_TOOL) == []
-    assert texts(waiting.drain(Point.TURN_START)) == ["1"]
-    assert not waiting.has(Point.TURN_START)
+    assert waiting.drain(InjectionPoint.AFTER_TOOL) == []
+    assert texts(waiting.drain(InjectionPoint.TURN_START)) == ["1"]
+    assert not waiting.has(InjectionPoint.TURN_START)
 
 
 def test_what_waits_for_a_tool_is_told_when_it_is_called(waiting: Inbox) -> None:
     """Any event of a call is one; another tool's is not."""
-    waiting.expect([stored(1, Deferral(Moment.TOOL, tool="read"))])
-    waiting.hear(event("tool.call.success", tool="search"))
-    waiting.hear(event("agent.turn.end", tool="read"))
-    assert waiting.drain(*Point) == []
-    waiting.hear(event("tool.call.failure", tool="read"))
-    assert texts(waiting.drain(Point.TURN_START)) == ["1"]
-    waiting.hear(event("tool.call.failure", tool="read"))
-    assert waiting.drain(*Point) == []
+    waiting.schedule([stored(1, Deferral(DeferUntil.TOOL, tool="read"))])
+    waiting.receive(event("tool.call.success", tool="search"))
+    waiting.receive(event("agent.turn.end", tool="read"))
+    assert waiting.drain(*InjectionPoint) == []
+    waiting.receive(event("tool.call.failure", tool="read"))
+    assert texts(waiting.drain(InjectionPoint.TURN_START)) == ["1"]
+    waiting.receive(event("tool.call.failure", tool="read"))
+    assert waiting.drain(*InjectionPoint) == []
 
 
 def test_what_waits_for_a_condition_is_told_with_the_event_for_which_it_holds(
@@ -308,20 +311,20 @@ def test_what_waits_for_a_condition_is_told_with_the_event_for_which_it_holds(
 ) -> None:
     """An event that has not what is asked for is not the one."""
     condition = "event.type == 'agent.turn.end' && payload.turn >= 3"
-    waiting.expect([stored(1, Deferral(Moment.CONDITION, condition=condition))])
+    waiting.schedule([stored(1, Deferral(DeferUntil.CONDITION, condition=condition))])
     for heard in (event("agent.turn.end", turn=2), event("x", turn=5), event("agent.turn.end")):
-        waiting.hear(heard)
-        assert waiting.drain(*Point) == []
-    waiting.hear(event("agent.turn.end", turn=3))
-    assert texts(waiting.drain(Point.TURN_START)) == ["1"]
+        waiting.receive(heard)
+        assert waiting.drain(*InjectionPoint) == []
+    waiting.receive(event("agent.turn.end", turn=3))
+    assert texts(waiting.drain(InjectionPoint.TURN_START)) == ["1"]
 
 
 def test_what_waits_for_no_condition_is_told_at_once(
     waiting: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It could never come true; the log says so."""
-    waiting.expect([stored(9, Deferral(Moment.CONDITION, condition="1 +"))])
-    assert texts(waiting.drain(Point.TURN_START)) == ["9"]
+    waiting.schedule([stored(9, Deferral(DeferUntil.CONDITION, condition="1 +"))])
+    assert texts(waiting.drain(InjectionPoint.TURN_START)) == ["9"]
     assert caplog.messages[0].startswith(
         "notice 9 waits for what is no condition, and is told now: "
     )
@@ -329,9 +332,9 @@ def test_what_waits_for_no_condition_is_told_at_once(
 
 def test_what_is_too_much_is_left_to_the_next_run(folder: Folder, waiting: Inbox) -> None:
     """The oldest are taken."""
-    due = Deferral(Moment.TIME, at=folder.clock.now)
-    waiting.expect(stored(number, due) for number in range(MOST_EXPECTED + 5))
-    told = waiting.drain(Point.TURN_START)
+    due = Deferral(DeferUntil.TIME, at=folder.clock.now)
+    waiting.schedule(stored(number, due) for number in range(MOST_EXPECTED + 5))
+    told = waiting.drain(InjectionPoint.TURN_START)
     assert [number for notice in told for number in notice.stored] == list(range(MOST_EXPECTED))
 
 
@@ -343,33 +346,33 @@ def test_an_inbox_that_is_restored_goes_on(folder: Folder) -> None:
     folder.add("notes", "self.notify", template="{{ payload.n }}", batching="max_size = 1")
     folder.add("slow", "x", batching="window_ms = 5000\ndedupe_window_ms = 10_000")
     before = folder.subscribers.inbox()
-    before.hear(event("x"))
+    before.receive(event("x"))
     folder.clock.now += 6
-    assert texts(before.drain(Point.TURN_START)) == ["1"]
-    before.hear(event("x"))
-    before.expect([stored(1, Deferral(Moment.TOOL, tool="read"))])
+    assert texts(before.drain(InjectionPoint.TURN_START)) == ["1"]
+    before.receive(event("x"))
+    before.schedule([stored(1, Deferral(DeferUntil.TOOL, tool="read"))])
     after = folder.subscribers.inbox()
-    after.hear(event("x"))
+    after.receive(event("x"))
     after.restore(json.loads(json.dumps(before.as_json())))
-    after.hear(event("x"))
-    after.hear(event("tool.call.success", tool="read"))
+    after.receive(event("x"))
+    after.receive(event("tool.call.success", tool="read"))
     folder.clock.now += 6
-    assert texts(after.drain(Point.TURN_START)) == ["1"]
+    assert texts(after.drain(InjectionPoint.TURN_START)) == ["1"]
     folder.clock.now += 6
-    assert texts(after.drain(Point.TURN_START)) == ["2"]
+    assert texts(after.drain(InjectionPoint.TURN_START)) == ["2"]
 
 
 def test_what_a_subscriber_heard_that_is_gone_is_told_plainly(folder: Folder) -> None:
     """Its file was taken away while nobody ran."""
     folder.add("gone", batching="window_ms = 5000")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x.y", message="hello"))
+    inbox.receive(event("x.y", message="hello"))
     kept = inbox.as_json()
     (folder.path / "gone.toml").unlink()
     folder.subscribers.load()
     after = folder.subscribers.inbox()
     after.restore(kept)
-    assert texts(after.drain(Point.AFTER_TOOL)) == ["x.y: hello"]
+    assert texts(after.drain(InjectionPoint.AFTER_TOOL)) == ["x.y: hello"]
 
 
 JSON = st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(max_size=8)
@@ -385,17 +388,17 @@ EVENTS = st.builds(
 STEPS = st.lists(
     st.tuples(st.just("hear"), EVENTS)
     | st.tuples(st.just("wait"), st.floats(0, 10))
-    | st.tuples(st.just("drain"), st.sampled_from(Point))
+    | st.tuples(st.just("drain"), st.sampled_from(InjectionPoint))
     | st.tuples(
         st.just("expect"),
         st.builds(
             stored,
             st.integers(1, 20),
             st.sampled_from((
-                Deferral(Moment.SESSION),
-                Deferral(Moment.TIME, at=1005.0),
-                Deferral(Moment.TOOL, tool="read"),
-                Deferral(Moment.CONDITION, condition="event.type == 'x'"),
+                Deferral(DeferUntil.SESSION),
+                Deferral(DeferUntil.TIME, at=1005.0),
+                Deferral(DeferUntil.TOOL, tool="read"),
+                Deferral(DeferUntil.CONDITION, condition="event.type == 'x'"),
             )),
         ),
     ),
@@ -416,9 +419,9 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     return folder
 
 
-@given(STEPS, st.integers(0, 25), st.sampled_from(Point), st.floats(0, 10))
+@given(STEPS, st.integers(0, 25), st.sampled_from(InjectionPoint), st.floats(0, 10))
 def test_whatever_happened_a_restored_inbox_tells_the_same(
-    crowd: Folder, steps: list[tuple[str, Any]], cut: int, point: Point, wait: float
+    crowd: Folder, steps: list[tuple[str, Any]], cut: int, point: InjectionPoint, wait: float
 ) -> None:
     """Through JSON, at any time, at any point, and for all that follows."""
     crowd.clock.now = 1000.0
@@ -435,17 +438,17 @@ def test_whatever_happened_a_restored_inbox_tells_the_same(
     crowd.clock.now += wait
     assert moved.has(point) == lived.has(point)
     assert moved.drain(point) == lived.drain(point)
-    assert moved.drain(*Point, is_last=True) == lived.drain(*Point, is_last=True)
+    assert moved.drain(*InjectionPoint, is_last=True) == lived.drain(*InjectionPoint, is_last=True)
 
 
 def _do(inbox: Inbox, clock: Clock, step: tuple[str, Any]) -> list[Notice]:
     match step:
         case ("hear", heard):
-            inbox.hear(heard)
+            inbox.receive(heard)
         case ("wait", seconds):
             clock.now += seconds
         case ("expect", notice):
-            inbox.expect([notice])
+            inbox.schedule([notice])
         case (_, point):
             return inbox.drain(point)
     return []
@@ -455,8 +458,8 @@ def test_what_it_holds_is_json_of_its_own(folder: Folder) -> None:
     """Changing what was handed over changes no inbox."""
     folder.add("plain", template="{{ payload.n }}")
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("x", n=1))
+    inbox.receive(event("x", n=1))
     kept: Any = inbox.as_json()
     kept[0]["batch"]["events"].clear()
     kept.clear()
-    assert texts(inbox.drain(Point.TURN_START)) == ["1"]
+    assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["1"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.notices import Point
-from dodona.notify import SHIPPED, Subscribers
+from dodona.core.notices import InjectionPoint
+from dodona.notify import SHIPPED, SubscriberRegistry
 from tests.notify.subscribing import Folder, event
 
 LIMIT = 20.0
@@ -37,7 +37,7 @@ def test_an_id_is_there_once(tmp_path: Path) -> None:
     own.mkdir()
     file = own / "mine.toml"
     file.write_text(TEXT.format(id="budget_exceeded", says=""))
-    subscribers = Subscribers([own])
+    subscribers = SubscriberRegistry([own])
     subscribers.load()
     assert subscribers.problems() == (
         f"{file}: there is a subscriber 'budget_exceeded' already, in "
@@ -54,7 +54,7 @@ def test_folders_are_added_to_those_that_are_shipped(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True)
         file.write_text(TEXT.format(id=file.stem, says=""))
     folders = (tmp_path / "own", tmp_path / "packs/*/subscribers", tmp_path / "none")
-    subscribers = Subscribers(folders)
+    subscribers = SubscriberRegistry(folders)
     subscribers.load()
     ids = [each["id"] for each in subscribers.list()]
     assert ids[-3:] == ["a", "b", "c"]
@@ -64,18 +64,18 @@ def test_folders_are_added_to_those_that_are_shipped(tmp_path: Path) -> None:
 def test_a_live_inbox_uses_what_is_loaded_from_the_next_event_on(folder: Folder) -> None:
     """What it heard before is told too."""
     inbox = folder.subscribers.inbox()
-    inbox.hear(event("made.up"))
+    inbox.receive(event("made.up"))
     folder.write("a", TEXT.format(id="a", says="one"))
     folder.subscribers.load()
-    inbox.hear(event("made.up"))
+    inbox.receive(event("made.up"))
     folder.write("a", TEXT.format(id="a", says="two {{ count }}"))
     folder.subscribers.load()
-    inbox.hear(event("made.up"))
-    assert [each.text for each in inbox.drain(Point.TURN_START)] == ["two 2"]
+    inbox.receive(event("made.up"))
+    assert [each.text for each in inbox.drain(InjectionPoint.TURN_START)] == ["two 2"]
     (folder.path / "a.toml").unlink()
     folder.subscribers.load()
-    inbox.hear(event("made.up"))
-    assert inbox.drain(*Point) == []
+    inbox.receive(event("made.up"))
+    assert inbox.drain(*InjectionPoint) == []
 
 
 def test_reloading_tells_of_a_problem_once(
@@ -96,17 +96,17 @@ def test_reloading_tells_of_a_problem_once(
 async def test_a_file_that_is_added_works_within_a_second_or_so(folder: Folder) -> None:
     """Also for a run that goes on; a bad one changes nothing, a folder may come later."""
     path = folder.path / "later"
-    subscribers = Subscribers([path], shipped=folder.path, clock=folder.clock)
+    subscribers = SubscriberRegistry([path], shipped=folder.path, clock=folder.clock)
     async with subscribers.following(), asyncio.timeout(LIMIT):
         inbox = subscribers.inbox()
         path.mkdir()
         (path / "a.toml").write_text(TEXT.format(id="a", says="heard"))
-        while not inbox.has(Point.TURN_START):
+        while not inbox.has(InjectionPoint.TURN_START):
             await asyncio.sleep(0.01)
-            inbox.hear(event("made.up"))
-        assert inbox.drain(Point.TURN_START)[0].text == "heard"
+            inbox.receive(event("made.up"))
+        assert inbox.drain(InjectionPoint.TURN_START)[0].text == "heard"
         (path / "b.toml").write_text("no")
         while not subscribers.problems():  # noqa: ASYNC110 - nobody tells that a file was read
             await asyncio.sleep(0.01)
-        inbox.hear(event("made.up"))
-        assert inbox.drain(Point.TURN_START)[0].text == "heard"
+        inbox.receive(event("made.up"))
+        assert inbox.drain(InjectionPoint.TURN_START)[0].text == "heard"

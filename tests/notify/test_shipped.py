@@ -9,8 +9,8 @@ import pytest
 
 from dodona.core import events
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Notice, Point
-from dodona.notify import SHIPPED, Subscribers
+from dodona.core.notices import InjectionPoint, Notice
+from dodona.notify import SHIPPED, SubscriberRegistry
 from tests.notify.subscribing import event
 
 LIMIT = {"limit": "tokens", "current_value": 80, "limit_value": 100, "advice": "Come to an end."}
@@ -18,8 +18,8 @@ OWNER = {"user_id": "ada", "project_id": "oak", "run_id": 7}
 
 
 @pytest.fixture(scope="module")
-def shipped() -> Subscribers:
-    subscribers = Subscribers()
+def shipped() -> SubscriberRegistry:
+    subscribers = SubscriberRegistry()
     subscribers.load()
     assert subscribers.problems() == ()
     return subscribers
@@ -31,7 +31,7 @@ class Case:
 
     subscriber: str
     heard: tuple[Event, ...]
-    point: Point
+    point: InjectionPoint
     text: str
     shown: str = ""
     system_type: str = ""
@@ -46,7 +46,7 @@ CASES = (
             event(events.TOOL_CALL_FAILURE, tool="search", call=f"c{n}", error=f"no {n}", **OWNER)
             for n in range(3)
         ),
-        Point.AFTER_TOOL,
+        InjectionPoint.AFTER_TOOL,
         "search failed 3 times:\n[3]{tool,error}:\n  search,no 0\n  search,no 1\n  search,no 2\n"
         "Do not call it the same way again.",
         shown="search failed 3 times.",
@@ -55,7 +55,7 @@ CASES = (
     Case(
         "budget_warning",
         (event(events.BUDGET_TOKEN_WARNING, message="80 of 100.", **LIMIT, **OWNER),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "80 of 100.",
         system_type="limit_warning",
         is_kept=False,
@@ -64,7 +64,7 @@ CASES = (
     Case(
         "budget_exceeded",
         (event(events.BUDGET_TIMEOUT_EXCEEDED, message="Time is up.", **LIMIT),),
-        Point.IMMEDIATE,
+        InjectionPoint.IMMEDIATE,
         "Time is up.",
         system_type="limit_reached",
         is_kept=False,
@@ -73,7 +73,7 @@ CASES = (
     Case(
         "loop_detected",
         (event(events.AGENT_LOOP_DETECTED, pattern="read(a.md)"),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "The same calls come again and again: read(a.md). Do something else, or answer with what "
         "is known.",
         is_kept=False,
@@ -81,14 +81,14 @@ CASES = (
     Case(
         "loop_detected",
         (event(events.AGENT_LOOP_DETECTED, pattern="read(a.md)", message="Stop that."),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "Stop that.",
         is_kept=False,
     ),
     Case(
         "context_limit",
         (event(events.CONTEXT_APPROACHING_LIMIT, **LIMIT),),
-        Point.TURN_END,
+        InjectionPoint.TURN_END,
         "80 of the 100 tokens that the model can hold are used.",
         system_type="context_approaching_limit",
         is_kept=False,
@@ -96,7 +96,7 @@ CASES = (
     Case(
         "context_limit",
         (event(events.CONTEXT_APPROACHING_LIMIT, message="Nearly full.", **LIMIT),),
-        Point.TURN_END,
+        InjectionPoint.TURN_END,
         "Nearly full.",
         system_type="context_approaching_limit",
         is_kept=False,
@@ -104,19 +104,19 @@ CASES = (
     Case(
         "session_resumed",
         (event(events.SESSION_RESUMED, previous_model="a", model="b"),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "This conversation goes on with the model b; before, it was a.",
     ),
     Case(
         "session_resumed",
         (event(events.SESSION_RESUMED, previous_model="a", model="a", idle_seconds=3600),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "This conversation goes on after 1 hour. What was read before may have changed.",
     ),
     Case(
         "source_stale",
         tuple(event(events.SOURCE_STALE, path=f"{n}.md") for n in range(2)),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "Changed since you read them; read again before you rely on what was there:\n"
         "[2]{path}:\n  0.md\n  1.md",
         shown="Changed since they were read:\n- 0.md\n- 1.md",
@@ -125,76 +125,78 @@ CASES = (
     Case(
         "self_notify",
         (event(events.SELF_NOTIFY, message="Mind the gap.", priority="high", category="hint"),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "Mind the gap.",
         metadata={"priority": "high", "category": "hint"},
     ),
     Case(
         "task_checkpoint",
         (event(events.TASK_CHECKPOINT, message="Half is done."),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "Half is done.",
     ),
     Case(
         "task_checkpoint",
         (event(events.TASK_CHECKPOINT, task="tidy up"),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "A checkpoint was reached: tidy up.",
     ),
     Case(
         "subagent_done",
         (event(events.SUBAGENT_COMPLETE, agent="librarian"),),
-        Point.AFTER_TOOL,
+        InjectionPoint.AFTER_TOOL,
         "",
         shown="The librarian is done.",
     ),
     Case(
         "subagent_done",
         (event(events.SUBAGENT_FAILED, agent="librarian", error="out of tokens."),),
-        Point.AFTER_TOOL,
+        InjectionPoint.AFTER_TOOL,
         "",
         shown="The librarian failed.",
     ),
     Case(
         "subagent_done",
         tuple(event(events.SUBAGENT_FAILED, agent=f"a{n}", error="no") for n in range(2)),
-        Point.AFTER_TOOL,
+        InjectionPoint.AFTER_TOOL,
         "2 subagents failed. Do without them, or give them less to do.",
         shown="2 subagents failed.",
     ),
     Case(
         "tree_trouble",
         (event(events.TREE_CONFLICT, key="answer"),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "Two branches of the tree wrote different values to :answer. One of them was not used.",
     ),
     Case(
         "tree_trouble",
         (event(events.TREE_STUCK, nodes=["a/b"], seconds=3.5, blackboard={"secret": 1}),),
-        Point.TURN_START,
+        InjectionPoint.TURN_START,
         "The tree was stuck for 3.5 seconds at a/b. That was ended.",
         metadata={"nodes": ["a/b"], "seconds": 3.5},
     ),
 )
 
 
-def told(shipped: Subscribers, case: Case) -> list[Notice]:
+def told(shipped: SubscriberRegistry, case: Case) -> list[Notice]:
     inbox = shipped.inbox()
     for each in case.heard:
-        inbox.hear(each)
-    others = [point for point in Point if point not in (case.point, Point.IMMEDIATE)]
-    if case.point is not Point.IMMEDIATE:
+        inbox.receive(each)
+    others = [
+        point for point in InjectionPoint if point not in (case.point, InjectionPoint.IMMEDIATE)
+    ]
+    if case.point is not InjectionPoint.IMMEDIATE:
         assert inbox.drain(*others) == []
     return inbox.drain(case.point)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.subscriber)
-def test_one_notice_tells_it(shipped: Subscribers, case: Case) -> None:
+def test_one_notice_tells_it(shipped: SubscriberRegistry, case: Case) -> None:
     """By one subscriber only, at its point, in words that need nothing else."""
     (notice,) = told(shipped, case)
     assert notice.subscriber == case.subscriber
     assert notice.text == case.text
-    assert notice.shown == (case.shown or case.text)
+    assert notice.user_text == (case.shown or case.text)
     assert notice.system_type == (case.system_type or case.subscriber)
     assert (notice.point, notice.is_kept) == (case.point, case.is_kept)
     assert len(notice.events) == len(case.heard)
@@ -203,11 +205,11 @@ def test_one_notice_tells_it(shipped: Subscribers, case: Case) -> None:
 
 
 @pytest.mark.parametrize("kind", [events.TOOL_CALL_FAILURE, events.TOOL_CALL_TIMEOUT])
-def test_a_single_failure_is_not_told(shipped: Subscribers, kind: str) -> None:
+def test_a_single_failure_is_not_told(shipped: SubscriberRegistry, kind: str) -> None:
     """The result of the call says it."""
     inbox = shipped.inbox()
-    inbox.hear(event(kind, tool="search", call="c1", ms=3))
-    assert inbox.drain(*Point, is_last=True) == []
+    inbox.receive(event(kind, tool="search", call="c1", ms=3))
+    assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
 def test_every_file_has_a_case() -> None:
@@ -215,7 +217,7 @@ def test_every_file_has_a_case() -> None:
     assert {case.subscriber for case in CASES} == {file.stem for file in SHIPPED.iterdir()}
 
 
-def test_which_cannot_be_turned_off(shipped: Subscribers) -> None:
+def test_which_cannot_be_turned_off(shipped: SubscriberRegistry) -> None:
     """What keeps a run within its limits."""
     core = {each["id"] for each in shipped.list() if each["core"]}
     assert core == {"budget_warning", "budget_exceeded", "loop_detected"}
@@ -232,25 +234,25 @@ def test_which_cannot_be_turned_off(shipped: Subscribers) -> None:
         event(events.TREE_RELOADED, tree="x"),
     ],
 )
-def test_what_is_not_worth_a_word(shipped: Subscribers, heard: Event) -> None:
+def test_what_is_not_worth_a_word(shipped: SubscriberRegistry, heard: Event) -> None:
     """What the agent knows anyway, or need not know."""
     inbox = shipped.inbox()
-    inbox.hear(heard)
-    assert inbox.drain(*Point, is_last=True) == []
+    inbox.receive(heard)
+    assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
-def test_warnings_of_two_limits_are_two_notices(shipped: Subscribers) -> None:
+def test_warnings_of_two_limits_are_two_notices(shipped: SubscriberRegistry) -> None:
     """What was said of one must not be hidden by the other."""
     inbox = shipped.inbox()
-    inbox.hear(event(events.BUDGET_TOKEN_WARNING, Severity.WARNING, message="tokens"))
-    inbox.hear(event(events.BUDGET_ITERATION_WARNING, Severity.WARNING, message="turns"))
-    assert [each.text for each in inbox.drain(Point.TURN_START)] == ["tokens", "turns"]
+    inbox.receive(event(events.BUDGET_TOKEN_WARNING, Severity.WARNING, message="tokens"))
+    inbox.receive(event(events.BUDGET_ITERATION_WARNING, Severity.WARNING, message="turns"))
+    assert [each.text for each in inbox.drain(InjectionPoint.TURN_START)] == ["tokens", "turns"]
 
 
-def test_notes_to_itself_come_by_their_own_priority(shipped: Subscribers) -> None:
+def test_notes_to_itself_come_by_their_own_priority(shipped: SubscriberRegistry) -> None:
     """Each by itself."""
     inbox = shipped.inbox()
     for priority in ("low", "critical", "normal"):
-        inbox.hear(event(events.SELF_NOTIFY, message=priority, priority=priority))
-    told = [each.text for each in inbox.drain(Point.TURN_START)]
+        inbox.receive(event(events.SELF_NOTIFY, message=priority, priority=priority))
+    told = [each.text for each in inbox.drain(InjectionPoint.TURN_START)]
     assert told == ["critical", "normal", "low"]

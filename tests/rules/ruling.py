@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dodona.core.events import Event, Severity
-from dodona.core.rules import HOOKS, Fired, RuleChoices
+from dodona.core.rules import HOOKS, RuleAction, RuleOverrides
 from dodona.rules import RuleBook
 
 NOTHING = Path("there-is-nothing-shipped")
@@ -42,16 +42,16 @@ def fire(
     trigger: str,
     known: dict[str, Any] | None = None,
     *,
-    choices: RuleChoices | None = None,
+    choices: RuleOverrides | None = None,
     state: dict[str, dict[str, Any]] | None = None,
     fired: frozenset[str] = frozenset(),
-) -> Sequence[Fired]:
+) -> Sequence[RuleAction]:
     """What fires on a hook, or on an event of this type."""
     event = Event(HOOKS.get(trigger, trigger), "test", Severity.INFO, {"text": "oak", "n": 7})
-    return book.fire(
+    return book.evaluate(
         event,
         context() if known is None else known,
-        choices=choices or RuleChoices(),
+        choices=choices or RuleOverrides(),
         state=state or {},
         fired=fired,
     )

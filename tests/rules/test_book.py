@@ -16,11 +16,11 @@ from dodona.core.rules import (
     Action,
     Deny,
     EmitEvent,
-    Fired,
     Log,
     NotifySelf,
     RequireApproval,
-    RuleChoices,
+    RuleAction,
+    RuleOverrides,
     SetState,
 )
 from dodona.rules import RuleBook
@@ -53,7 +53,7 @@ def test_actions(tmp_path: Path, action: str, wanted: Action) -> None:
     """An action is made of the context: texts are templates, `cel` keeps numbers as numbers."""
     rules = book(tmp_path, rule(action=action, trigger='"on_tool_call"'))
     assert rules.problems() == []
-    assert fire(rules, "on_tool_call") == [Fired("one", "user", wanted)]
+    assert fire(rules, "on_tool_call") == [RuleAction("one", "user", wanted)]
 
 
 TRIGGERS = [
@@ -71,7 +71,7 @@ TRIGGERS = [
 def test_triggers(tmp_path: Path, trigger: str, event_type: str, *, is_wanted: bool) -> None:
     """A trigger is a hook or a pattern; a rule is asked about nothing else."""
     rules = book(tmp_path, rule(trigger=f'"{trigger}"'))
-    assert rules.wants(event_type) is is_wanted
+    assert rules.listens_to(event_type) is is_wanted
     assert bool(fire(rules, event_type)) is is_wanted
 
 
@@ -106,7 +106,7 @@ def test_once_in_a_run(tmp_path: Path) -> None:
 def test_a_user_decides(tmp_path: Path) -> None:
     """A user turns rules on and off; a core one stays on."""
     rules = book(tmp_path, rule("core", core="true"), rule("off", enabled="false"), rule("on"))
-    choices = RuleChoices(frozenset({"off"}), frozenset({"core", "on"}))
+    choices = RuleOverrides(frozenset({"off"}), frozenset({"core", "on"}))
     assert [fired.rule for fired in fire(rules, "on_turn_start")] == ["core", "on"]
     assert [fired.rule for fired in fire(rules, "on_turn_start", choices=choices)] == [
         "core",
@@ -140,8 +140,8 @@ def test_parameters_are_chosen(tmp_path: Path) -> None:
     text = rule(condition='"params.most == 4 && params.share == 0.5"') + PARAMETERS
     rules = book(tmp_path, text)
 
-    def with_(**values: object) -> RuleChoices:
-        return RuleChoices(parameters={"one": values})
+    def with_(**values: object) -> RuleOverrides:
+        return RuleOverrides(parameters={"one": values})
 
     assert not fire(rules, "on_turn_start")
     assert fire(rules, "on_turn_start", choices=with_(most=4))
@@ -251,15 +251,15 @@ async def test_rules_follow_their_files(tmp_path: Path) -> None:
     folder = tmp_path / "rules"
     rules = await asyncio.to_thread(RuleBook, [folder], shipped=NOTHING)
     async with rules.following():
-        assert not rules.wants("agent.turn.start")
+        assert not rules.listens_to("agent.turn.start")
         await asyncio.to_thread(folder.mkdir)
         await asyncio.to_thread((folder / "a.toml").write_text, rule("a"))
-        await _until(lambda: rules.wants("agent.turn.start"))
+        await _until(lambda: rules.listens_to("agent.turn.start"))
         await asyncio.to_thread((folder / "b.toml").write_text, "[rule")
         await _until(rules.problems)
-        assert rules.wants("agent.turn.start")
+        assert rules.listens_to("agent.turn.start")
         await asyncio.to_thread((folder / "a.toml").unlink)
-        await _until(lambda: not rules.wants("agent.turn.start"))
+        await _until(lambda: not rules.listens_to("agent.turn.start"))
 
 
 async def test_rules_follow_trees_and_packs(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dodona.core.errors import BadRequest
-from dodona.core.rules import RuleChoices
+from dodona.core.rules import RuleOverrides
 from dodona.rules import RuleBook, packs
 from tests.rules.ruling import NOTHING, fire, rule
 
@@ -84,8 +84,8 @@ def test_settings_are_shared(tmp_path: Path) -> None:
         ),
     )
     book = RuleBook(packs=[tmp_path], shipped=NOTHING)
-    for_all = RuleChoices(parameters={"oak": {"most": 5}})
-    for_one = RuleChoices(parameters={"oak": {"most": 4}, "oak.b": {"most": 5}})
+    for_all = RuleOverrides(parameters={"oak": {"most": 5}})
+    for_one = RuleOverrides(parameters={"oak": {"most": 4}, "oak.b": {"most": 5}})
     assert [each.rule for each in fire(book, "on_turn_start", choices=for_all)] == [
         "oak.a",
         "oak.b",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dodona.core.events import Severity
-from dodona.core.rules import EmitEvent, Fired, Log, NotifySelf, RuleChoices
+from dodona.core.rules import EmitEvent, Log, NotifySelf, RuleAction, RuleOverrides
 from dodona.rules import RuleBook
 from dodona.rules.book import SHIPPED
 from tests.rules.ruling import context, fire
@@ -23,8 +23,8 @@ def result(**values: Any) -> dict[str, Any]:
     return {**known, "characters": 1, "entries": 0, **values}
 
 
-def warning(rule: str, type_: str, **payload: Any) -> Fired:
-    return Fired(rule, "dodona", EmitEvent(type_, Severity.WARNING, payload))
+def warning(rule: str, type_: str, **payload: Any) -> RuleAction:
+    return RuleAction(rule, "dodona", EmitEvent(type_, Severity.WARNING, payload))
 
 
 FIRING = [
@@ -82,7 +82,7 @@ FIRING = [
     (
         "on_tool_complete",
         context(result=result(entries=7, characters=900)),
-        Fired(
+        RuleAction(
             "large_result",
             "dodona",
             NotifySelf(
@@ -96,7 +96,7 @@ FIRING = [
     (
         "on_tool_complete",
         context(result=result(characters=2_001)),
-        Fired(
+        RuleAction(
             "large_result",
             "dodona",
             NotifySelf(
@@ -110,7 +110,7 @@ FIRING = [
     (
         "on_tool_failure",
         context(history={"failures": {"vault_search": 3}}, result=result(failed=True)),
-        Fired(
+        RuleAction(
             "repeated_failure",
             "dodona",
             NotifySelf(
@@ -123,7 +123,7 @@ FIRING = [
     (
         "on_session_end",
         context(turn={"number": 2, "tokens_used": 1_234}, history={"tool_calls": 4}),
-        Fired(
+        RuleAction(
             "query_log",
             "dodona",
             Log("user ada, project demo: 2 turns, 4 tool calls, 1,234 tokens", "debug"),
@@ -133,7 +133,7 @@ FIRING = [
 
 
 @pytest.mark.parametrize(("hook", "known", "wanted"), FIRING, ids=lambda each: str(each)[:24])
-def test_fires(rules: RuleBook, hook: str, known: dict[str, Any], wanted: Fired) -> None:
+def test_fires(rules: RuleBook, hook: str, known: dict[str, Any], wanted: RuleAction) -> None:
     """At its threshold a rule fires, alone, with whole numbers and words for people."""
     found = fire(rules, hook, known)
     assert found == [wanted]
@@ -175,7 +175,7 @@ def test_the_settings_of_the_user_count(rules: RuleBook) -> None:
 
 def test_parameters_move_thresholds(rules: RuleBook) -> None:
     """A user may set when a rule fires."""
-    choices = RuleChoices(parameters={"large_result": {"most_entries": 20}})
+    choices = RuleOverrides(parameters={"large_result": {"most_entries": 20}})
     known = context(result=result(entries=7))
     assert fire(rules, "on_tool_complete", known, choices=choices) == []
     assert fire(rules, "on_tool_complete", known) != []
@@ -187,7 +187,7 @@ def test_budgets_cannot_be_turned_off(rules: RuleBook) -> None:
     core = {each["id"] for each in rules.list() if each["core"]}
     assert core == {"token_budget", "iteration_budget"}
     late = context(turn={"tokens_used": 49_000, "number": 14, "elapsed_seconds": 119.0})
-    left = fire(rules, "on_turn_start", late, choices=RuleChoices(disabled=every))
+    left = fire(rules, "on_turn_start", late, choices=RuleOverrides(disabled=every))
     assert {each.rule for each in left} == core
 
 

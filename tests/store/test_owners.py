@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import StoreError
-from dodona.store.owners import FileOwners, advisory_key, new_owner, told
+from dodona.store.owners import FileOwners, advisory_key, describe, new_owner
 
 NO_TX: Any = None  # a look at a file needs no transaction
 
@@ -30,7 +30,7 @@ def test_a_name_is_never_used_twice() -> None:
     assert len(names) == 100
     host = re.escape(socket.gethostname())
     assert all(re.fullmatch(rf"{host}:{os.getpid()}:[0-9a-f]{{8}}", name) for name in names)
-    assert told(names.pop()) == f"process {os.getpid()} on {socket.gethostname()}"
+    assert describe(names.pop()) == f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def test_a_process_lives_until_it_closes(folder: Path) -> None:

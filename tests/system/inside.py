@@ -10,10 +10,10 @@ from typing import Any
 
 import aiohttp
 
-from dodona.agent.agency import Agency
+from dodona.agent.agency import AgentApi
 from dodona.app.config import load
 from dodona.app.credentials import Credentials
-from dodona.app.running import running
+from dodona.app.running import open_runtime
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
 from tests.gateway.talking import gateway_up
@@ -28,7 +28,7 @@ class Inside:
 
     url: str
     home: Home
-    agency: Agency
+    agency: AgentApi
 
 
 @asynccontextmanager
@@ -44,7 +44,7 @@ async def served_inside(
     config = await asyncio.to_thread(load, environment, home.config)
     credentials = Credentials(config, environment, redactor)
     async with (
-        running(config, credentials, redactor, serve=True, tools=tools) as runtime,
+        open_runtime(config, credentials, redactor, serve=True, tools=tools) as runtime,
         gateway_up(runtime.agency, redactor=redactor) as gateway,  # type: ignore[arg-type]
     ):
         inside: Any = Inside(gateway.url, home, runtime.agency)

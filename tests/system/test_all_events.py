@@ -19,7 +19,7 @@ from dodona.core.messages import ToolSpec
 from dodona.core.origins import Origin
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, ToolContext, ToolOutcome
-from dodona.notify import Subscribers
+from dodona.notify import SubscriberRegistry
 from dodona.rules import RuleBook
 from dodona.tools.registry import ToolRegistry
 from tests.system.client import Chunk, Client, of_type
@@ -37,7 +37,7 @@ DECLARED: Final = {
 }
 CONFLICT: Final = (
     "(selector (parallel :merge :fail-on-conflict"
-    ' (set :surroundings "a") (set :surroundings "b")) (succeed))\n    (selector answer'
+    ' (set :retrieved "a") (set :retrieved "b")) (succeed))\n    (selector answer'
 )
 OWN_EVENT: Final = (
     '[rule]\nid = "own"\ntrigger = "on_query_start"\n[action]\nkind = "emit_event"\n'
@@ -275,7 +275,7 @@ async def test_everything_happens(
 
 def shipped() -> tuple[dict[str, str], set[str]]:
     """The kinds of chunks by the subscriber that they are of, and the rules."""
-    subscribers = Subscribers()
+    subscribers = SubscriberRegistry()
     subscribers.load()
     found = {each["id"]: subscribers.get(each["id"]) for each in subscribers.list()}
     kinds = {name: each.system_type for name, each in found.items() if each is not None}

@@ -10,7 +10,7 @@ import pytest
 from dodona.core.errors import AccessDenied, NotFound, StoreError, ToolFailed, ToolRetry
 from dodona.core.messages import ToolCall, ToolSpec
 from dodona.core.ports import Effect
-from dodona.core.tools import CallOutcome, Category, Source, ToolContext, ToolOutcome
+from dodona.core.tools import Category, Source, ToolCallResult, ToolContext, ToolOutcome
 from dodona.tools.calling import MOST_CHARACTERS, MOST_SOURCES, call_tool
 from dodona.tools.registry import ToolFunction, ToolRegistry
 
@@ -30,7 +30,7 @@ def registry(function: ToolFunction, **more: Any) -> ToolRegistry:
 
 async def call(
     function: ToolFunction, arguments: str = "{}", *, name: str = "work", **more: Any
-) -> CallOutcome:
+) -> ToolCallResult:
     tools = registry(function, **more)
     return await call_tool(tools, ToolCall("1", name, arguments), agent="oracle", context=CONTEXT)
 

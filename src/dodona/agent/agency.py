@@ -11,29 +11,29 @@ from typing import Final, Protocol
 from dodona.agent.compressor import Compressor
 from dodona.agent.driver import Driver
 from dodona.agent.engine import LocalEngine
-from dodona.agent.histories import Histories
+from dodona.agent.histories import HistoryCache
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.means import AgentsNow, Means
+from dodona.agent.means import GetAgents, RunDeps
 from dodona.agent.oracle import Oracle
-from dodona.agent.pins import Pinning, TreeOf
-from dodona.agent.prompting import Prompts
+from dodona.agent.pins import GetTree, SnapshotBuilder
+from dodona.agent.prompting import PromptLoader
 from dodona.agent.reception import Reception
-from dodona.agent.reciting import Reciting
-from dodona.agent.relay import Relay
+from dodona.agent.reciting import ClientHistoryIndex
+from dodona.agent.relay import ModelPassthrough
 from dodona.agent.views import (
     ApprovalViews,
     ContextViews,
     NoticeViews,
-    Preferences,
     ProjectViews,
     RuleViews,
     RunViews,
     SessionViews,
+    SettingsViews,
     SpendingViews,
     TreeViews,
 )
 from dodona.core.code import CodeOf
-from dodona.core.conversation import Brief
+from dodona.core.conversation import RunInputs
 from dodona.core.events import Event
 from dodona.core.notes import NotesOf
 from dodona.core.thread_logs import ThreadLogs
@@ -57,17 +57,17 @@ class Events(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Agency:
+class AgentApi:
     oracle: Oracle
     reception: Reception
-    reciting: Reciting
-    relay: Relay
+    reciting: ClientHistoryIndex
+    relay: ModelPassthrough
     sessions: SessionViews
-    agents: AgentsNow
+    agents: GetAgents
     contexts: ContextViews
     tree: TreeViews
     runs: RunViews
-    preferences: Preferences
+    preferences: SettingsViews
     projects: ProjectViews
     notes: NotesOf
     code: CodeOf
@@ -80,22 +80,22 @@ class Agency:
     engine: LocalEngine
 
 
-def make_agency(
-    means: Means,
+def build_agent_api(
+    means: RunDeps,
     *,
     events: Events,
-    tree: TreeOf,
-    prompt_folder: Callable[[Brief], Path | None],
+    tree: GetTree,
+    prompt_folder: Callable[[RunInputs], Path | None],
     serves: bool,
-) -> Agency:
+) -> AgentApi:
     """An agency on these means. One that serves takes up what others have left."""
     storage = means.storage
-    histories = Histories()
+    histories = HistoryCache()
     recovery = load(RECOVERY_TREE, registry=REGISTRY)
-    prompts = Prompts(PROMPTS)
+    prompts = PromptLoader(PROMPTS)
     driver = Driver(
         means,
-        pinning=Pinning(
+        pinning=SnapshotBuilder(
             means,
             tree=tree,
             registry=REGISTRY,
@@ -109,26 +109,26 @@ def make_agency(
         watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
     )
     engine = LocalEngine(
-        storage, driver.drive, serves=serves, conduct=means.conduct, hide=means.hide
+        storage, driver.drive, serves=serves, conduct=means.conduct, hide=means.redact
     )
-    return Agency(
+    return AgentApi(
         oracle=Oracle(storage, engine, histories=histories, means=means),
         reception=Reception(means, engine, histories=histories),
-        reciting=Reciting(storage, means.counter),
-        relay=Relay(means),
+        reciting=ClientHistoryIndex(storage, means.counter),
+        relay=ModelPassthrough(means),
         sessions=SessionViews(storage),
         agents=means.agents,
         contexts=ContextViews(storage),
         tree=TreeViews(storage),
         runs=RunViews(storage),
-        preferences=Preferences(storage),
+        preferences=SettingsViews(storage),
         projects=ProjectViews(storage),
         notes=means.notes,
         code=means.code,
         threads=storage.threads,
-        notices=NoticeViews(storage.notices, means.subscribers, means.choices),
-        rules=RuleViews(means.rules, means.choices),
-        approvals=ApprovalViews(storage.approvals, means.desk),
+        notices=NoticeViews(storage.notices, means.subscribers, means.overrides),
+        rules=RuleViews(means.rules, means.overrides),
+        approvals=ApprovalViews(storage.approvals, means.approvals),
         spending=SpendingViews(storage, means.meter),
         events=events,
         engine=engine,

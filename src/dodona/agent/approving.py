@@ -10,10 +10,10 @@ from dodona.core.approvals import Approval, Approvals, Decision
 from dodona.core.errors import Conflict
 from dodona.trees import Step
 
-LOOK_EVERY: Final = 1.0  # seconds, at what another process may have decided
+POLL_SECONDS: Final = 1.0  # seconds, at what another process may have decided
 
 
-class Desk:
+class ApprovalGate:
     """Where this process's runs wait. The decisions themselves are in the store."""
 
     def __init__(self, approvals: Approvals) -> None:
@@ -37,7 +37,7 @@ class Desk:
             waiting.set()
         return decided
 
-    async def decided(self, user_id: str, asked: Approval, step: Step) -> Approval:
+    async def wait_for_decision(self, user_id: str, asked: Approval, step: Step) -> Approval:
         """Wait until somebody has decided, or it is too late: then it is refused."""
         key = (asked.run_id, asked.call_id)
         stirred = self._waiting.setdefault(key, asyncio.Event())
@@ -47,7 +47,7 @@ class Desk:
                     left = asked.expires_at - time()
                     if left <= 0:
                         return await self._expired(user_id, asked)
-                    await _stirred(stirred, min(left, LOOK_EVERY))
+                    await _wait(stirred, min(left, POLL_SECONDS))
                     step.progress()
                     asked = await self._approvals.get(user_id, *key)
         finally:
@@ -63,7 +63,7 @@ class Desk:
             return await self._approvals.get(user_id, *key)
 
 
-async def _stirred(event: asyncio.Event, seconds: float) -> None:
+async def _wait(event: asyncio.Event, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dodona.agent.heard import Heard
-from dodona.agent.host import Host
-from dodona.agent.paying import ModelCall, Payer, pay
+from dodona.agent.heard import PartialAnswer
+from dodona.agent.host import RunContext
+from dodona.agent.paying import BillingScope, ModelCall, call_metered
 from dodona.core.model import Done, ModelEvent
 from dodona.core.spending import Operation
 
 
-async def call_model(
-    host: Host, call: ModelCall, show: Callable[[ModelEvent], None], heard: Heard
+async def call_in_run(
+    host: RunContext, call: ModelCall, show: Callable[[ModelEvent], None], heard: PartialAnswer
 ) -> Done:
     """The whole answer; pieces are shown as they come."""
 
@@ -21,15 +21,15 @@ async def call_model(
         heard.add(event)
         show(event)
 
-    return await pay(_payer(host), call, hear)
+    return await call_metered(_payer(host), call, hear)
 
 
-def _payer(host: Host) -> Payer:
+def _payer(host: RunContext) -> BillingScope:
     async def settle(operation: Operation[Any]) -> None:
         host.journal.ride(operation)
 
     claim = host.claim
-    return Payer(
+    return BillingScope(
         meter=host.means.meter,
         audit=host.means.storage.audit,
         reserve=host.journal.commit,

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from dodona.agent.exchange import Exchange, Turn
-from dodona.agent.gist import Gist, lines_of, merged
+from dodona.agent.gist import ConversationSummary, lines_of, merged
 from dodona.agent.insights import (
     LONGEST_DECISION,
     LONGEST_INSIGHT,
@@ -23,9 +23,9 @@ from dodona.agent.insights import (
     LONGEST_PATH,
     Insight,
     insight_of,
-    plain,
+    plain_text,
 )
-from dodona.agent.traces import Traces
+from dodona.agent.traces import Provenance
 from dodona.core.conversation import StoredMessage, Window
 from dodona.core.tools import Source
 
@@ -40,27 +40,27 @@ _WORD = re.compile(r"\w{4,}")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class OldExchange:
     """An exchange that makes room."""
 
     run_id: int
     question: str
     answer: str
     insight: Insight
-    traces: Traces
+    traces: Provenance
 
     def line(self) -> str:
-        asked = plain(self.question, LONGEST_QUESTION)
+        asked = plain_text(self.question, LONGEST_QUESTION)
         known = self.insight.key_insight
         return f"- {asked}: {known}" if known else f"- {asked}"
 
 
 @dataclass(frozen=True, slots=True)
-class Folding:
+class CompressionPlan:
     """Exchanges that are to make room, the oldest first, after the gist of those before them."""
 
-    former: Gist
-    told: tuple[Told, ...]
+    former: ConversationSummary
+    told: tuple[OldExchange, ...]
     kept_tokens: int  # of the exchanges that stay
     tokens: int  # of all of it, before
 
@@ -69,55 +69,55 @@ class Folding:
         """The run that the summary is for, and for all before it."""
         return self.told[-1].run_id
 
-    def known(self) -> Gist:
+    def known(self) -> ConversationSummary:
         """All that is known of them without asking anybody."""
         former = self.former
         insights = [each.insight for each in self.told]
-        return Gist(
+        return ConversationSummary(
             (*former.lines, *(line for each in self.told for line in lines_of(each.line()))),
             merged(former.decisions, (d for insight in insights for d in insight.decisions)),
             merged(former.symbols, (s for insight in insights for s in insight.symbols)),
             merged(former.files, (f for i in insights for f in i.files if ", " not in f)),
-            former.outside.union(*(each.traces.outside for each in self.told)),
+            former.outside.union(*(each.traces.untrusted for each in self.told)),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ModelSummary:
     """What a model made of exchanges, as far as it holds."""
 
-    gist: Gist
+    gist: ConversationSummary
     insights: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
-def is_crowded(tokens: int, runs: int, *, budget: int, most_runs: int) -> bool:
+def needs_compression(tokens: int, runs: int, *, budget: int, most_runs: int) -> bool:
     """Is a window so full that older exchanges should make room?"""
     return tokens * 100 >= budget * CROWDED or runs * 100 >= most_runs * CROWDED
 
 
-def fold(window: Window, *, budget: int, most_runs: int) -> Folding | None:
+def plan_compression(window: Window, *, budget: int, most_runs: int) -> CompressionPlan | None:
     """What of a window makes room, if it is crowded; it must not be cut at the budget."""
     runs = [list(said) for _, said in groupby(window.messages, key=lambda said: said.run_id)]
     sizes = [sum(message.token_count for message in said) for said in runs]
     summary = window.summary
     total = sum(sizes) + (summary.token_count if summary else 0)
     count = len(runs) + (summary is not None)
-    if not is_crowded(total, count, budget=budget, most_runs=most_runs):
+    if not needs_compression(total, count, budget=budget, most_runs=most_runs):
         return None
     stays = _staying(sizes, budget=budget, most_runs=most_runs)
     told = tuple(_told(said) for said in runs[: len(runs) - stays])
     if not told:
         return None
-    former = Gist.read(summary.content) if summary else Gist()
-    return Folding(former, told, sum(sizes[len(told) :]), total)
+    former = ConversationSummary.read(summary.content) if summary else ConversationSummary()
+    return CompressionPlan(former, told, sum(sizes[len(told) :]), total)
 
 
-def gist_tokens(budget: int) -> int:
+def summary_limit(budget: int) -> int:
     """How large a gist may be."""
     return budget * GIST // 100
 
 
-def read_answer(said: str, folding: Folding) -> Answered | None:
+def read_answer(said: str, folding: CompressionPlan) -> ModelSummary | None:
     """What a model answered, checked: None when it is no summary.
 
     What it says was decided must have been said, and a name must be in what it was shown: the
@@ -143,10 +143,10 @@ def read_answer(said: str, folding: Folding) -> Answered | None:
         symbols=merged(known.symbols, symbols),
         files=merged(known.files, files),
     )
-    return Answered(gist, _insights(found.get("insights"), folding.told))
+    return ModelSummary(gist, _insights(found.get("insights"), folding.told))
 
 
-def material(folding: Folding, longest: int) -> str:
+def render_for_model(folding: CompressionPlan, longest: int) -> str:
     """What a model is shown of exchanges, as JSON: all of it is data. At most so many characters.
 
     What the tools returned is left out: the answers say what came of it.
@@ -177,20 +177,20 @@ def _staying(sizes: Sequence[int], *, budget: int, most_runs: int) -> int:
     for place, size in enumerate(reversed(sizes)):
         used += size
         is_small = used * 100 <= budget * KEPT and (place + 1) * 100 <= most_runs * KEPT
-        is_due = place < min(LEAST_KEPT, most_runs) and used <= budget - gist_tokens(budget)
+        is_due = place < min(LEAST_KEPT, most_runs) and used <= budget - summary_limit(budget)
         if not (place == 0 or is_small or is_due):
             break
         stays += 1
     return stays
 
 
-def _told(said: Sequence[StoredMessage]) -> Told:
+def _told(said: Sequence[StoredMessage]) -> OldExchange:
     question = "\n".join(message.content for message in said if message.role == "user")
     answers = [message for message in said if message.role == "assistant"]
     metadata = [message.metadata or {} for message in answers]
-    traces = Traces()
+    traces = Provenance()
     for kept in metadata:
-        traces = traces.then(Traces.read_from(kept))
+        traces = traces.merged_with(Provenance.read_from(kept))
     exchange = Exchange(
         content="\n".join(message.content for message in answers),
         raw=None,
@@ -201,7 +201,7 @@ def _told(said: Sequence[StoredMessage]) -> Told:
     found = insight_of(question, exchange)
     # A model may have said it better since.
     better = next((m.key_insight for m in answers if m.key_insight), found.key_insight)
-    return Told(
+    return OldExchange(
         said[0].run_id, question, exchange.content, replace(found, key_insight=better), traces
     )
 
@@ -215,7 +215,7 @@ class _Shown:
     Not those of the earlier summary: a model wrote it, and could not vouch for itself.
     """
 
-    def __init__(self, folding: Folding) -> None:
+    def __init__(self, folding: CompressionPlan) -> None:
         known = folding.known()
         texts = [text for told in folding.told for text in (told.question, told.answer)]
         names = (*known.decisions, *known.symbols, *known.files)
@@ -244,7 +244,7 @@ def _texts(value: object, longest: int) -> list[str]:
     if not isinstance(value, list):
         return []
     texts = [each for each in cast("list[object]", value)[:MOST_FOUND] if isinstance(each, str)]
-    made = (" ".join(lines_of(plain(text, longest))) for text in texts)
+    made = (" ".join(lines_of(plain_text(text, longest))) for text in texts)
     return [text for text in made if text]
 
 
@@ -256,14 +256,14 @@ def _is_among(decision: str, known: Iterable[str]) -> bool:
     )
 
 
-def _insights(value: object, told: Sequence[Told]) -> dict[int, str]:
+def _insights(value: object, told: Sequence[OldExchange]) -> dict[int, str]:
     """By run, of those runs that it was shown."""
     if not isinstance(value, dict):
         return {}
     given = cast("dict[str, object]", value)
     found = {each.run_id: given.get(str(each.run_id)) for each in told}
     return {
-        run_id: " ".join(lines_of(plain(text, LONGEST_INSIGHT)))
+        run_id: " ".join(lines_of(plain_text(text, LONGEST_INSIGHT)))
         for run_id, text in found.items()
         if isinstance(text, str) and text.strip()
     }

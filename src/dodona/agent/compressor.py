@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from dodona.agent.compression import (
-    Answered,
-    Folding,
-    fold,
-    gist_tokens,
-    is_crowded,
-    material,
+    CompressionPlan,
+    ModelSummary,
+    needs_compression,
+    plan_compression,
     read_answer,
+    render_for_model,
+    summary_limit,
 )
-from dodona.agent.histories import Histories, History, Place, place_of
-from dodona.agent.host import Host
-from dodona.agent.means import Means
-from dodona.agent.prompting import Prompts, render
-from dodona.agent.unattended import UnattendedCall, call_unattended
-from dodona.core.conversation import Brief, NewSummary
+from dodona.agent.histories import ConversationKey, History, HistoryCache, conversation_key
+from dodona.agent.host import RunContext
+from dodona.agent.means import RunDeps
+from dodona.agent.prompting import PromptLoader, render
+from dodona.agent.unattended import BackgroundCall, call_outside_run
+from dodona.core.conversation import NewSummary, RunInputs
 from dodona.core.errors import DodonaError, NotFound
 from dodona.core.events import CONTEXT_COMPRESSED, Event
 from dodona.core.messages import SystemText, UserText
@@ -45,18 +45,18 @@ _CHARACTERS: Final = 3  # of a token, if there are many for it
 _log = logging.getLogger(__name__)
 
 # What is left to do once an answer is out.
-After: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+PostRunTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crowd:
+class CompressionJob:
     """A window that is crowded after a run, and with what it is to be summed up."""
 
     user_id: str
     project_id: str
     agent_id: str
     session_key: str
-    place: Place
+    place: ConversationKey
     conversation_id: int
     run_id: int
     token_budget: int
@@ -70,33 +70,33 @@ class Compressor:
 
     def __init__(
         self,
-        means: Means,
+        means: RunDeps,
         *,
-        prompts: Prompts,
-        prompt_folder: Callable[[Brief], Path | None],
-        histories: Histories,
+        prompts: PromptLoader,
+        prompt_folder: Callable[[RunInputs], Path | None],
+        histories: HistoryCache,
     ) -> None:
         self._means = means
         self._histories = histories
         self._prompts = prompts
         self._folder = prompt_folder
 
-    def due(self, host: Host, after: History) -> After | None:
+    def plan_after_run(self, host: RunContext, after: History) -> PostRunTask | None:
         """What is to be done once the answer is out; most often nothing."""
         brief, settings = host.brief, host.pins.settings
         window, budget = brief.window, brief.context.token_budget
         most = settings.max_context_nodes
         is_cut = window is not None and window.is_cut
-        if not self._means.conduct.compresses or not (
-            is_cut or is_crowded(after.tokens, after.runs, budget=budget, most_runs=most)
+        if not self._means.conduct.compress_context or not (
+            is_cut or needs_compression(after.tokens, after.runs, budget=budget, most_runs=most)
         ):
             return None
-        crowd = Crowd(
+        crowd = CompressionJob(
             user_id=host.user_id,
             project_id=host.project_id,
             agent_id=host.agent_id,
             session_key=host.session_key,
-            place=place_of(brief),
+            place=conversation_key(brief),
             conversation_id=host.claim.conversation_id,
             run_id=host.claim.run_id,
             token_budget=budget,
@@ -106,10 +106,10 @@ class Compressor:
         )
         return partial(self.compress, crowd)
 
-    async def compress(self, crowd: Crowd) -> None:
+    async def compress(self, crowd: CompressionJob) -> None:
         """Sum up what must make room, if that is still so."""
         try:
-            folding = await self._folding(crowd)
+            folding = await self._plan(crowd)
             if folding is not None:
                 await self._keep(crowd, folding)
         except NotFound:
@@ -117,7 +117,7 @@ class Compressor:
         except DodonaError as error:
             _log.warning("conversation %s is not compressed: %s", crowd.conversation_id, error)
 
-    async def _folding(self, crowd: Crowd) -> Folding | None:
+    async def _plan(self, crowd: CompressionJob) -> CompressionPlan | None:
         window = await self._means.storage.conversations.window(
             crowd.user_id,
             crowd.conversation_id,
@@ -125,17 +125,19 @@ class Compressor:
             max_runs=MOST_RUNS,
             from_id=crowd.run_id,
         )
-        made = partial(fold, window, budget=crowd.token_budget, most_runs=crowd.most_runs)
+        made = partial(
+            plan_compression, window, budget=crowd.token_budget, most_runs=crowd.most_runs
+        )
         return await asyncio.to_thread(made)
 
-    async def _keep(self, crowd: Crowd, folding: Folding) -> None:
+    async def _keep(self, crowd: CompressionJob, folding: CompressionPlan) -> None:
         found = await self._answered(crowd, folding)
-        model, answered = found or (None, Answered(folding.known()))
+        model, answered = found or (None, ModelSummary(folding.known()))
         gist = answered.gist
-        most = gist_tokens(crowd.token_budget)
+        most = summary_limit(crowd.token_budget)
         count = partial(self._count, model or crowd.model)
         fitted = await asyncio.to_thread(
-            partial(gist.fitted, most, count, is_told=found is not None)
+            partial(gist.trim_to, most, count, is_prose=found is not None)
         )
         content = fitted.text()
         tokens = await asyncio.to_thread(count, content)
@@ -152,13 +154,13 @@ class Compressor:
             context_tokens=folding.kept_tokens + tokens,
         )
         if await self._means.storage.summaries.keep(crowd.user_id, summary):
-            self._histories.forget(crowd.place)
+            self._histories.invalidate(crowd.place)
             self._tell(crowd, folding, summary)
 
     def _count(self, model: str, text: str) -> int:
         return max(1, self._means.counter.count(text, model))
 
-    def _tell(self, crowd: Crowd, folding: Folding, summary: NewSummary) -> None:
+    def _tell(self, crowd: CompressionJob, folding: CompressionPlan, summary: NewSummary) -> None:
         payload = {
             "user_id": crowd.user_id,
             "project_id": crowd.project_id,
@@ -173,14 +175,16 @@ class Compressor:
 
     # -- by a model ----------------------------------------------------------------------------
 
-    async def _answered(self, crowd: Crowd, folding: Folding) -> tuple[str, Answered] | None:
+    async def _answered(
+        self, crowd: CompressionJob, folding: CompressionPlan
+    ) -> tuple[str, ModelSummary] | None:
         """What a model made of it, and its name; None when there is none, or it came to nothing."""
         try:
             chosen = await self._means.models.choose(crowd.model, agent=crowd.agent_id)
             if chosen.model.provider == NO_MODEL:
                 return None
             async with asyncio.timeout(PATIENCE):
-                said = await self._asked(crowd, folding, chosen)
+                said = await self._ask_model(crowd, folding, chosen)
         except TimeoutError:
             _log.warning("no summary came in %g seconds: it is made without a model", PATIENCE)
             return None
@@ -193,19 +197,21 @@ class Compressor:
             return None
         return chosen.model.name, answered
 
-    async def _asked(self, crowd: Crowd, folding: Folding, chosen: ChosenModel) -> str:
-        tokens = gist_tokens(crowd.token_budget)
+    async def _ask_model(
+        self, crowd: CompressionJob, folding: CompressionPlan, chosen: ChosenModel
+    ) -> str:
+        tokens = summary_limit(crowd.token_budget)
         template = await asyncio.to_thread(self._prompts.text, PROMPT, crowd.prompts)
         values = {"project_id": crowd.project_id, "tokens": tokens // 2}
         prompt = render(template, values, file=f"{PROMPT}.md")
         room = max(1_000, chosen.context_size - chosen.max_tokens) * _CHARACTERS // 2
-        shown = await asyncio.to_thread(material, folding, room)
+        shown = await asyncio.to_thread(render_for_model, folding, room)
         request = ModelRequest(
             messages=(SystemText(prompt), UserText(shown)),
             max_tokens=chosen.max_tokens,
             temperature=chosen.temperature,
         )
-        call = UnattendedCall(
+        call = BackgroundCall(
             user_id=crowd.user_id,
             agent_id=crowd.agent_id,
             session_key=crowd.session_key,
@@ -214,4 +220,4 @@ class Compressor:
             request=request,
             input_tokens=await asyncio.to_thread(self._count, chosen.model.name, prompt + shown),
         )
-        return (await call_unattended(self._means, call)).message.text
+        return (await call_outside_run(self._means, call)).message.text

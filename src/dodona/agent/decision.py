@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol, TypeVar
 
 from dodona.agent.config import AgentConfig
-from dodona.agent.notice import Notice
+from dodona.agent.notice import TurnWarning
 from dodona.agent.state import REMEMBERED_ACTIONS, AgentState
 from dodona.core.errors import BadRequest
 from dodona.core.near import did_you_mean
@@ -79,25 +79,25 @@ class DefaultDecisionTree:
         )
         if since is not None or not _is_stuck(recent):
             return state
-        notice = Notice(
+        notice = TurnWarning(
             "no_progress",
             f"No progress: {result['name']} was called {REMEMBERED_ACTIONS} times in a row with "
             "the same result. Try something else, or answer with what is known.",
         )
         # The model is told, and has one turn to do something about it.
-        return told(state.extended(stuck_since=state.turn), notice)
+        return with_warning(state.extended(stuck_since=state.turn), notice)
 
 
-def notices_of(state: AgentState) -> tuple[Notice, ...]:
+def pending_warnings(state: AgentState) -> tuple[TurnWarning, ...]:
     """What the user and the model have not been told yet."""
-    return tuple(Notice(**kept) for kept in state.extensions.get("notices", ()))
+    return tuple(TurnWarning(**kept) for kept in state.extensions.get("notices", ()))
 
 
-def without_notices(state: AgentState) -> AgentState:
+def without_warnings(state: AgentState) -> AgentState:
     return state.extended(notices=[])
 
 
-def told(state: AgentState, notice: Notice) -> AgentState:
+def with_warning(state: AgentState, notice: TurnWarning) -> AgentState:
     """Tell it, once in a run. As JSON: what a run knows of itself survives it in its journal."""
     topics: list[str] = state.extensions.get("told", [])
     if notice.topic in topics:

@@ -5,37 +5,37 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dodona.agent.histories import History
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.agent.insights import Insight, insight_of
 from dodona.agent.question import context_id
 from dodona.agent.result import Result
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.contexts import OracleContext
-from dodona.core.conversation import Ended, Ending, NewMessage
+from dodona.core.conversation import EndReceipt, NewMessage, RunEnd
 from dodona.core.messages import UserText
-from dodona.core.model import Finish
-from dodona.core.notices import Deferral, Moment, NewNotice
+from dodona.core.model import FinishReason
+from dodona.core.notices import Deferral, DeferUntil, NewNotice
 
 
-class Sizes(NamedTuple):
+class TokenSizes(NamedTuple):
     said: int  # tokens of this run, as later ones will read it
     context: int  # what the context holds then
 
 
-async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
+async def finish_run(host: RunContext, result: Result) -> tuple[EndReceipt, History]:
     """Write the end, then show it; what a question that follows will begin with."""
-    await _keep_late(host)
+    await _store_late_events(host)
     sizes = _sizes(host, result)
-    last = [host.feed.number(body) for body in _bodies(host, result, sizes)]
+    last = [host.feed.assign_seq(body) for body in _bodies(host, result, sizes)]
     exchange = result.exchange
     insight = insight_of(host.brief.question.content, exchange)
-    fresh = _new_to(host.brief.context, insight)
+    fresh = _new_mentions(host.brief.context, insight)
     cut = host.feed.after(host.turn_began) if exchange.is_partial else []
-    model = host.used[1]
+    model = host.answered_by[1]
     _count(host)
     ended = await host.journal.end(
-        Ending(
+        RunEnd(
             status=result.status,
             messages=(
                 NewMessage(
@@ -45,7 +45,7 @@ async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
                     metadata=exchange.metadata(
                         model=model or None,
                         tokens_used=host.tokens_used,
-                        last=kept((*cut, *last)),
+                        last=dump_chunks((*cut, *last)),
                     ),
                     raw=exchange.raw,
                     key_insight=insight.key_insight,
@@ -61,13 +61,15 @@ async def end_run(host: Host, result: Result) -> tuple[Ended, History]:
             mentioned_files=fresh.files,
         )
     )
-    host.feed.show(last)
+    host.feed.publish(last)
     question = host.brief.question
-    said = (UserText(question.content), *exchange.said())
-    return ended, host.history.followed_by(said, question.token_count + sizes.said, exchange.traces)
+    said = (UserText(question.content), *exchange.messages())
+    return ended, host.history.extended_with(
+        said, question.token_count + sizes.said, exchange.traces
+    )
 
 
-def _count(host: Host) -> None:
+def _count(host: RunContext) -> None:
     """Let the session know how much was said in it."""
     if (key := host.brief.session_key) is not None:
         said = host.output_tokens
@@ -76,22 +78,22 @@ def _count(host: Host) -> None:
         host.journal.ride(sessions.counted(host.user_id, key, messages=2, **used))
 
 
-async def _keep_late(host: Host) -> None:
+async def _store_late_events(host: RunContext) -> None:
     """What rules said when the run was over is told when the next one begins."""
-    for number, event in enumerate(host.hearing.late):
+    for number, event in enumerate(host.notifications.late_events):
         await host.means.storage.notices.put(
             NewNotice(
                 user_id=host.user_id,
                 project_id=host.project_id,
                 event=event,
-                due=Deferral(Moment.SESSION),
+                due=Deferral(DeferUntil.SESSION),
                 run_id=host.claim.run_id,
                 key=f"run-{host.claim.run_id}/late-{number}",
             )
         )
 
 
-def _new_to(context: OracleContext, insight: Insight) -> Insight:
+def _new_mentions(context: OracleContext, insight: Insight) -> Insight:
     """What of it the context does not know yet: most often nothing, which costs nothing."""
     symbols = set((context.mentioned_symbols or "").split(", "))
     files = set((context.mentioned_files or "").split(", "))
@@ -102,17 +104,17 @@ def _new_to(context: OracleContext, insight: Insight) -> Insight:
     )
 
 
-def kept(shown: tuple[Chunk, ...]) -> list[list[Any]]:
+def dump_chunks(shown: tuple[Chunk, ...]) -> list[list[Any]]:
     return [[chunk.seq, chunk.body] for chunk in shown]
 
 
-def _sizes(host: Host, result: Result) -> Sizes:
+def _sizes(host: RunContext, result: Result) -> TokenSizes:
     said = host.count(result.exchange.content) + host.turn_tokens
     before = host.history.tokens + host.brief.question.token_count
-    return Sizes(said, min(host.brief.context.token_budget, before + said))
+    return TokenSizes(said, min(host.brief.context.token_budget, before + said))
 
 
-def _bodies(host: Host, result: Result, sizes: Sizes) -> list[dict[str, Any]]:
+def _bodies(host: RunContext, result: Result, sizes: TokenSizes) -> list[dict[str, Any]]:
     if result.failure is not None:
         return [{"type": "error", "error": dict(result.failure)}]
     return [
@@ -122,7 +124,7 @@ def _bodies(host: Host, result: Result, sizes: Sizes) -> list[dict[str, Any]]:
         ),
         chunks.done(
             tokens_used=host.tokens_used,
-            model_used=host.used[1] or host.chosen.model.name,
+            model_used=host.answered_by[1] or host.chosen.model.name,
             context_id=context_id(host.claim.run_id),
             context_tokens_remaining=host.brief.context.token_budget - sizes.context,
             finish=_finish(host, result),
@@ -130,7 +132,7 @@ def _bodies(host: Host, result: Result, sizes: Sizes) -> list[dict[str, Any]]:
     ]
 
 
-def _finish(host: Host, result: Result) -> chunks.Ended:
-    if result.exchange.is_partial or host.finish == Finish.LENGTH.value:
+def _finish(host: RunContext, result: Result) -> chunks.Ended:
+    if result.exchange.is_partial or host.finish == FinishReason.LENGTH.value:
         return "length"
-    return "refusal" if host.finish == Finish.REFUSAL.value else "stop"
+    return "refusal" if host.finish == FinishReason.REFUSAL.value else "stop"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dodona.core.ports import Journal, StepRecord, StepStart
 
 
-class EndingJournal:
+class CancelAfterReplay:
     """Calls `stop` at the first step that has not been done yet, if that is wanted by then."""
 
     def __init__(self, journal: Journal, *, is_wanted: bool) -> None:

@@ -12,16 +12,16 @@ from functools import partial
 from typing import Any, ClassVar
 
 from dodona.agent.config import BOUNDS, AgentConfig
-from dodona.agent.host import Host
-from dodona.agent.pins import Deputy
+from dodona.agent.host import RunContext
+from dodona.agent.pins import PinnedSubagent
 from dodona.agent.state import AgentState
-from dodona.agent.telling import told_by_tree
+from dodona.agent.telling import emit_tree_event
 from dodona.core.ports import Journal, StepRecord, StepStart
 from dodona.trees import Options, Run, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ErrandConfig(AgentConfig):
+class _SubagentLimits(AgentConfig):
     """Its time is the Librarian's, and of the tokens there may be few left."""
 
     bounds: ClassVar[Mapping[str, tuple[int, int]]] = {
@@ -32,12 +32,12 @@ class _ErrandConfig(AgentConfig):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class SubagentResult:
     """What came of it: `failed` when it has no report, and `text` says why."""
 
     text: str
     failed: bool
-    host: Host
+    host: RunContext
     board: Mapping[str, Any]  # as it was in the end
 
     @property
@@ -45,7 +45,7 @@ class Errand:
         return self.host.tokens_used
 
 
-class _Within:
+class PrefixedJournal:
     """A part of a run's journal: the keys in it begin with that of the step around it."""
 
     def __init__(self, journal: Journal, key: str) -> None:
@@ -63,15 +63,15 @@ class _Within:
         await self._journal.flush()
 
 
-async def run_errand(
-    host: Host,
+async def run_subagent(
+    host: RunContext,
     step: Step,
-    deputy: Deputy,
+    deputy: PinnedSubagent,
     task: str,
     *,
     state: AgentState,
     values: Mapping[str, Any] | None = None,
-) -> Errand:
+) -> SubagentResult:
     """Let a subagent do a task, within what is left of the budget of whoever sends it.
 
     `values` are put on its blackboard beside the task.
@@ -82,11 +82,11 @@ async def run_errand(
         limits, project_id=host.project_id, counter=host.means.counter, within=host.key(step)
     )
     model = settings.subagent_model or role.model or host.pins.model
-    other = host.sent(role, await host.means.models.choose(model, agent=host.agent_id))
+    other = host.for_subagent(role, await host.means.models.choose(model, agent=host.agent_id))
 
     def show(body: Any) -> Any:
         step.progress()
-        return host.feed.put({**body, "agent": role.agent})
+        return host.feed.append({**body, "agent": role.agent})
 
     run = Run(
         role.tree,
@@ -99,8 +99,8 @@ async def run_errand(
         },
         Options(
             host=other,
-            journal=_Within(host.journal, host.key(step)),
-            emit=partial(told_by_tree, other),
+            journal=PrefixedJournal(host.journal, host.key(step)),
+            emit=partial(emit_tree_event, other),
             output=show,
             replay=_ignore,  # the feed has them already
         ),
@@ -110,16 +110,18 @@ async def run_errand(
     final = other.final
     board = {key: outcome.blackboard[key] for key in outcome.blackboard}
     if outcome.succeeded and final is not None:
-        return Errand(final.text, failed=False, host=other, board=board)
+        return SubagentResult(final.text, failed=False, host=other, board=board)
     said = board.get("stopped") or (outcome.error or {}).get("message", "it failed.")
-    return Errand(f"The {role.agent} did not finish: {said}", failed=True, host=other, board=board)
+    return SubagentResult(
+        f"The {role.agent} did not finish: {said}", failed=True, host=other, board=board
+    )
 
 
 def _limits(state: AgentState, *, seconds: int) -> AgentConfig:
     """What is left of the tokens, and time of its own."""
     left = max(1, state.config.token_budget - state.tokens_used)
     given = {**state.config.as_dict(), "token_budget": left, "timeout_seconds": seconds}
-    return _ErrandConfig(**given)
+    return _SubagentLimits(**given)
 
 
 def _ignore(chunk: Any) -> None:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 from typing import Any, cast
 
 from dodona.agent.citations import Citation
-from dodona.agent.traces import Traces
+from dodona.agent.traces import Provenance
 from dodona.core.conversation import StoredMessage
 from dodona.core.messages import (
     AssistantText,
@@ -78,7 +78,7 @@ class Turn:
         )
 
 
-def arguments_of(call: str) -> dict[str, Any]:
+def parse_arguments(call: str) -> dict[str, Any]:
     """The arguments of a call for people and programs; what is no object is shown in one."""
     try:
         parsed: object = json.loads(call)
@@ -87,12 +87,12 @@ def arguments_of(call: str) -> dict[str, Any]:
     return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {"malformed": call}
 
 
-def history(messages: Iterable[StoredMessage]) -> tuple[Message, ...]:
+def to_model_messages(messages: Iterable[StoredMessage]) -> tuple[Message, ...]:
     """Kept messages as a model reads them; a call and its result stay together."""
-    return tuple(said for message in messages for said in _said(message))
+    return tuple(said for message in messages for said in _expand(message))
 
 
-def _said(message: StoredMessage) -> Iterator[Message]:
+def _expand(message: StoredMessage) -> Iterator[Message]:
     match message.role:
         case "user":
             yield UserText(message.content)
@@ -126,10 +126,10 @@ class Exchange:
     sources: tuple[Source, ...] = ()
     is_partial: bool = False
     citations: tuple[Citation, ...] = ()
-    traces: Traces = field(default_factory=Traces)
+    traces: Provenance = field(default_factory=Provenance)
     notices: tuple[tuple[int, Notice], ...] = ()  # with how many turns came before each
 
-    def said(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[Message, ...]:
         """As a later model reads it, after the question."""
         told = [(place, notice.text) for place, notice in self.notices]
         return (*_turns(self.turns, told), AssistantText(self.content, raw=self.raw))

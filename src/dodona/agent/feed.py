@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 from dodona.core.chunks import ATTEMPT, Chunk
 
 # Takes secrets out of every text in a JSON value.
-HideAll: TypeAlias = Callable[[Any], Any]
+Redact: TypeAlias = Callable[[Any], Any]
 
 
-def keep_all(value: Any) -> Any:
+def no_redaction(value: Any) -> Any:
     return value
 
 
-class Feed:
+class ChunkFeed:
     """Chunks of one attempt, after those that earlier ones left.
 
     A reader takes all that has gathered since it last looked, so a slow one holds up nobody.
@@ -25,7 +25,7 @@ class Feed:
     __slots__ = ("_chunks", "_hide", "_is_closed", "_next", "_readers", "run_id", "user_id")
 
     def __init__(
-        self, run_id: int, attempt: int, user_id: str, *, hide: HideAll = keep_all
+        self, run_id: int, attempt: int, user_id: str, *, hide: Redact = no_redaction
     ) -> None:
         self._hide = hide
         self.run_id = run_id
@@ -35,7 +35,7 @@ class Feed:
         self._readers: list[asyncio.Future[None]] = []
         self._is_closed = False
 
-    def number(self, body: Mapping[str, Any]) -> Chunk:
+    def assign_seq(self, body: Mapping[str, Any]) -> Chunk:
         """Give a chunk its place, without showing it yet."""
         self._next += 1
         return Chunk(self.run_id, self._next, self._hide(body))
@@ -43,18 +43,18 @@ class Feed:
     def resume(self, told: Sequence[Chunk]) -> None:
         """Begin with what was shown before; the next number follows the last of it."""
         self._next = told[-1].seq
-        self.show(told)
+        self.publish(told)
 
-    def show(self, chunks: Sequence[Chunk]) -> None:
+    def publish(self, chunks: Sequence[Chunk]) -> None:
         self._chunks.extend(chunks)
-        self._stir()
+        self._wake_readers()
 
-    def put(self, body: Mapping[str, Any]) -> list[Any]:
+    def append(self, body: Mapping[str, Any]) -> list[Any]:
         """Number and show it; as a step keeps it."""
-        chunk = self.number(body)
+        chunk = self.assign_seq(body)
         self._chunks.append(chunk)
         if self._readers:
-            self._stir()
+            self._wake_readers()
         return [chunk.seq, chunk.body]
 
     @property
@@ -69,7 +69,7 @@ class Feed:
     def close(self) -> None:
         """Nothing more will come."""
         self._is_closed = True
-        self._stir()
+        self._wake_readers()
 
     async def follow(self, after: int = 0) -> AsyncGenerator[list[Chunk]]:
         """All that comes after a place, in batches, until the feed is closed."""
@@ -98,7 +98,7 @@ class Feed:
         self._readers.append(future)
         await future
 
-    def _stir(self) -> None:
+    def _wake_readers(self) -> None:
         readers, self._readers = self._readers, []
         for reader in readers:
             if not reader.done():

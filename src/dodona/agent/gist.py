@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from dodona.agent.insights import telling
+from dodona.agent.insights import information_score
 from dodona.core.origins import Origin
 
 MOST_NAMES: Final = 200  # decisions, symbols and files, each
@@ -38,7 +38,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 
 
 @dataclass(frozen=True, slots=True)
-class Gist:
+class ConversationSummary:
     """What a summary says. Of each part the newest is last."""
 
     lines: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Gist:
     outside: frozenset[Origin] = frozenset()  # whose texts were read on the way
 
     @classmethod
-    def read(cls, content: str) -> Gist:
+    def read(cls, content: str) -> ConversationSummary:
         """The parts of a kept summary; of a text that somebody else wrote, all of it is lines."""
         lines: list[str] = []
         decisions: list[str] = []
@@ -81,13 +81,13 @@ class Gist:
         parts += [f"{_OUTSIDE} {', '.join(whose)}"] if whose else []
         return "\n".join(parts)
 
-    def fitted(self, most: int, count: Count, *, is_told: bool) -> Gist:
+    def trim_to(self, most: int, count: Count, *, is_prose: bool) -> ConversationSummary:
         """What of it fits into so many tokens: decisions are the last to go, the newest last.
 
         A text that is told goes on as far as there is room; of lines that stand for themselves
         the newest and most telling are kept.
         """
-        room = most - count(Gist(outside=self.outside).text()) - 4 * len(_HEADS)
+        room = most - count(ConversationSummary(outside=self.outside).text()) - 4 * len(_HEADS)
         decisions = _fitting(self.decisions, room, count)
         room -= _cost(decisions, count)
         symbols = _fitting(self.symbols, min(room, most * SYMBOLS_SHARE // 100), count)
@@ -95,9 +95,11 @@ class Gist:
         files = _fitting(self.files, min(room, most * FILES_SHARE // 100), count)
         room -= _cost(files, count)
         lines = (
-            _told(self.lines, room, count) if is_told else _most_telling(self.lines, room, count)
+            _trim_prose(self.lines, room, count)
+            if is_prose
+            else _most_informative(self.lines, room, count)
         )
-        return Gist(lines, decisions, symbols, files, self.outside)
+        return ConversationSummary(lines, decisions, symbols, files, self.outside)
 
 
 def merged(known: Iterable[str], fresh: Iterable[str]) -> tuple[str, ...]:
@@ -131,7 +133,7 @@ def _fitting(items: Sequence[str], room: int, count: Count) -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def _told(lines: Sequence[str], room: int, count: Count) -> tuple[str, ...]:
+def _trim_prose(lines: Sequence[str], room: int, count: Count) -> tuple[str, ...]:
     """From the beginning on; of the line that is too long the sentences that fit."""
     kept: list[str] = []
     for line in lines:
@@ -150,9 +152,9 @@ def _told(lines: Sequence[str], room: int, count: Count) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _most_telling(lines: Sequence[str], room: int, count: Count) -> tuple[str, ...]:
+def _most_informative(lines: Sequence[str], room: int, count: Count) -> tuple[str, ...]:
     def worth(place: int) -> float:
-        return telling(lines[place]) + 4.0 * place / len(lines)
+        return information_score(lines[place]) + 4.0 * place / len(lines)
 
     kept: set[int] = set()
     for place in sorted(range(len(lines)), key=worth, reverse=True):

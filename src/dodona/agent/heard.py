@@ -8,7 +8,7 @@ from dodona.core.model import ModelEvent, Restart, TextDelta, ThinkingDelta
 
 
 @dataclass(slots=True)
-class Heard:
+class PartialAnswer:
     """Its text and its thinking, piece by piece."""
 
     text: str = ""

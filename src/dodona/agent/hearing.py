@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dodona.agent.choices import Choices
+from dodona.agent.choices import UserOverrides
 from dodona.core.events import Event
 from dodona.core.notices import Inbox, Subscribers
-from dodona.core.rules import Fired, Rules
+from dodona.core.rules import RuleAction, Rules
 
 
 @dataclass(slots=True)
-class Hearing:
+class RunNotifications:
     """An agent's ears. `fired` are rules that fired in this run, `trees` those that wait to run.
 
     `late` is what was heard when nothing could be told any more: it is for the next session.
@@ -21,17 +21,21 @@ class Hearing:
 
     inbox: Inbox
     rules: Rules
-    choices: Choices
+    choices: UserOverrides
     fired: set[str] = field(default_factory=set[str])
-    trees: list[Fired] = field(default_factory=list[Fired])
-    late: list[Event] = field(default_factory=list[Event])
-    is_over: bool = False
+    pending_trees: list[RuleAction] = field(default_factory=list[RuleAction])
+    late_events: list[Event] = field(default_factory=list[Event])
+    has_ended: bool = False
     calls: int = 0
     failures: dict[str, int] = field(default_factory=dict[str, int])  # turns with some, by tool
 
     @classmethod
-    def of(cls, subscribers: Subscribers, rules: Rules, choices: Choices) -> Hearing:
-        return cls(subscribers.inbox(choices.silenced, choices.voiced), rules, choices)
+    def of(cls, subscribers: Subscribers, rules: Rules, choices: UserOverrides) -> RunNotifications:
+        return cls(
+            subscribers.inbox(choices.disabled_subscribers, choices.enabled_subscribers),
+            rules,
+            choices,
+        )
 
     def note_turn(self, calls: Iterable[tuple[str, bool]]) -> None:
         """The calls of a turn, each with whether it failed.

@@ -10,19 +10,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from dodona.agent.choices import Choices
+from dodona.agent.choices import UserOverrides
 from dodona.agent.decision import DecisionTree, make_decision_tree
 from dodona.agent.exchange import Exchange, Turn
-from dodona.agent.feed import Feed
-from dodona.agent.heard import Heard
-from dodona.agent.hearing import Hearing
+from dodona.agent.feed import ChunkFeed
+from dodona.agent.heard import PartialAnswer
+from dodona.agent.hearing import RunNotifications
 from dodona.agent.histories import History
-from dodona.agent.means import Means
-from dodona.agent.pins import Pins
-from dodona.agent.roles import Role
+from dodona.agent.means import RunDeps
+from dodona.agent.pins import RunSnapshot
+from dodona.agent.roles import AgentRole
 from dodona.agent.state import AgentState
 from dodona.agent.transcript import Transcript
-from dodona.core.conversation import Driven, StoredMessage
+from dodona.core.conversation import ClaimedRun, StoredMessage
 from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, UserText
 from dodona.core.model import ChosenModel
@@ -44,29 +44,54 @@ class Knowing(NamedTuple):
     """What a run begins with that is not in its brief: what was said, what the user decided."""
 
     history: History
-    choices: Choices
+    choices: UserOverrides
 
 
-class Host:
+class RunContext:
     """What the leaves of one agent share."""
 
     __slots__ = (
-        "_began_with", "_known_state", "answer", "brief", "chosen", "claim", "context_tokens",
-        "decisions", "exchange", "feed", "final", "finish", "heard", "hearing", "history",
-        "is_live", "journal", "means", "notices", "output_tokens", "outside", "pins", "role",
-        "sources", "tokens_used", "transcript", "turn_began", "turns", "used",
+        "_began_with",
+        "_known_state",
+        "answer",
+        "answered_by",
+        "brief",
+        "chosen",
+        "claim",
+        "context_tokens",
+        "decisions",
+        "exchange",
+        "feed",
+        "final",
+        "finish",
+        "history",
+        "is_live",
+        "journal",
+        "means",
+        "notices",
+        "notifications",
+        "output_tokens",
+        "partial_answer",
+        "pins",
+        "role",
+        "sources",
+        "tokens_used",
+        "transcript",
+        "turn_began",
+        "turns",
+        "untrusted_origins",
     )  # fmt: skip
 
     def __init__(
         self,
         *,
-        driven: Driven,
-        means: Means,
-        pins: Pins,
+        driven: ClaimedRun,
+        means: RunDeps,
+        pins: RunSnapshot,
         chosen: ChosenModel,
         journal: RunJournal,
         known: Knowing,
-        feed: Feed,
+        feed: ChunkFeed,
     ) -> None:
         self.claim = driven.claim
         self.brief = driven.brief
@@ -77,68 +102,68 @@ class Host:
         self.history = history = known.history
         self.feed = feed
         self.role = role = pins.role
-        self.hearing = Hearing.of(means.subscribers, means.rules, known.choices)
-        self.hearing.inbox.expect(driven.brief.notices if not role.within else ())
+        self.notifications = RunNotifications.of(means.subscribers, means.rules, known.choices)
+        self.notifications.inbox.schedule(driven.brief.notices if not role.parent_step else ())
         self.notices: list[tuple[int, Notice]] = []  # to keep, each with the turns before it
         self.decisions: DecisionTree = make_decision_tree(means.decisions, role.limits)
         self.transcript = Transcript(
-            (role.system,), tokens=role.fixed_tokens, digest=role.digest + history.digest
+            (role.system,), tokens=role.prompt_tokens, digest=role.digest + history.digest
         )
         if instructions := self.wishes.get("instructions"):
-            self.begin(UserText(f"{INSTRUCTIONS}\n\n{instructions}"))
-        self.transcript.go_on(history.messages, history.tokens)
+            self.add_prompt(UserText(f"{INSTRUCTIONS}\n\n{instructions}"))
+        self.transcript.extend(history.messages, history.tokens)
         self._began_with = self.transcript.tokens
         self.turns: list[Turn] = []
         self.answer: AssistantText | None = None  # the one whose calls are being made
         self.final: AssistantText | None = None  # the one that ends the run
         self.finish = ""  # why that one ended, as the model says
-        self.heard: Heard | None = None  # of an answer that has not ended
+        self.partial_answer: PartialAnswer | None = None  # of an answer that has not ended
         self.exchange: Exchange | None = None  # what is to be saved
         self.turn_began = 0  # the place of the last chunk before it
         self.output_tokens = 0
         self.context_tokens = 0  # that the last answer and what it was made of came to
         self.tokens_used = 0
-        self.used: tuple[str, str] = ("", "")  # the provider and model that answered last
+        self.answered_by: tuple[str, str] = ("", "")  # the provider and model that answered last
         self.sources: dict[Source, None] = {}  # in the order in which tools gave them
-        self.outside: set[Origin] = set(history.outside)  # whose texts it has read
-        if (origin := Origin(driven.brief.origin)).is_outside:
-            self.outside.add(origin)
+        self.untrusted_origins: set[Origin] = set(history.untrusted)  # whose texts it has read
+        if (origin := Origin(driven.brief.origin)).is_untrusted:
+            self.untrusted_origins.add(origin)
         self.is_live = not self.claim.is_resumed  # until then, all that happens has happened before
         self._known_state: tuple[Any, AgentState] | None = None
 
-    def sent(self, role: Role, chosen: ChosenModel) -> Host:
+    def for_subagent(self, role: AgentRole, chosen: ChosenModel) -> RunContext:
         """A subagent at work in a step of this one. It knows nothing but what it is told."""
-        other = Host(
-            driven=Driven(self.claim, self.brief),
+        other = RunContext(
+            driven=ClaimedRun(self.claim, self.brief),
             means=self.means,
             pins=replace(self.pins, role=role, deputies={}),
             chosen=chosen,
             journal=self.journal,
-            known=Knowing(History(), self.hearing.choices),
+            known=Knowing(History(), self.notifications.choices),
             feed=self.feed,
         )
-        other.outside |= self.outside
+        other.untrusted_origins |= self.untrusted_origins
         return other
 
-    def begin(self, *messages: Message) -> None:
+    def add_prompt(self, *messages: Message) -> None:
         """Put what is asked into the transcript, behind what was said before."""
         for message in messages:
             self.transcript.add(message, self.count(message.text))
         self._began_with = self.transcript.tokens
 
     @property
-    def is_sent(self) -> bool:
+    def is_subagent(self) -> bool:
         """Is this a subagent, whose words are not the answer?"""
-        return bool(self.role.within)
+        return bool(self.role.parent_step)
 
     @property
     def wishes(self) -> Mapping[str, Any]:
         """What was asked for beside the answer, of the Oracle."""
-        return {} if self.is_sent else wishes(self.brief.question)
+        return {} if self.is_subagent else wishes(self.brief.question)
 
     def key(self, step: Step) -> str:
         """The key of a step within the whole run."""
-        within = self.role.within
+        within = self.role.parent_step
         return f"{within}/{step.key}" if within else step.key
 
     @property
@@ -181,7 +206,7 @@ class Host:
             "project_id": self.project_id,
             "run_id": self.claim.run_id,
         }
-        who = self.role.agent if self.is_sent else self.agent_id
+        who = self.role.agent if self.is_subagent else self.agent_id
         return Event(kind, f"agent.{who}", severity, {**payload, **whose})
 
     def emit(self, event: Event) -> None:
@@ -210,7 +235,7 @@ class Host:
             {}, user_id=self.user_id, project_id=self.project_id, config=self.role.limits
         )
 
-    def keep_state(self, board: Blackboard, state: AgentState) -> None:
+    def save_state(self, board: Blackboard, state: AgentState) -> None:
         kept = state.as_json()
         self._known_state = (kept, state)
         board["state"] = kept

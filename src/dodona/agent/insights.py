@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from dodona.agent.exchange import Exchange, arguments_of
+from dodona.agent.exchange import Exchange, parse_arguments
 from dodona.core.tools import SourceKind
 
 LONGEST_INSIGHT: Final = 300
@@ -141,13 +141,13 @@ def insight_of(question: str, exchange: Exchange) -> Insight:
         symbols=_first(_symbols(f"{asked}\n{content}", calls), MOST_SYMBOLS),
         files=_first(_files(content, exchange, calls), MOST_FILES),
         decisions=_first(
-            _decisions(asked, sentences, calls, is_guided=bool(exchange.traces.outside)),
+            _decisions(asked, sentences, calls, is_guided=bool(exchange.traces.untrusted)),
             MOST_DECISIONS,
         ),
     )
 
 
-def plain(text: str, longest: int) -> str:
+def plain_text(text: str, longest: int) -> str:
     """A text in one line, without marks, cut where it is too long."""
     line = " ".join(_EMPHASIS.sub("", _LINK.sub(r"\1", text[: 4 * longest])).split())
     return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
@@ -159,7 +159,7 @@ def _terms_of(question: str) -> list[str]:
     return [word for word in words if word not in _STOP_WORDS][:MOST_TERMS]
 
 
-def telling(sentence: str, terms: Sequence[str] = ()) -> float:
+def information_score(sentence: str, terms: Sequence[str] = ()) -> float:
     """How much a sentence says: terms of the question, code, names and numbers."""
     folded = sentence.casefold()
     score = 2.0 * sum([term in folded for term in terms]) + min(3, sentence.count("`") // 2)
@@ -178,10 +178,10 @@ def _key_insight(question: str, sentences: Sequence[_Sentence]) -> str | None:
     best, most = None, -0.5  # less than that is worse than nothing
     for place, (sentence, _) in enumerate(sentences):
         # The answer comes first, as models are asked to give it.
-        score = telling(sentence, terms) + max(0.0, 1.0 - 0.25 * place)
+        score = information_score(sentence, terms) + max(0.0, 1.0 - 0.25 * place)
         if score > most:
             best, most = sentence, score
-    return None if best is None else plain(best, LONGEST_INSIGHT)
+    return None if best is None else plain_text(best, LONGEST_INSIGHT)
 
 
 def _sentences(text: str) -> list[_Sentence]:
@@ -214,7 +214,7 @@ def _calls(exchange: Exchange) -> Iterator[_Call]:
         if not result.failed
     )
     for call, result in islice(pairs, MOST_CALLS):
-        yield _Call(call.name, arguments_of(call.arguments), result.text[: 2 * LOOK_AT])
+        yield _Call(call.name, parse_arguments(call.arguments), result.text[: 2 * LOOK_AT])
 
 
 def _symbols(text: str, calls: Sequence[_Call]) -> Iterator[str]:
@@ -282,7 +282,7 @@ def _decisions(
         said = call.arguments.get("content")
         is_decision = call.name == "thread_push" and call.arguments.get("entry_type") == "decision"
         if is_decision and isinstance(said, str) and said.strip():
-            yield plain(said, LONGEST_DECISION)
+            yield plain_text(said, LONGEST_DECISION)
 
 
 def _decided(sentences: Iterable[_Sentence]) -> Iterator[str]:
@@ -293,7 +293,7 @@ def _decided(sentences: Iterable[_Sentence]) -> Iterator[str]:
         said = _EMPHASIS.sub("", sentence)
         label = _LABEL.match(said)
         if label or (_DECIDES.search(said) and not _DECIDES_NOTHING.search(said)):
-            found = plain(said[label.end() :] if label else said, LONGEST_DECISION)
+            found = plain_text(said[label.end() :] if label else said, LONGEST_DECISION)
             if len(found) > SHORTEST:
                 yield found
 

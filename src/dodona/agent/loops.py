@@ -15,24 +15,24 @@ THRESHOLD: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class LoopWatch:
+class LoopDetector:
     """The last rounds of calls; a loop is told once in a run."""
 
     patterns: tuple[str, ...] = ()
     has_warned: bool = False
 
-    def after(self, calls: Sequence[ToolCall]) -> tuple[LoopWatch, str]:
+    def after(self, calls: Sequence[ToolCall]) -> tuple[LoopDetector, str]:
         """What is remembered after a round, and its pattern if that makes a loop; else nothing."""
         pattern = pattern_of(calls)
         recent = (*self.patterns, pattern)[-WINDOW:]
         is_loop = not self.has_warned and recent.count(pattern) >= THRESHOLD
-        return LoopWatch(recent, self.has_warned or is_loop), pattern if is_loop else ""
+        return LoopDetector(recent, self.has_warned or is_loop), pattern if is_loop else ""
 
     def as_json(self) -> dict[str, Any]:
         return {"patterns": list(self.patterns), "has_warned": self.has_warned}
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> LoopWatch:
+    def read(cls, kept: Mapping[str, Any]) -> LoopDetector:
         return cls(tuple(kept["patterns"]), kept["has_warned"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class TurnWarning:
     """`system_type` is limit_warning, limit_reached, no_progress or error_limit."""
 
     system_type: str
@@ -28,8 +28,8 @@ class Notice:
         return f"{self.system_type}:{self.metadata.get('limit', '')}"
 
 
-def limit_reached(what: str, value: int, limit: int, advice: str) -> Notice:
-    return Notice(
+def limit_reached(what: str, value: int, limit: int, advice: str) -> TurnWarning:
+    return TurnWarning(
         "limit_reached",
         f"Stopped at the limit of {limit:,} {what}. {advice}",
         {"limit": what, "current_value": value, "limit_value": limit, "advice": advice},

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from dodona.agent.engine import LocalEngine
-from dodona.agent.histories import Histories
-from dodona.agent.means import Means
+from dodona.agent.histories import HistoryCache
+from dodona.agent.means import RunDeps
 from dodona.agent.question import Answer, Question
-from dodona.agent.replay import read_answer, read_past
+from dodona.agent.replay import load_stored_run, read_answer
 from dodona.core.chunks import Chunk
-from dodona.core.conversation import Asking, NewMessage, RunStatus
+from dodona.core.conversation import NewMessage, RunRequest, RunStatus
 from dodona.core.storage import Storage
 
 
@@ -22,8 +22,8 @@ class Oracle:
         storage: Storage,
         engine: LocalEngine,
         *,
-        histories: Histories,
-        means: Means,
+        histories: HistoryCache,
+        means: RunDeps,
     ) -> None:
         self._storage = storage
         self._engine = engine
@@ -32,11 +32,11 @@ class Oracle:
 
     async def ask(self, user_id: str, question: Question) -> int:
         """Take a question in; the id of the run that answers it."""
-        wishes = question.wishes()
+        wishes = question.options()
         tokens = max(1, self._means.counter.count(question.question, question.model or ""))
         agent = self._means.agents().default
         asked = await self._engine.submit(
-            Asking(
+            RunRequest(
                 user_id=user_id,
                 project_id=question.project_id,
                 message=NewMessage(
@@ -76,18 +76,18 @@ class Oracle:
     ) -> AsyncGenerator[list[Chunk]]:
         """Of a run that waits, has ended, or is another process's; until it is ours or over."""
         while True:
-            past = await read_past(self._storage, user_id, run_id)
+            past = await load_stored_run(self._storage, user_id, run_id)
             fresh = [chunk for chunk in past.chunks if chunk.seq > after]
             if fresh:
                 after = fresh[-1].seq
                 yield fresh
-            if past.has_ended or self._engine.is_leaving:
+            if past.has_ended or self._engine.is_shutting_down:
                 return
             if (feed := self._engine.feed(run_id)) is not None:
                 async for batch in feed.follow(after):
                     yield batch
                 return
-            await self._engine.stirred()
+            await self._engine.wait_for_change()
 
     async def answer(self, user_id: str, run_id: int) -> Answer:
         """Wait for the end of a run; its answer, or its error raised."""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.core.messages import UserText
 from dodona.core.origins import Origin
 from dodona.core.ports import Effect
@@ -22,29 +22,29 @@ _URL = re.compile(rf"https?://(?:{_CHARACTER}|\({_CHARACTER}*+\))++", re.IGNOREC
 _END: Final = ".,;:!?"
 
 
-def held(host: Host, tool: Tool) -> str:
+def approval_reason(host: RunContext, tool: Tool) -> str:
     """Why a person must allow a call; "" when nobody need."""
-    if tool.effect is not Effect.ONCE or not _is_wary(host):
+    if tool.effect is not Effect.ONCE or not _is_tainted(host):
         return ""
-    whom = " and ".join(sorted(origin.value for origin in host.outside))
+    whom = " and ".join(sorted(origin.value for origin in host.untrusted_origins))
     return (
         f"text from outside ({whom}) has entered this conversation, and what {tool.spec.name} does "
         "cannot be taken back."
     )
 
 
-def vetted_urls(host: Host) -> frozenset[str] | None:
+def allowed_urls(host: RunContext) -> frozenset[str] | None:
     """The addresses that may be fetched; None is any."""
-    if not _is_wary(host):
+    if not _is_tainted(host):
         return None
-    return host.history.traces.urls.union(urls_in(_typed(host)), web_addresses(host.sources))
+    return host.history.traces.urls.union(urls_in(_user_texts(host)), web_addresses(host.sources))
 
 
-def _typed(host: Host) -> Iterator[str]:
+def _user_texts(host: RunContext) -> Iterator[str]:
     """What the user has said. Where peers speak too, nobody knows which of it was before."""
     if Origin(host.brief.origin) is Origin.USER:
         yield host.brief.question.content
-    if Origin.PEER not in host.outside:
+    if Origin.PEER not in host.untrusted_origins:
         yield from (m.text for m in host.history.messages if isinstance(m, UserText))
 
 
@@ -57,11 +57,11 @@ def urls_in(texts: Iterable[str]) -> Iterator[str]:
     return (found.group().rstrip(_END) for text in texts for found in _URL.finditer(text))
 
 
-def note_results(host: Host, results: Iterable[Mapping[str, Any]]) -> None:
+def record_origins(host: RunContext, results: Iterable[Mapping[str, Any]]) -> None:
     """Remember whose texts the model reads from now on."""
     for kept in results:
-        host.outside.update(Origin(value) for value in kept.get("outside", ()))
+        host.untrusted_origins.update(Origin(value) for value in kept.get("outside", ()))
 
 
-def _is_wary(host: Host) -> bool:
-    return host.means.conduct.holds_effects and bool(host.outside)
+def _is_tainted(host: RunContext) -> bool:
+    return host.means.conduct.require_approval_after_untrusted and bool(host.untrusted_origins)

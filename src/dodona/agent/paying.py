@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 from dodona.core.audit import Audit, AuditEntry
 from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.model import (
-    Attempt,
     ChosenModel,
     Done,
+    FailedAttempt,
     Model,
     ModelEvent,
     ModelRequest,
     ModelStream,
     Usage,
 )
-from dodona.core.spending import CallPlan, Hold, Meter, Operation, Used, is_silent
+from dodona.core.spending import CallPlan, Meter, ModelUsage, Operation, Reservation, has_no_usage
 
 Commit: TypeAlias = Callable[[Operation[Any]], Awaitable[Any]]
 
@@ -35,7 +35,7 @@ class ModelCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payer:
+class BillingScope:
     """Who pays for calls. What is settled may be written later than what is reserved.
 
     Within a run it is the run's; outside it has an `owner`, the process.
@@ -53,20 +53,22 @@ class Payer:
     owner: str | None = None
 
 
-async def pay(payer: Payer, call: ModelCall, hear: Callable[[ModelEvent], None]) -> Done:
+async def call_metered(
+    payer: BillingScope, call: ModelCall, on_event: Callable[[ModelEvent], None]
+) -> Done:
     """The whole answer; pieces are heard as they come.
 
     What was used is settled whatever happens: of a call that was cut, as far as it is known.
     """
     plan = _plan(payer, call)
-    paying = _Paying(payer, plan)
+    paying = _Reservation(payer, plan)
     await paying.begin()
-    request = replace(call.request, max_tokens=plan.max_output_tokens, again=paying.again)
+    request = replace(call.request, max_tokens=plan.max_output_tokens, on_retry=paying.again)
     stream: ModelStream | None = None
     try:
         async with call.chosen.model.stream(request) as stream:
-            done = _told(await _last(stream, hear, plan.provider), plan)
-            await paying.end(Used(done.provider, done.model, done.usage))
+            done = _fill_usage(await _last(stream, on_event, plan.provider), plan)
+            await paying.end(ModelUsage(done.provider, done.model, done.usage))
     except BaseException as error:
         billed = not isinstance(error, ProviderError) or error.may_be_billed
         await paying.cut(Usage() if stream is None else stream.usage, may_be_billed=billed)
@@ -82,7 +84,7 @@ async def _last(stream: ModelStream, hear: Callable[[ModelEvent], None], provide
     raise ProviderError("the answer ended without a finish.", fault=Fault.CUT, provider=provider)
 
 
-def _plan(payer: Payer, call: ModelCall) -> CallPlan:
+def _plan(payer: BillingScope, call: ModelCall) -> CallPlan:
     chosen, most = call.chosen, call.request.max_tokens
     return CallPlan(
         user_id=payer.user_id,
@@ -101,7 +103,7 @@ def _plan(payer: Payer, call: ModelCall) -> CallPlan:
     )
 
 
-def _told(done: Done, plan: CallPlan) -> Done:
+def _fill_usage(done: Done, plan: CallPlan) -> Done:
     """The answer, with what it was made of: of that a provider without accounts says nothing."""
     usage = done.usage
     if not usage.estimated or usage.input_tokens:
@@ -109,13 +111,13 @@ def _told(done: Done, plan: CallPlan) -> Done:
     return replace(done, usage=replace(usage, input_tokens=plan.input_tokens))
 
 
-class _Paying:
+class _Reservation:
     """What is put aside for a call: for one attempt at a time, since each may be billed."""
 
-    def __init__(self, payer: Payer, plan: CallPlan) -> None:
+    def __init__(self, payer: BillingScope, plan: CallPlan) -> None:
         self._payer = payer
         self._plan = plan
-        self._hold: Hold | None = None
+        self._hold: Reservation | None = None
         self._asked = (plan.provider, plan.model)  # who answers, as far as we know
 
     async def begin(self) -> None:
@@ -127,13 +129,13 @@ class _Paying:
             payer.audit.note(AuditEntry(kind="budget", what=what, user_id=payer.user_id))
             raise
 
-    async def end(self, *used: Used) -> None:
+    async def end(self, *used: ModelUsage) -> None:
         """Settle what is put aside, once."""
         if self._hold is not None:
             hold, self._hold = self._hold, None
             await self._payer.settle(self._payer.meter.settle(hold, self._plan, used))
 
-    async def again(self, attempt: Attempt, model: Model) -> None:
+    async def again(self, attempt: FailedAttempt, model: Model) -> None:
         """An attempt came to nothing, and another is about to be made: that is a call too."""
         self._asked = (attempt.provider, attempt.model)
         await self.cut(attempt.usage, may_be_billed=attempt.may_be_billed)
@@ -142,9 +144,9 @@ class _Paying:
 
     async def cut(self, usage: Usage, *, may_be_billed: bool) -> None:
         """Settle what a call used that came to nothing."""
-        if not is_silent(usage):
-            await self.end(Used(*self._asked, usage))
+        if not has_no_usage(usage):
+            await self.end(ModelUsage(*self._asked, usage))
         elif may_be_billed:
-            await self.end(Used(*self._asked, Usage(estimated=True)))
+            await self.end(ModelUsage(*self._asked, Usage(estimated=True)))
         else:
             await self.end()

@@ -14,17 +14,17 @@ from typing import Any, Final
 import msgspec
 
 from dodona.agent.config import AgentConfig
-from dodona.agent.means import AGENT, Means
-from dodona.agent.prompting import Prompts, render
-from dodona.agent.roles import Role
+from dodona.agent.means import AGENT, RunDeps
+from dodona.agent.prompting import PromptLoader, render
+from dodona.agent.roles import AgentRole
 from dodona.agent.settings import ModelSettings
 from dodona.agent.subagents import SUBAGENTS, Subagent
 from dodona.core.agents import DEFAULT_AGENT, AgentDef
-from dodona.core.conversation import Brief
+from dodona.core.conversation import RunInputs
 from dodona.core.errors import NotFound
 from dodona.core.messages import SystemText, ToolSpec
-from dodona.core.model import Counter
-from dodona.core.sessions import parts_of
+from dodona.core.model import TokenCounter
+from dodona.core.sessions import parse_session_key
 from dodona.core.tools import Category
 from dodona.lisp import to_text
 from dodona.trees import Registry, Tree, load
@@ -32,7 +32,7 @@ from dodona.trees import Registry, Tree, load
 REMEMBERED: Final = 128
 FRESH_SECONDS: Final = 1.0  # how long the texts of prompts are not looked at again
 
-TreeOf = Callable[[str], Tree]  # of an agent, as it is now
+GetTree = Callable[[str], Tree]  # of an agent, as it is now
 
 
 class _Tool(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class _Tool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-class _Sub(msgspec.Struct, frozen=True):
+class SubagentRecord(msgspec.Struct, frozen=True):
     tree: str
     prompt: str
     tools: list[_Tool]
@@ -49,23 +49,23 @@ class _Sub(msgspec.Struct, frozen=True):
     model: str
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class SnapshotRecord(msgspec.Struct, frozen=True):
     tree: str
     prompts: dict[str, str]
     tools: list[_Tool]
     settings: dict[str, Any]
     model: str
-    subagents: dict[str, _Sub] = {}
+    subagents: dict[str, SubagentRecord] = {}
     agent: str = DEFAULT_AGENT
     soul: str = ""
     system_prompt: str = ""  # instead of the prompt
 
 
-_kept = msgspec.json.Decoder(_Kept)
+_kept = msgspec.json.Decoder(SnapshotRecord)
 
 
 @dataclass(frozen=True, slots=True)
-class Deputy:
+class PinnedSubagent:
     """A subagent as a run has it. Its prompt is filled in when it is given something to do."""
 
     name: str
@@ -75,12 +75,14 @@ class Deputy:
     max_turns: int
     model: str
 
-    def role(self, limits: AgentConfig, *, project_id: str, counter: Counter, within: str) -> Role:
+    def role(
+        self, limits: AgentConfig, *, project_id: str, counter: TokenCounter, within: str
+    ) -> AgentRole:
         """It at work in a step, with what is left of the limits of whoever sent it."""
         names = [tool.name for tool in self.tools]
         values = {"project_id": project_id, "tools": names}
         text = render(self.prompt, values, file=f"{self.name}.md")
-        return Role(
+        return AgentRole(
             agent=self.name,
             tree=self.tree,
             system=SystemText(text),
@@ -88,18 +90,18 @@ class Deputy:
             limits=replace(limits, max_iterations=self.max_turns),
             model=self.model,
             digest=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
-            fixed_tokens=_tokens(counter, text, self.tools, self.model),
-            names=frozenset(names),
-            within=within,
+            prompt_tokens=_tokens(counter, text, self.tools, self.model),
+            tool_names=frozenset(names),
+            parent_step=within,
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pins:
+class RunSnapshot:
     """`role` is that of whoever works; `body` is what is kept of all of it."""
 
-    role: Role
-    deputies: Mapping[str, Deputy]
+    role: AgentRole
+    deputies: Mapping[str, PinnedSubagent]
     settings: ModelSettings
     body: bytes
     agent_id: str = DEFAULT_AGENT
@@ -114,17 +116,17 @@ class Pins:
         return self.role.model
 
 
-class Pinning:
+class SnapshotBuilder:
     """Makes pins of how things are now, or of what an earlier attempt kept."""
 
     def __init__(
         self,
-        means: Means,
+        means: RunDeps,
         *,
-        tree: TreeOf,
+        tree: GetTree,
         registry: Registry,
-        prompts: Prompts,
-        prompt_folder: Callable[[Brief], Path | None],
+        prompts: PromptLoader,
+        prompt_folder: Callable[[RunInputs], Path | None],
     ) -> None:
         self._means = means
         self._tree = tree
@@ -133,14 +135,14 @@ class Pinning:
         self._folder = prompt_folder
         self._subagents = tuple(SUBAGENTS.values())
         self._trees = {each.name: load(each.tree, registry=registry) for each in self._subagents}
-        self._made: OrderedDict[Any, Pins] = OrderedDict()
+        self._made: OrderedDict[Any, RunSnapshot] = OrderedDict()
         self._filtered: dict[Any, tuple[ToolSpec, ...]] = {}
         self._texts: dict[Path | None, tuple[float, tuple[str, ...]]] = {}
         self._delegations = tuple(each.delegation for each in self._subagents)
 
-    async def pins(self, brief: Brief, wishes: Mapping[str, Any]) -> Pins:
+    async def pins(self, brief: RunInputs, wishes: Mapping[str, Any]) -> RunSnapshot:
         if brief.pins is not None:
-            return self._revived(brief)
+            return self._restore(brief)
         agent = self._agent(brief)
         tree = self._tree(agent.id)
         prompts = await self._prompt_texts(self._folder(brief))
@@ -155,12 +157,12 @@ class Pinning:
         if found is None:
             chosen = ModelSettings.read(settings)
             prompt, *others = prompts
-            kept = _Kept(
+            kept = SnapshotRecord(
                 tree=_text(tree),
                 prompts={AGENT: prompt},
                 tools=_kept_tools(tools),
                 settings=chosen.as_dict(),
-                model=wishes.get("model") or self._usual_model(agent, chosen),
+                model=wishes.get("model") or self._default_model(agent, chosen),
                 subagents={
                     subagent.name: self._sub(subagent, text, sources)
                     for subagent, text in zip(self._subagents, others, strict=True)
@@ -174,12 +176,12 @@ class Pinning:
             self._remember(key, found)
         return found
 
-    def _agent(self, brief: Brief) -> AgentDef:
+    def _agent(self, brief: RunInputs) -> AgentDef:
         """Whom the question is for. A session's key names it; a context is the default one's."""
         agents = self._means.agents()
         if brief.session_key is None:
             return agents.default
-        name = parts_of(brief.session_key)[0]
+        name = parse_session_key(brief.session_key)[0]
         found = agents.get(name)
         if found is None:
             raise NotFound(
@@ -188,17 +190,17 @@ class Pinning:
             )
         return found
 
-    def _usual_model(self, agent: AgentDef, chosen: ModelSettings) -> str:
+    def _default_model(self, agent: AgentDef, chosen: ModelSettings) -> str:
         """What a user has chosen for the Oracle is not meant for agents of another name."""
         return chosen.oracle_model if agent.id == self._means.agents().default.id else ""
 
-    def _sub(self, subagent: Subagent, prompt: str, sources: list[str] | None) -> _Sub:
+    def _sub(self, subagent: Subagent, prompt: str, sources: list[str] | None) -> SubagentRecord:
         """Its tools are those that it may use and that may be used by it, of the kinds wished for.
 
         Who is sent can do no more than who sends.
         """
         offered = self._of(self._means.toolbox.offered(subagent.name), sources)
-        return _Sub(
+        return SubagentRecord(
             tree=_text(self._trees[subagent.name]),
             prompt=prompt,
             tools=_kept_tools([t for t in offered if t.name in subagent.allowed_tools]),
@@ -225,7 +227,7 @@ class Pinning:
         paths = (f"{AGENT}.md", *(each.system_prompt_path for each in self._subagents))
         return tuple(self._prompts.text(path.removesuffix(".md"), folder) for path in paths)
 
-    def _revived(self, brief: Brief) -> Pins:
+    def _restore(self, brief: RunInputs) -> RunSnapshot:
         assert brief.pins is not None
         kept = _kept.decode(brief.pins)
         known = self._means.agents().get(kept.agent)
@@ -237,12 +239,14 @@ class Pinning:
         same = now is not None and _text(now) == text
         return now if same and now is not None else load(text, registry=self._registry)
 
-    def _pins(self, kept: _Kept, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str) -> Pins:
+    def _pins(
+        self, kept: SnapshotRecord, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str
+    ) -> RunSnapshot:
         names = [tool.name for tool in tools]
         text = _prompt(kept, {"project_id": project_id, "tools": names})
         settings = ModelSettings.read(kept.settings)
         body = msgspec.json.encode(kept)
-        oracle = Role(
+        oracle = AgentRole(
             agent=AGENT,
             tree=tree,
             system=SystemText(text),
@@ -250,15 +254,15 @@ class Pinning:
             limits=settings.limits,
             model=kept.model,
             digest=blake2b(body, digest_size=16).digest(),
-            fixed_tokens=_tokens(self._means.counter, text, tools, kept.model),
-            names=frozenset(names),
+            prompt_tokens=_tokens(self._means.counter, text, tools, kept.model),
+            tool_names=frozenset(names),
         )
         deputies = {name: self._deputy(name, sub) for name, sub in kept.subagents.items()}
-        return Pins(oracle, deputies, settings, body, kept.agent)
+        return RunSnapshot(oracle, deputies, settings, body, kept.agent)
 
-    def _deputy(self, name: str, sub: _Sub) -> Deputy:
+    def _deputy(self, name: str, sub: SubagentRecord) -> PinnedSubagent:
         tree = self._loaded(sub.tree, self._trees.get(name))
-        return Deputy(name, tree, sub.prompt, _specs(sub.tools), sub.max_turns, sub.model)
+        return PinnedSubagent(name, tree, sub.prompt, _specs(sub.tools), sub.max_turns, sub.model)
 
     def _tools(self, agent: AgentDef, sources: list[str] | None) -> tuple[ToolSpec, ...]:
         """Those that it may use, of the kinds that are wished for; always the same objects."""
@@ -277,13 +281,13 @@ class Pinning:
         assert tool is not None
         return tool.category is Category.META or tool.category.value in sources
 
-    def _remember(self, key: Any, pins: Pins) -> None:
+    def _remember(self, key: Any, pins: RunSnapshot) -> None:
         self._made[key] = pins
         if len(self._made) > REMEMBERED:
             self._made.popitem(last=False)
 
 
-def _prompt(kept: _Kept, values: Mapping[str, Any]) -> str:
+def _prompt(kept: SnapshotRecord, values: Mapping[str, Any]) -> str:
     """The soul first. What an operator wrote is taken word for word, and is no template."""
     said = kept.system_prompt or render(kept.prompts[AGENT], values, file=f"{AGENT}.md")
     return f"{kept.soul.strip()}\n\n{said}" if kept.soul.strip() else said
@@ -302,7 +306,7 @@ def _specs(kept: Sequence[_Tool]) -> tuple[ToolSpec, ...]:
     return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in kept)
 
 
-def _tokens(counter: Counter, prompt: str, tools: Sequence[ToolSpec], model: str) -> int:
+def _tokens(counter: TokenCounter, prompt: str, tools: Sequence[ToolSpec], model: str) -> int:
     """What a prompt and tools come to; of schemas about a token for three bytes."""
     schemas = sum(len(msgspec.json.encode(tool.parameters)) // 3 for tool in tools)
     said = "".join(tool.name + tool.description for tool in tools)

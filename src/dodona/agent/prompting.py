@@ -14,7 +14,7 @@ from time import time_ns
 from typing import Any, Final
 
 from dodona import templates
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 
 LONGEST_PROMPT: Final = templates.LONGEST  # bytes of a file
 
@@ -23,7 +23,7 @@ _UNSETTLED = 50_000_000  # ns: a file this young may change again under the same
 _REMEMBERED_FILES = 256
 
 
-class Prompts:
+class PromptLoader:
     """The texts of prompts by name: `NAME.md` in a project's folder, else the shipped one."""
 
     def __init__(self, shipped: Path) -> None:
@@ -42,7 +42,7 @@ class Prompts:
         file = self._shipped / f"{name}.md"
         found = self._read(file, follow=True)
         if found is None:
-            raise ConfigError(f"there is no prompt '{name}'.", where=Where(str(file)))
+            raise ConfigError(f"there is no prompt '{name}'.", where=Location(str(file)))
         return found
 
     def _read(self, file: Path, *, follow: bool) -> str | None:
@@ -55,14 +55,14 @@ class Prompts:
                 return known[1]
             # Before it is opened: opening a pipe would wait for whoever writes to it.
             if not stat.S_ISREG(found.st_mode):
-                raise ConfigError("a prompt must be a file, and no link.", where=Where(path))
+                raise ConfigError("a prompt must be a file, and no link.", where=Location(path))
             return self._read_now(path, 0 if follow else os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             self._known.pop(path, None)
             return None
         except OSError as wrong:
             raise ConfigError(
-                f"the prompt cannot be read: {wrong.strerror}.", where=Where(path)
+                f"the prompt cannot be read: {wrong.strerror}.", where=Location(path)
             ) from wrong
 
     def _read_now(self, path: str, flags: int) -> str:
@@ -90,12 +90,12 @@ def _signature(found: os.stat_result) -> tuple[int, ...]:
 def _decoded(body: bytes, path: str) -> str:
     if len(body) > LONGEST_PROMPT:
         raise ConfigError(
-            f"a prompt must not be longer than {LONGEST_PROMPT // 1024} KB.", where=Where(path)
+            f"a prompt must not be longer than {LONGEST_PROMPT // 1024} KB.", where=Location(path)
         )
     try:
         return body.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as wrong:
         line = body.count(b"\n", 0, wrong.start) + 1
         raise ConfigError(
-            "a prompt must be UTF-8 text.", where=Where(path, line), hint="Save it as UTF-8."
+            "a prompt must be UTF-8 text.", where=Location(path, line), hint="Save it as UTF-8."
         ) from wrong

@@ -78,7 +78,7 @@ class Question:
             )
         return int(found[1])
 
-    def wishes(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """What is asked for beside the answer; it is kept with the question."""
         found = {
             "model": self.model,

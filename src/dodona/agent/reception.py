@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.engine import LocalEngine
-from dodona.agent.histories import Histories
-from dodona.agent.means import Means
+from dodona.agent.histories import HistoryCache
+from dodona.agent.means import RunDeps
 from dodona.agent.question import LONGEST_QUESTION
 from dodona.core.agents import AgentDef
-from dodona.core.conversation import Asking, NewMessage
+from dodona.core.conversation import NewMessage, RunRequest
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.near import did_you_mean
 from dodona.core.origins import Origin
@@ -20,7 +20,7 @@ from dodona.core.sessions import session_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class ChannelMessage:
     """What somebody said through a channel, and the agent that was chosen to answer.
 
     `wishes` are those of a question: a model, max_tokens, sources, thinking; also a temperature,
@@ -36,11 +36,11 @@ class Message:
     project_id: str = DEFAULT_PROJECT
     wishes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     origin: Origin = Origin.USER
-    longest: int = LONGEST_QUESTION  # characters that the channel lets a message have
+    max_length: int = LONGEST_QUESTION  # characters that the channel lets a message have
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SubmittedRun:
     """A message that was taken in, and will be answered by this run."""
 
     run_id: int
@@ -50,12 +50,12 @@ class Sent:
 class Reception:
     """Takes messages in, each in the lane of its session."""
 
-    def __init__(self, means: Means, engine: LocalEngine, *, histories: Histories) -> None:
+    def __init__(self, means: RunDeps, engine: LocalEngine, *, histories: HistoryCache) -> None:
         self._means = means
         self._engine = engine
         self._histories = histories
 
-    async def send(self, user_id: str, message: Message) -> Sent:
+    async def send(self, user_id: str, message: ChannelMessage) -> SubmittedRun:
         """Take a message in; what is returned is durable, and will be answered."""
         agent = self._agent(message.agent_id)
         key = session_key(agent.id, message.channel, message.account, message.peer)
@@ -63,7 +63,7 @@ class Reception:
         tokens = max(1, self._means.counter.count(content, message.wishes.get("model") or ""))
         metadata = {"wishes": dict(message.wishes)} if message.wishes else None
         asked = await self._engine.submit(
-            Asking(
+            RunRequest(
                 user_id=user_id,
                 project_id=message.project_id,
                 message=NewMessage("user", content, tokens, metadata),
@@ -76,7 +76,7 @@ class Reception:
                 known=self._histories.known(user_id, message.project_id, key),
             )
         )
-        return Sent(asked.run_id, key)
+        return SubmittedRun(asked.run_id, key)
 
     def _agent(self, name: str) -> AgentDef:
         agents = self._means.agents()
@@ -88,8 +88,8 @@ class Reception:
         return found
 
 
-def _checked(message: Message) -> str:
-    content, longest = message.content, message.longest
+def _checked(message: ChannelMessage) -> str:
+    content, longest = message.content, message.max_length
     if content.strip() and len(content) <= longest:
         return content
     raise BadRequest(f"a message has 1 to {longest:,} characters (got {len(content):,}).")

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from dodona.core.conversation import NewMessage
-from dodona.core.model import Counter
+from dodona.core.model import TokenCounter
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.recitals import digest_of
-from dodona.core.sessions import parts_of, session_key
+from dodona.core.sessions import parse_session_key, session_key
 from dodona.core.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recital:
+class ClientHistory:
     """What a client tells to have been said, each exchange a question and its answer.
 
     Instructions are part of it: with others, it is another conversation.
@@ -37,9 +37,9 @@ class Recital:
         where = [self.agent_id, self.channel, self.account, self.project_id]
         return digest_of(where, self.instructions, self.exchanges)
 
-    def followed_by(self, question: str, answer: str) -> Recital:
+    def followed_by(self, question: str, answer: str) -> ClientHistory:
         """As the client will tell it next time."""
-        return Recital(
+        return ClientHistory(
             agent_id=self.agent_id,
             channel=self.channel,
             account=self.account,
@@ -49,29 +49,29 @@ class Recital:
         )
 
 
-class Reciting:
+class ClientHistoryIndex:
     """Finds the conversations of such clients."""
 
-    def __init__(self, storage: Storage, counter: Counter) -> None:
+    def __init__(self, storage: Storage, counter: TokenCounter) -> None:
         self._storage = storage
         self._counter = counter
 
-    async def peer(self, user_id: str, recital: Recital) -> str:
+    async def match_or_create(self, user_id: str, recital: ClientHistory) -> str:
         """The peer in whose session the next message goes on from just this."""
         if recital.exchanges:
             known = await self._storage.recitals.take(user_id, recital.digest)
             if known is not None:
-                return parts_of(known)[3]
+                return parse_session_key(known)[3]
         peer = uuid4().hex
         if recital.exchanges:
             await self._begin(user_id, recital, peer)
         return peer
 
-    async def keep(self, user_id: str, run_id: int, recital: Recital) -> None:
+    async def remember(self, user_id: str, run_id: int, recital: ClientHistory) -> None:
         """Let what was said up to a run be found again."""
         await self._storage.recitals.keep(user_id, run_id, recital.digest)
 
-    async def _begin(self, user_id: str, recital: Recital, peer: str) -> None:
+    async def _begin(self, user_id: str, recital: ClientHistory, peer: str) -> None:
         past = await asyncio.to_thread(self._messages, recital)
         await self._storage.recitals.begin(
             user_id,
@@ -81,7 +81,7 @@ class Reciting:
             exchanges=past,
         )
 
-    def _messages(self, recital: Recital) -> list[list[NewMessage]]:
+    def _messages(self, recital: ClientHistory) -> list[list[NewMessage]]:
         found = [
             [
                 NewMessage(role, text, max(1, self._counter.count(text, "")))

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dodona.agent.means import Means
+from dodona.agent.means import RunDeps
 from dodona.agent.transcript import PER_MESSAGE
-from dodona.agent.unattended import UnattendedCall, call_unattended
+from dodona.agent.unattended import BackgroundCall, call_outside_run
 from dodona.core.agents import AgentDef
 from dodona.core.messages import AssistantText, Message, SystemText
 from dodona.core.model import ChosenModel, ModelEvent, ModelRequest
@@ -24,7 +24,7 @@ _CHARACTERS: Final = 3  # of a schema, for a token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relayed:
+class PassthroughRequest:
     """What a client wants of an agent's model, or of another one's that it names.
 
     `session_key` is whose budget of a session pays.
@@ -36,20 +36,20 @@ class Relayed:
     model: str = ""
 
 
-class Relay:
+class ModelPassthrough:
     """Passes requests on."""
 
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: RunDeps) -> None:
         self._means = means
 
-    async def stream(self, user_id: str, relayed: Relayed) -> AsyncGenerator[ModelEvent]:
+    async def stream(self, user_id: str, relayed: PassthroughRequest) -> AsyncGenerator[ModelEvent]:
         """The events of the answer, as they come; the last one is `Done`.
 
         Whoever closes this closes the line to the model, and pays for what was used.
         """
         call = await self._call(user_id, relayed)
         events: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
-        asking = asyncio.create_task(call_unattended(self._means, call, events.put_nowait))
+        asking = asyncio.create_task(call_outside_run(self._means, call, events.put_nowait))
         asking.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
@@ -59,7 +59,7 @@ class Relay:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def _call(self, user_id: str, relayed: Relayed) -> UnattendedCall:
+    async def _call(self, user_id: str, relayed: PassthroughRequest) -> BackgroundCall:
         agent, asked = relayed.agent, relayed.request
         chosen = await self._means.models.choose(relayed.model, agent=agent.id)
         request = replace(
@@ -69,7 +69,7 @@ class Relay:
             temperature=chosen.temperature if asked.temperature is None else asked.temperature,
             cache_key=relayed.session_key,
         )
-        return UnattendedCall(
+        return BackgroundCall(
             user_id=user_id,
             agent_id=agent.id,
             session_key=relayed.session_key,

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from dodona.agent.question import Answer, context_id
-from dodona.agent.retelling import retold, without_gap
+from dodona.agent.retelling import contiguous_prefix, replay_chunks
 from dodona.agent.views.exchanges import tool_calls
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.conversation import RunNode, RunStatus, StoredMessage
-from dodona.core.errors import Cancelled, DodonaError, StoreError, revived
+from dodona.core.errors import Cancelled, DodonaError, StoreError, from_json
 from dodona.core.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class StoredRun:
     """What is durable of a run by now."""
 
     run: RunNode
@@ -28,20 +28,20 @@ class Past:
         return self.run.status.has_ended
 
 
-async def read_past(storage: Storage, user_id: str, run_id: int) -> Past:
+async def load_stored_run(storage: Storage, user_id: str, run_id: int) -> StoredRun:
     """All chunks that the store has; of a run that has ended, its last one among them."""
     run = await storage.runs.get(user_id, run_id)
     found: list[Chunk] = []
     for step in await storage.journals.steps(user_id, run_id):
-        left: Mapping[str, Any] = step.left or {}
+        left: Mapping[str, Any] = step.output or {}
         found += [Chunk(run_id, seq, body) for seq, body in left.get("chunks", ())]
-    told = retold(run_id, found, run.attempt)
+    told = replay_chunks(run_id, found, run.attempt)
     if not run.status.has_ended:
-        return Past(run, without_gap(told, run.attempt))
+        return StoredRun(run, contiguous_prefix(told, run.attempt))
     answer = _answer_of(await storage.runs.messages(user_id, run_id))
     # Of a turn that was cut, what it said is kept with the end; some of that its steps have too.
     whole = {chunk.seq: chunk for chunk in (*told, *_last(run, answer))}
-    return Past(run, sorted(whole.values(), key=lambda chunk: chunk.seq))
+    return StoredRun(run, sorted(whole.values(), key=lambda chunk: chunk.seq))
 
 
 def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
@@ -64,7 +64,7 @@ def _last(run: RunNode, answer: StoredMessage | None) -> list[Chunk]:
 
 def failure_of(run: RunNode) -> DodonaError:
     """The error that ended a run."""
-    return Cancelled("the run was cancelled.") if run.error is None else revived(run.error)
+    return Cancelled("the run was cancelled.") if run.error is None else from_json(run.error)
 
 
 async def read_answer(storage: Storage, user_id: str, run_id: int) -> Answer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dodona.agent.exchange import Exchange
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.answer import CUT
 from dodona.core.conversation import Claim, RunStatus
 from dodona.core.errors import Cancelled, DodonaError, as_json
@@ -28,7 +28,7 @@ class Result:
     failure: Mapping[str, Any] | None = None
 
 
-def result_of(host: Host, outcome: Outcome) -> Result:
+def result_of(host: RunContext, outcome: Outcome) -> Result:
     exchange = host.exchange or Exchange(CUT, None, tuple(host.turns), is_partial=True)
     if outcome.ended == CANCELLED:
         stopped = as_json(Cancelled("the run was cancelled."))["error"]
@@ -42,7 +42,7 @@ def result_of(host: Host, outcome: Outcome) -> Result:
     return Result(RunStatus.SUCCEEDED, exchange)
 
 
-def broken(claim: Claim, error: Exception) -> Result:
+def failed_result(claim: Claim, error: Exception) -> Result:
     """Of a run that could not even begin, or met a bug."""
     if isinstance(error, DodonaError):
         failure = as_json(error)["error"]

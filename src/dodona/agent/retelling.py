@@ -17,18 +17,18 @@ from dodona.core.chunks import ATTEMPT, Chunk
 RESTARTED: Final = "The process was restarted."
 
 
-def retold(run_id: int, durable: Iterable[Chunk], attempt: int) -> list[Chunk]:
+def replay_chunks(run_id: int, durable: Iterable[Chunk], attempt: int) -> list[Chunk]:
     """All that was shown up to an attempt, in order; of the attempt itself what is durable."""
     own: dict[int, list[Chunk]] = {}
     for chunk in sorted(durable, key=lambda chunk: chunk.seq):
         own.setdefault(chunk.seq // ATTEMPT, []).append(chunk)
     told = own.get(1, [])
     for number in range(2, attempt + 1):
-        told = [*_resumed(run_id, told, number), *own.get(number, [])]
+        told = [*_with_restart(run_id, told, number), *own.get(number, [])]
     return told
 
 
-def without_gap(told: list[Chunk], attempt: int) -> list[Chunk]:
+def contiguous_prefix(told: list[Chunk], attempt: int) -> list[Chunk]:
     """Up to the first number that is missing in an attempt: a step that has not ended."""
     expected = attempt * ATTEMPT
     for index, chunk in enumerate(told):
@@ -39,8 +39,8 @@ def without_gap(told: list[Chunk], attempt: int) -> list[Chunk]:
     return told
 
 
-def _resumed(run_id: int, told: list[Chunk], attempt: int) -> list[Chunk]:
-    still = without_gap(told, attempt - 1)
+def _with_restart(run_id: int, told: list[Chunk], attempt: int) -> list[Chunk]:
+    still = contiguous_prefix(told, attempt - 1)
     last = still[-1].seq if still else 0
     again = [chunks.restart(last, RESTARTED), *(chunk.body for chunk in told[len(still) :])]
     first = attempt * ATTEMPT + 1

@@ -10,8 +10,8 @@ from dodona.trees import Tree
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Role:
-    """`fixed_tokens` is what prompt and tools come to; an empty model is the configured one.
+class AgentRole:
+    """`prompt_tokens` is what prompt and tools come to; an empty model is the configured one.
 
     `within` is the step that a subagent works in; the Oracle works in none.
     """
@@ -23,6 +23,6 @@ class Role:
     limits: AgentConfig
     model: str
     digest: bytes  # of all of it
-    fixed_tokens: int
-    names: frozenset[str]  # of the tools
-    within: str = ""
+    prompt_tokens: int
+    tool_names: frozenset[str]  # of the tools
+    parent_step: str = ""

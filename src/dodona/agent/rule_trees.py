@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from dodona.agent.errands import run_errand
-from dodona.agent.host import Host
+from dodona.agent.errands import run_subagent
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.registry import REGISTRY
-from dodona.agent.pins import Deputy
-from dodona.agent.telling import hear, keep_state, note_to_self
+from dodona.agent.pins import PinnedSubagent
+from dodona.agent.telling import handle_event, self_notice_event, set_pack_state
 from dodona.core.errors import DodonaError
-from dodona.core.rules import Fired, NotifySelf, RunTree
+from dodona.core.rules import NotifySelf, RuleAction, RunTree
 from dodona.trees import Options, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RuleTreeOutcome:
     """What a tree wants done."""
 
     notify: str = ""
@@ -40,33 +40,33 @@ class Wanted:
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def run_rule_trees(host: Host, step: Step) -> None:
+async def run_rule_trees(host: RunContext, step: Step) -> None:
     """Run the trees that wait, one after the other, and do what they want."""
-    waiting, host.hearing.trees = host.hearing.trees, []
+    waiting, host.notifications.pending_trees = host.notifications.pending_trees, []
     for fired in waiting:
         wanted = await run_rule_tree(host, step, fired)
         if wanted.state:
-            keep_state(host, fired.pack, wanted.state)
+            set_pack_state(host, fired.pack, wanted.state)
         if wanted.notify:
-            event = note_to_self(host, NotifySelf(wanted.notify), fired.rule)
+            event = self_notice_event(host, NotifySelf(wanted.notify), fired.rule)
             host.emit(event)
-            hear(host, event)
+            handle_event(host, event)
 
 
-async def run_rule_tree(host: Host, step: Step, fired: Fired) -> Wanted:
+async def run_rule_tree(host: RunContext, step: Step, fired: RuleAction) -> RuleTreeOutcome:
     """What one tree wants; nothing when it fails or takes too long, which is logged."""
     action = fired.action
     assert isinstance(action, RunTree)
     try:
         async with asyncio.timeout(action.seconds):
-            board = await (_with_model if action.has_model else _without)(host, step, action)
+            board = await (_run_with_model if action.has_model else _run_pure)(host, step, action)
     except (DodonaError, TimeoutError) as error:
         _log.warning("the tree of rule %s came to nothing: %s", fired.rule, error or "too slow")
-        return Wanted()
+        return RuleTreeOutcome()
     return _wanted(board)
 
 
-async def _without(host: Host, step: Step, action: RunTree) -> Mapping[str, Any]:
+async def _run_pure(host: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
     del host
     tree = load(action.source, registry=_PURE, host_keys=KEYS)
     run = Run(tree, _values(action), Options(max_ticks=action.max_ticks))
@@ -75,11 +75,11 @@ async def _without(host: Host, step: Step, action: RunTree) -> Mapping[str, Any]
     return {key: board.get(key) for key in KEYS}
 
 
-async def _with_model(host: Host, step: Step, action: RunTree) -> Mapping[str, Any]:
+async def _run_with_model(host: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
     """As an errand: its calls of the model are metered and journalled like any."""
     tree = load(action.source, registry=REGISTRY, host_keys=KEYS)
-    deputy = Deputy(f"rule-{action.name}", tree, _PROMPT, (), max_turns=3, model="")
-    errand = await run_errand(
+    deputy = PinnedSubagent(f"rule-{action.name}", tree, _PROMPT, (), max_turns=3, model="")
+    errand = await run_subagent(
         host, step, deputy, action.name, state=host.latest_state, values=_values(action)
     )
     return errand.board
@@ -89,10 +89,10 @@ def _values(action: RunTree) -> dict[str, Any]:
     return {"context": dict(action.context), "notify": "", "deny": "", "state": {}}
 
 
-def _wanted(board: Mapping[str, Any]) -> Wanted:
+def _wanted(board: Mapping[str, Any]) -> RuleTreeOutcome:
     """Only what is of the right kind: trees are anybody's."""
     state = board.get("state")
-    return Wanted(
+    return RuleTreeOutcome(
         _text(board.get("notify")),
         _text(board.get("deny")),
         cast("dict[str, Any]", state) if isinstance(state, dict) else {},

@@ -25,7 +25,7 @@ _PREFIX: Final = "delegate_"
 class Subagent:
     """`allowed_tools` are its tools as far as they name it in their `agent_scope`.
 
-    `system_prompt_path` names a prompt as `Prompts` finds it: a project may have its own.
+    `system_prompt_path` names a prompt as `PromptLoader` finds it: a project may have its own.
     """
 
     name: str
@@ -90,6 +90,6 @@ def register(subagent: Subagent) -> Subagent:
     return subagent
 
 
-def delegated_to(call: str) -> str:
+def subagent_name(call: str) -> str:
     """The subagent that a call names; "" when it is a tool's."""
     return call.removeprefix(_PREFIX) if call.startswith(_PREFIX) else ""

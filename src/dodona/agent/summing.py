@@ -40,7 +40,7 @@ def _are_alike(scores: Sequence[float]) -> bool:
     return max(scores) - min(scores) <= DELEGATION_THRESHOLDS["score_similarity"]
 
 
-def summing_task(kept: Mapping[str, Any], arguments: str, question: str) -> str:
+def summary_prompt(kept: Mapping[str, Any], arguments: str, question: str) -> str:
     """What the Librarian is asked: the result is between marks, and is data whatever it says."""
     text: str = kept["text"]
     cut = f"\n[… {len(text) - LONGEST:,} more characters]" if len(text) > LONGEST else ""

@@ -11,24 +11,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.agent.state import AgentState
 from dodona.core import chunks
 from dodona.core.events import SELF_NOTIFY, TOOL_CALL_PENDING, Event, Severity
-from dodona.core.notices import Notice, Point
+from dodona.core.notices import InjectionPoint, Notice
 from dodona.core.rules import (
     Deny,
     EmitEvent,
-    Fired,
     Log,
     NotifySelf,
     RequireApproval,
+    RuleAction,
     RunTree,
     SetState,
 )
 from dodona.trees import Blackboard, Step
 
-DEEPEST: Final = 5  # of events that rules set off, each by the one before
+MAX_RULE_DEPTH: Final = 5  # of events that rules set off, each by the one before
 LONGEST_TEXT: Final = 2_000  # characters of a result that rules see
 
 _SEVERITIES: Final = {
@@ -48,113 +48,115 @@ _log = logging.getLogger(__name__)
 _rule_log = logging.getLogger("dodona.rules")
 
 
-def tell(host: Host, kind: str, severity: Severity = Severity.INFO, **payload: Any) -> None:
+def emit_event(
+    host: RunContext, kind: str, severity: Severity = Severity.INFO, **payload: Any
+) -> None:
     """Tell the bus, unless it was told before a crash, and let the run hear of it."""
     event = host.event(kind, severity, payload)
     host.emit(event)
-    hear(host, event)
+    handle_event(host, event)
 
 
-def told_by_tree(host: Host, event: Event) -> None:
+def emit_tree_event(host: RunContext, event: Event) -> None:
     """What a tree's runtime tells belongs to the run, and is heard by it."""
     whose = host.event(event.type, event.severity, event.payload)
     told = replace(event, payload=whose.payload)
     host.emit(told)
-    hear(host, told)
+    handle_event(host, told)
 
 
-def hear(
-    host: Host,
+def handle_event(
+    host: RunContext,
     event: Event,
     *,
     result: Mapping[str, Any] | None = None,
     depth: int = 0,
-) -> list[Fired]:
+) -> list[RuleAction]:
     """Let subscribers and rules make of an event what they will.
 
     Returned is what must be decided about the call that is pending, if that is the event.
     """
-    hearing = host.hearing
-    if hearing.is_over and event.type == SELF_NOTIFY:
-        hearing.late.append(event)
+    hearing = host.notifications
+    if hearing.has_ended and event.type == SELF_NOTIFY:
+        hearing.late_events.append(event)
         return []
-    hearing.inbox.hear(event)
-    if not hearing.rules.wants(event.type):
+    hearing.inbox.receive(event)
+    if not hearing.rules.listens_to(event.type):
         return []
-    fired = hearing.rules.fire(
+    fired = hearing.rules.evaluate(
         event,
-        context_of(host, event, result or {}),
+        rule_context(host, event, result or {}),
         choices=hearing.choices.rules,
         state=hearing.choices.state,
         fired=frozenset(hearing.fired),
     )
-    verdicts: list[Fired] = []
+    verdicts: list[RuleAction] = []
     for each in fired:
         hearing.fired.add(each.rule)
         if _is_verdict(each, event):
             verdicts.append(each)
         else:
-            _do(host, each, depth)
+            _apply_action(host, each, depth)
     return verdicts
 
 
-def _is_verdict(fired: Fired, event: Event) -> bool:
+def _is_verdict(fired: RuleAction, event: Event) -> bool:
     return event.type == TOOL_CALL_PENDING and isinstance(
         fired.action, Deny | RequireApproval | RunTree
     )
 
 
-def _do(host: Host, fired: Fired, depth: int) -> None:
+def _apply_action(host: RunContext, fired: RuleAction, depth: int) -> None:
     action = fired.action
     match action:
         case NotifySelf():
-            _set_off(host, fired, note_to_self(host, action, fired.rule), depth)
+            _emit_from_rule(host, fired, self_notice_event(host, action, fired.rule), depth)
         case EmitEvent():
             made = host.event(action.type, action.severity, action.payload)
-            _set_off(host, fired, replace(made, source=f"rule.{fired.rule}"), depth)
+            _emit_from_rule(host, fired, replace(made, source=f"rule.{fired.rule}"), depth)
         case Log():
             if host.is_live:
                 level = _LEVELS.get(action.level, logging.INFO)
                 _rule_log.log(level, "%s: %s", fired.rule, action.message)
         case SetState():
-            keep_state(host, fired.pack, {action.key: action.value})
+            set_pack_state(host, fired.pack, {action.key: action.value})
         case RunTree():
-            host.hearing.trees.append(fired)
+            host.notifications.pending_trees.append(fired)
         case Deny() | RequireApproval():
             _log.warning("rule %s decides about a call that nobody makes", fired.rule)
         case _:
             assert_never(action)
 
 
-def _set_off(host: Host, fired: Fired, event: Event, depth: int) -> None:
-    if depth >= DEEPEST:
+def _emit_from_rule(host: RunContext, fired: RuleAction, event: Event, depth: int) -> None:
+    if depth >= MAX_RULE_DEPTH:
         _log.warning("rule %s was not heeded: rules set off each other", fired.rule)
         return
     host.emit(event)
-    hear(host, event, depth=depth + 1)
+    handle_event(host, event, depth=depth + 1)
 
 
-def note_to_self(host: Host, note: NotifySelf, rule: str) -> Event:
+def self_notice_event(host: RunContext, note: NotifySelf, rule: str) -> Event:
     """What a rule wants the agent to know, as an event."""
     severity = _SEVERITIES.get(note.priority, Severity.INFO)
     payload = {"message": note.message, "priority": note.priority, "category": note.category}
     return replace(host.event(SELF_NOTIFY, severity, payload), source=f"rule.{rule}")
 
 
-def keep_state(host: Host, pack: str, values: Mapping[str, Any]) -> None:
+def set_pack_state(host: RunContext, pack: str, values: Mapping[str, Any]) -> None:
     """Keep values for a pack: at once for the rules, and with the run's next commit for good."""
-    kept = host.hearing.choices.state.setdefault(pack, {})
+    kept = host.notifications.choices.state.setdefault(pack, {})
     kept.update(values)
     if host.is_live:
         putting = host.means.storage.pack_state.putting
         host.journal.ride(putting(host.user_id, pack, values))
 
 
-def context_of(host: Host, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
+def rule_context(host: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
     """What conditions of rules see: small and flat, for it is made anew each time."""
     state: AgentState = host.latest_state
     limits = state.config
-    hearing = host.hearing
+    hearing = host.notifications
     return {
         "turn": {
             "number": state.turn,
@@ -184,7 +186,7 @@ def context_of(host: Host, event: Event, result: Mapping[str, Any]) -> dict[str,
     }
 
 
-def result_context(kept: Mapping[str, Any]) -> dict[str, Any]:
+def rule_result(kept: Mapping[str, Any]) -> dict[str, Any]:
     """What came of a call, as rules see it."""
     text: str = kept["text"]
     return {
@@ -198,20 +200,22 @@ def result_context(kept: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def drain(host: Host, step: Step, *points: Point, is_last: bool = False) -> list[Notice]:
+def deliver_notices(
+    host: RunContext, step: Step, *points: InjectionPoint, is_last: bool = False
+) -> list[Notice]:
     """Take what is due from the inbox, in a step: shown to the user now, to the model next."""
-    notices = host.hearing.inbox.drain(*points, is_last=is_last)
+    notices = host.notifications.inbox.drain(*points, is_last=is_last)
     stored = [number for notice in notices for number in notice.stored]
     if stored:
         host.journal.ride(host.means.storage.notices.delivered(host.user_id, stored))
-    if not host.is_sent:
+    if not host.is_subagent:
         for notice in notices:
-            if notice.shown:
-                step.emit(chunks.system(notice.system_type, notice.shown, notice.metadata))
+            if notice.user_text:
+                step.emit(chunks.system(notice.system_type, notice.user_text, notice.metadata))
     return notices
 
 
-def leave_notices(bb: Blackboard, host: Host, notices: list[Notice]) -> None:
+def store_notices(bb: Blackboard, host: RunContext, notices: list[Notice]) -> None:
     """What a step that drained leaves for the leaf that puts it before the model."""
     bb["notices"] = [notice.as_json() for notice in notices]
-    bb["inbox"] = host.hearing.as_json()
+    bb["inbox"] = host.notifications.as_json()

@@ -15,10 +15,10 @@ _VERSIONED: Final = (SourceKind.NOTE, SourceKind.CODE)
 
 
 @dataclass(frozen=True, slots=True)
-class Traces:
+class Provenance:
     """`read` has the version of each note and file as it was read last, by kind and path."""
 
-    outside: frozenset[Origin] = frozenset()
+    untrusted: frozenset[Origin] = frozenset()
     read: Mapping[tuple[SourceKind, str], str] = field(default_factory=dict[Any, str])
     urls: frozenset[str] = frozenset()  # that a search returned, or that were fetched
 
@@ -32,17 +32,17 @@ class Traces:
             frozenset(outside), dict(list(read.items())[-MOST:]), frozenset(list(urls)[-MOST:])
         )
 
-    def then(self, later: Traces) -> Traces:
+    def merged_with(self, later: Provenance) -> Provenance:
         if later == _NONE:
             return self
-        return Traces(
-            self.outside | later.outside, {**self.read, **later.read}, self.urls | later.urls
+        return Provenance(
+            self.untrusted | later.untrusted, {**self.read, **later.read}, self.urls | later.urls
         )
 
     def as_json(self) -> dict[str, Any]:
         """Only what there is: most exchanges leave little."""
         found: dict[str, Any] = {
-            "outside": sorted(origin.value for origin in self.outside),
+            "outside": sorted(origin.value for origin in self.untrusted),
             "read": [[kind.value, path, version] for (kind, path), version in self.read.items()],
             "urls": sorted(self.urls),
         }
@@ -58,4 +58,4 @@ class Traces:
         )
 
 
-_NONE: Final = Traces()
+_NONE: Final = Provenance()

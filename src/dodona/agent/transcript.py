@@ -32,7 +32,7 @@ class Transcript:
         self._hash.update(identity(message))
         self.tokens += tokens + PER_MESSAGE
 
-    def go_on(self, messages: Iterable[Message], tokens: int) -> None:
+    def extend(self, messages: Iterable[Message], tokens: int) -> None:
         """With messages that the digest counts already."""
         self._messages.extend(messages)
         self.tokens += tokens

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dodona.agent.means import Means
-from dodona.agent.paying import ModelCall, Payer, pay
+from dodona.agent.means import RunDeps
+from dodona.agent.paying import BillingScope, ModelCall, call_metered
 from dodona.core.model import Done, ModelEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnattendedCall(ModelCall):
+class BackgroundCall(ModelCall):
     """A call, and who pays for it."""
 
     user_id: str
@@ -23,8 +23,8 @@ def _ignore(event: ModelEvent) -> None:
     del event
 
 
-async def call_unattended(
-    means: Means, call: UnattendedCall, hear: Callable[[ModelEvent], None] = _ignore
+async def call_outside_run(
+    means: RunDeps, call: BackgroundCall, hear: Callable[[ModelEvent], None] = _ignore
 ) -> Done:
     """The whole answer; pieces are heard as they come.
 
@@ -32,7 +32,7 @@ async def call_unattended(
     whoever opens the store next settles it.
     """
     storage = means.storage
-    payer = Payer(
+    payer = BillingScope(
         meter=means.meter,
         audit=storage.audit,
         reserve=storage.commit,
@@ -42,4 +42,4 @@ async def call_unattended(
         session_key=call.session_key,
         owner=storage.owner,
     )
-    return await pay(payer, call, hear)
+    return await call_metered(payer, call, hear)

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from dodona.agent.subagents import SUBAGENTS
 from dodona.app import schema
-from dodona.app.mistakes import idle, mistakes, sent_away
-from dodona.app.places import Places
+from dodona.app.mistakes import mistakes, no_effect, secret_sent_away
+from dodona.app.places import SettingOrigins
 from dodona.app.souls import read_soul
 from dodona.core.agents import DEFAULT_AGENT
 from dodona.core.errors import ConfigError
@@ -32,8 +32,8 @@ def agent_names(table: Mapping[str, Any]) -> tuple[str, ...]:
     return (id_ if isinstance(id_, str) else DEFAULT_AGENT, *names)
 
 
-def broken_agents(
-    table: Mapping[str, Any], places: Places, more_tools: Collection[str]
+def validate_agents(
+    table: Mapping[str, Any], places: SettingOrigins, more_tools: Collection[str]
 ) -> Iterator[ConfigError]:
     """Every rule that agents break; `more_tools` are there beside the shipped ones."""
     yield from _names(table, places)
@@ -56,7 +56,7 @@ def _agents(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, An
             path, agent = (*path, "fallback"), agent.get("fallback")
 
 
-def _names(table: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def _names(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
     """One name, one agent: session keys and records know them by nothing else."""
     default, *others = agent_names(table)
     if default in SUBAGENTS:
@@ -79,7 +79,9 @@ def _names(table: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
 # -- models ------------------------------------------------------------------------------------
 
 
-def _agent(path: KeyPath, agent: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def _agent(
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+) -> Iterator[ConfigError]:
     provider = agent.get("provider")
     if not isinstance(provider, str):
         yield from _without_provider(path, agent, places)
@@ -90,14 +92,14 @@ def _agent(path: KeyPath, agent: Mapping[str, Any], places: Places) -> Iterator[
         yield mistakes(places).missing((*path, need), f"{provider} needs it", by=by)
     for key in _IGNORES.get(provider, ()):
         if key in agent:
-            yield idle((*path, key), provider, places)
+            yield no_effect((*path, key), provider, places)
     address = agent.get("base_url")
-    if "api_key" in agent and isinstance(address, str) and places.is_strange((*path, "base_url")):
-        yield from sent_away((*path, "api_key"), address, places)
+    if "api_key" in agent and isinstance(address, str) and places.is_untrusted((*path, "base_url")):
+        yield from secret_sent_away((*path, "api_key"), address, places)
 
 
 def _without_provider(
-    path: KeyPath, agent: Mapping[str, Any], places: Places
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
 ) -> Iterator[ConfigError]:
     if "provider" in agent:
         return  # it is no text: that is told already
@@ -120,7 +122,9 @@ def _model(agent: Mapping[str, Any]) -> str:
     return model if isinstance(model, str) else ""
 
 
-def _too_long(path: KeyPath, agent: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def _too_long(
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+) -> Iterator[ConfigError]:
     """A model refuses a request for more than it can write."""
     wanted, model = agent.get("max_tokens"), _model(agent)
     if not model or type(wanted) is not int:
@@ -139,7 +143,7 @@ def _too_long(path: KeyPath, agent: Mapping[str, Any], places: Places) -> Iterat
 
 
 def _tools(
-    path: KeyPath, agent: Mapping[str, Any], places: Places, more: Collection[str]
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins, more: Collection[str]
 ) -> Iterator[ConfigError]:
     wanted = agent.get("tools")
     if not isinstance(wanted, list) or not wanted:
@@ -158,7 +162,7 @@ def _tools(
             )
 
 
-def _soul(path: KeyPath, agent: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def _soul(path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
     where = (*path, "soul_path")
     named = agent.get("soul_path")
     if not isinstance(named, str) or not named or "fallback" in path:

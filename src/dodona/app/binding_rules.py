@@ -8,14 +8,14 @@ from typing import Any, Final, cast
 from dodona.app import schema
 from dodona.app.agent_rules import agent_names
 from dodona.app.mistakes import mistakes
-from dodona.app.places import Places
+from dodona.app.places import SettingOrigins
 from dodona.core.errors import ConfigError
 from dodona.core.near import did_you_mean
 
 MATCHES: Final = ("channel", "account_id", "peer_id", "guild_id", "team_id")
 
 
-def broken_bindings(table: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def validate_bindings(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
     bindings = table.get("bindings")
     if not isinstance(bindings, list):
         return

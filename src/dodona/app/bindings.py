@@ -18,7 +18,7 @@ def make_router(config: Config) -> Router:
                 peer=each.peer_id,
                 guild=each.guild_id,
                 team=each.team_id,
-                where=config.places.near(("bindings", place)),
+                where=config.places.nearest(("bindings", place)),
             )
             for place, each in enumerate(settings.bindings)
         ),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-from dodona.app.choice import Choice
+from dodona.app.choice import ModelChoice
 from dodona.app.settings import Budget, Settings
-from dodona.core.model import Counter, Model
+from dodona.core.model import Model, TokenCounter
 from dodona.metering import Ceiling, Ceilings
 from dodona.models.counted import Counted
 from dodona.models.extractive import ExtractiveModel
@@ -20,7 +20,9 @@ from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 
 
-def build(choice: Choice, *, http: Http, redactor: Redactor, counter: Counter) -> Model:
+def build_model(
+    choice: ModelChoice, *, http: Http, redactor: Redactor, counter: TokenCounter
+) -> Model:
     """One model for the whole chain, with retries; calls that come as text are found in it.
 
     Nothing is sent yet; of a scripted model the file is read.
@@ -28,7 +30,7 @@ def build(choice: Choice, *, http: Http, redactor: Redactor, counter: Counter) -
     return Fallback([_single(link, http, redactor, counter) for link in choice.chain()])
 
 
-def _single(choice: Choice, http: Http, redactor: Redactor, counter: Counter) -> Model:
+def _single(choice: ModelChoice, http: Http, redactor: Redactor, counter: TokenCounter) -> Model:
     if choice.provider == "extractive":
         return ExtractiveModel()
     if choice.provider == "scripted":

@@ -16,7 +16,7 @@ MOST_KNOWN: Final = 1_000
 T = TypeVar("T")
 
 
-class ByProject(Generic[T]):
+class ProjectCache(Generic[T]):
     """`find` is called in a thread; what it raises is not remembered."""
 
     def __init__(self, projects: Projects, find: Callable[[Project], T]) -> None:

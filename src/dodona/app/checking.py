@@ -8,13 +8,13 @@ from pathlib import Path
 
 from dodona.agent.leaves import REGISTRY
 from dodona.app.config import Config
-from dodona.app.heeding import rule_book, subscribers_of
+from dodona.app.heeding import load_rules, load_subscribers
 from dodona.core.errors import DodonaError
 from dodona.documents import read
 from dodona.notify.subscriber import read_subscriber
 from dodona.rules import RuleBook, book
 from dodona.rules.packs import MANIFEST, read_manifest
-from dodona.rules.reading import Home, read_rule
+from dodona.rules.reading import RuleFolder, read_rule
 
 
 def quiet_rule_book(config: Config) -> RuleBook:
@@ -22,19 +22,19 @@ def quiet_rule_book(config: Config) -> RuleBook:
     log = logging.getLogger(book.__name__)
     log.disabled = True
     try:
-        return rule_book(config)
+        return load_rules(config)
     finally:
         log.disabled = False
 
 
-def mistakes_in_all(config: Config) -> tuple[int, Sequence[DodonaError]]:
+def check_all(config: Config) -> tuple[int, Sequence[DodonaError]]:
     """How many rules and subscribers can be used, and what is wrong with the others. It blocks."""
-    rules, subscribers = quiet_rule_book(config), subscribers_of(config)
+    rules, subscribers = quiet_rule_book(config), load_subscribers(config)
     taken = len(rules.list()) + len(subscribers.list())
     return taken, [*rules.mistakes(), *subscribers.mistakes()]
 
 
-def mistakes_in(files: Iterable[Path]) -> Sequence[DodonaError]:
+def check_files(files: Iterable[Path]) -> Sequence[DodonaError]:
     """Every mistake in these files; what each of them is, it says itself. It blocks."""
     found: list[DodonaError] = []
     for file in files:
@@ -54,11 +54,13 @@ def _read(file: Path) -> None:
         read_rule(file, _home(file), REGISTRY)
 
 
-def _home(file: Path) -> Home:
+def _home(file: Path) -> RuleFolder:
     """Where a rule would be if it were used: in the pack around it, or by itself."""
     folder = file.parent
     manifest = folder.parent / MANIFEST
     if not manifest.is_file():
-        return Home(rules=folder, trees=folder.parent / "trees", pack="user")
+        return RuleFolder(rules=folder, trees=folder.parent / "trees", pack="user")
     pack = read_manifest(manifest)
-    return Home(rules=folder, trees=pack.trees, pack=pack.id, is_pack=True, settings=pack.settings)
+    return RuleFolder(
+        rules=folder, trees=pack.trees, pack=pack.id, is_pack=True, settings=pack.settings
+    )

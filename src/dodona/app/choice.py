@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
-from dodona.app.probes import PATIENCE, Spot, look
+from dodona.app.probes import PATIENCE, ProbeTarget, probe
 from dodona.app.schema import dotted
 from dodona.app.secret import Secret
 from dodona.app.settings import Agent
@@ -26,7 +26,7 @@ from dodona.net.http import Http
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ModelChoice:
     """A provider and its model; `reason` and `tried` are sentences for people."""
 
     provider: str
@@ -35,17 +35,17 @@ class Choice:
     base_url: str = ""  # where it is not the provider's own
     key: Secret | None = None
     timeouts: Timeouts = field(default_factory=Timeouts)
-    tried: tuple[str, ...] = ()
-    fallback: Choice | None = None
+    rejected: tuple[str, ...] = ()
+    fallback: ModelChoice | None = None
 
-    def chain(self) -> Iterator[Choice]:
+    def chain(self) -> Iterator[ModelChoice]:
         """This one, then what answers when it cannot."""
         yield self
         if self.fallback:
             yield from self.fallback.chain()
 
 
-class Chooser:
+class ModelSelector:
     """Chooses for the agents of a config. It reads files and asks servers, but no provider."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Chooser:
         credentials: Credentials,
         *,
         http: Http,
-        spots: Sequence[Spot],
+        spots: Sequence[ProbeTarget],
         patience: float = PATIENCE,
     ) -> None:
         self._config = config
@@ -63,21 +63,21 @@ class Chooser:
         self._spots = spots
         self._patience = patience
 
-    async def choose(self, name: str = "") -> Choice:
+    async def choose(self, name: str = "") -> ModelChoice:
         """For the agent of this name, or the one of section [agent]."""
         settings = self._config.settings
         if name:
             return await self._agent(settings.agents[name], ("agents", name))
         return await self._agent(settings.agent, ("agent",))
 
-    async def choose_model(self, name: str, *, of: str = "") -> Choice:
+    async def choose_model(self, name: str, *, of: str = "") -> ModelChoice:
         """For a model that somebody names: another of the agent's provider, or `provider/model`."""
         settings = self._config.settings
         agent = settings.agents[of] if of else settings.agent
         path = ("agents", of) if of else ("agent",)
         provider, _, model = name.partition("/")
         if name == "extractive":
-            return Choice(name, name, "it was asked for")
+            return ModelChoice(name, name, "it was asked for")
         if model and provider in PROVIDERS and provider != agent.provider:
             other = {"provider": provider, "model": model, "base_url": None, "api_key": None}
             return await self._agent(agent.model_copy(update=other), path)
@@ -89,7 +89,7 @@ class Chooser:
             )
         return replace(usual, model=name, reason="it was asked for")
 
-    async def _agent(self, agent: Agent, path: KeyPath) -> Choice:
+    async def _agent(self, agent: Agent, path: KeyPath) -> ModelChoice:
         if agent.provider:
             choice = await self._configured(agent, agent.provider, path)
         else:
@@ -100,13 +100,13 @@ class Chooser:
         fallback = await self._agent(agent.fallback, (*path, "fallback"))
         return replace(choice, fallback=fallback)
 
-    async def _configured(self, agent: Agent, provider: str, path: KeyPath) -> Choice:
+    async def _configured(self, agent: Agent, provider: str, path: KeyPath) -> ModelChoice:
         reason = f"{self._config.places.of((*path, 'provider'))} says so"
         if provider == "extractive":
-            return Choice(provider, provider, reason)
+            return ModelChoice(provider, provider, reason)
         if provider == "scripted":
             script = self._config.resolve(agent.model or "", (*path, "model"))
-            return Choice(provider, str(script), reason)
+            return ModelChoice(provider, str(script), reason)
         key = await asyncio.to_thread(self._key, agent, provider, path)
         base_url = agent.base_url or self._usual(provider)
         if provider == "ollama" and not urlsplit(base_url).path:
@@ -114,7 +114,7 @@ class Chooser:
         model = agent.model or PROVIDERS[provider].default_model
         if not model:
             model = await self._first_model(base_url, path)
-        return Choice(provider, model, reason, base_url, key)
+        return ModelChoice(provider, model, reason, base_url, key)
 
     def _usual(self, provider: str) -> str:
         """Where Ollama is on this machine; of others their table knows."""
@@ -139,8 +139,8 @@ class Chooser:
 
     async def _first_model(self, base_url: str, path: KeyPath) -> str:
         """What the server has, where neither the config nor the provider names a model."""
-        spot = Spot("the server", "openai-compatible", base_url)
-        (seen,) = await look([spot], http=self._http, patience=self._patience)
+        spot = ProbeTarget("the server", "openai-compatible", base_url)
+        (seen,) = await probe([spot], http=self._http, patience=self._patience)
         if not seen.models:
             raise ConfigError(
                 f"{dotted((*path, 'model'))} is missing, and there is none to take: {seen}.",
@@ -149,7 +149,7 @@ class Chooser:
             )
         return seen.models[0]
 
-    async def _automatic(self, agent: Agent) -> Choice:
+    async def _automatic(self, agent: Agent) -> ModelChoice:
         tried: list[str] = []
         choice = None
         if agent.model:
@@ -157,9 +157,9 @@ class Chooser:
             choice = await self._local(agent.model, [])
         choice = choice or await asyncio.to_thread(self._with_key, agent, tried)
         choice = choice or await self._local(agent.model, tried)
-        return replace(choice or _nothing(agent.model), tried=tuple(tried))
+        return replace(choice or _nothing(agent.model), rejected=tuple(tried))
 
-    def _with_key(self, agent: Agent, tried: list[str]) -> Choice | None:
+    def _with_key(self, agent: Agent, tried: list[str]) -> ModelChoice | None:
         """By the first key there is: all variables come before all files."""
         keyed = [provider for provider in PROVIDERS.values() if provider.key_env]
         for provider in keyed:
@@ -170,27 +170,27 @@ class Chooser:
                 continue
             if key:
                 model = agent.model or provider.default_model
-                return Choice(provider.name, model, f"{key.source} is set", key=key)
+                return ModelChoice(provider.name, model, f"{key.source} is set", key=key)
             tried.append(f"{' or '.join(provider.key_env)} is not set")
         for provider in keyed:
             if key := self._credentials.in_file(provider.name):
                 model = agent.model or provider.default_model
-                return Choice(provider.name, model, f"there is a key in {key.source}", key=key)
+                return ModelChoice(provider.name, model, f"there is a key in {key.source}", key=key)
         tried.append(f"there is no key in {self._credentials.folder}")
         return None
 
-    async def _local(self, model: str | None, tried: list[str]) -> Choice | None:
+    async def _local(self, model: str | None, tried: list[str]) -> ModelChoice | None:
         """By the first server on this machine that has the model, or any."""
-        seen = await look(self._spots, http=self._http, patience=self._patience)
+        seen = await probe(self._spots, http=self._http, patience=self._patience)
         tried += [str(sighting) for sighting in seen if sighting.fault]
         for sighting in seen:
             spot, models = sighting.spot, sighting.models
             if models and (model is None or model.removesuffix(THINKING) in models):
-                return Choice(spot.provider, model or models[0], str(sighting), spot.base_url)
+                return ModelChoice(spot.provider, model or models[0], str(sighting), spot.base_url)
         return None
 
 
-def _nothing(model: str | None) -> Choice:
+def _nothing(model: str | None) -> ModelChoice:
     has = f" that has {model}" if model else ""
     reason = f"there is no key, and no server on this machine{has}"
-    return Choice("extractive", "extractive", reason)
+    return ModelChoice("extractive", "extractive", reason)

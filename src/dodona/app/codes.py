@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from dodona.app.by_project import ByProject
+from dodona.app.by_project import ProjectCache
 from dodona.app.config import Config
 from dodona.app.places import expanded
 from dodona.core.errors import ConfigError
@@ -53,7 +53,7 @@ def code_meaning(config: Config) -> Meaning | None:
     return Meaning(config.home / "indexes" / "embeddings.db")
 
 
-class Codes:
+class CodeIndexes:
     """Finds the code of a project. `default` are the folders of the project of that name.
 
     They are this machine's user's; a project of another has the folders that it names. As a
@@ -70,7 +70,7 @@ class Codes:
         meaning: Meaning | None = None,
         follow: bool = False,
     ) -> None:
-        self.folders = ByProject(projects, self._find)
+        self.folders = ProjectCache(projects, self._find)
         self._default = default
         self._home = home
         self._max_file_kb = max_file_kb

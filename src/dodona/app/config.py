@@ -17,9 +17,9 @@ from pydantic import ValidationError
 from dodona.app import rules
 from dodona.app.environment import almost, override
 from dodona.app.mistakes import mistakes
-from dodona.app.places import Places, expanded
+from dodona.app.places import SettingOrigins, expanded
 from dodona.app.settings import Settings
-from dodona.app.shorthand import spelled_out
+from dodona.app.shorthand import expand
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import Document, KeyPath, read
 
@@ -34,7 +34,7 @@ class Config:
     """The settings, where each was made, and Dodona's folder."""
 
     settings: Settings
-    places: Places
+    places: SettingOrigins
     home: Path
 
     def resolve(self, text: str, path: KeyPath) -> Path:
@@ -63,17 +63,17 @@ def checked(
     tools: Collection[str] = (),
 ) -> Config:
     """The config that such a file makes; raises every mistake in it and in the environment."""
-    table, lines = spelled_out(document)
+    table, lines = expand(document)
     variables = dict(override(table, environment))
     file = document.file if document else None
-    places = Places(file, lines, variables, is_found=is_found)
+    places = SettingOrigins(file, lines, variables, is_implicit=is_found)
     found: list[DodonaError] = [*islice(almost(environment), MOST_TOLD)]
     settings = Settings()
     try:
         settings = Settings.model_validate(table)
     except ValidationError as error:
         found += islice(mistakes(places).told(error), MOST_TOLD)
-    found += islice(rules.broken(table, places, tools), MOST_TOLD)
+    found += islice(rules.validate_store(table, places, tools), MOST_TOLD)
     if found:
         raise ConfigError.gather(_told(found))
     return Config(settings, places, home(environment))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dodona.app.config import Config
 from dodona.app.secret import Secret
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 from dodona.documents.toml_lines import KeyPath
 from dodona.models.providers import PROVIDERS
 from dodona.net.redactor import Redactor
@@ -91,12 +91,14 @@ def _read(file: Path, *, is_named: bool) -> str | None:
     except OSError as error:
         raise ConfigError(
             f"the key cannot be read: {error.strerror}.",
-            where=Where(str(file)),
+            where=Location(str(file)),
             hint="It must be a file that you may read.",
         ) from error
     text = raw.decode(errors="surrogateescape").strip()
     if not text:
-        raise ConfigError("the file is empty.", where=Where(str(file)), hint="Write the key to it.")
+        raise ConfigError(
+            "the file is empty.", where=Location(str(file)), hint="Write the key to it."
+        )
     return text
 
 
@@ -113,12 +115,12 @@ def _check(file: Path, descriptor: int, *, is_named: bool) -> None:
     if not is_ours:
         raise ConfigError(
             "the file belongs to someone else.",
-            where=Where(str(file)),
+            where=Location(str(file)),
             hint=f"Make it yours: chown {os.geteuid()} {file}",
         )
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
             f"others may read or change this file (mode {stat.S_IMODE(found.st_mode):04o}).",
-            where=Where(str(file)),
+            where=Location(str(file)),
             hint=f"Keep it to yourself: chmod 600 {file}",
         )

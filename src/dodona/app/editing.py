@@ -17,8 +17,8 @@ from dodona.app import schema
 from dodona.app.config import MAX_BYTES, checked, is_there
 from dodona.app.environment import silenced
 from dodona.app.shorthand import found_at, key_of
-from dodona.app.writing import NewFile, locked, write
-from dodona.core.errors import ConfigError, Where
+from dodona.app.writing import PendingFile, locked, write
+from dodona.core.errors import ConfigError, Location
 from dodona.documents import KeyPath, parse, read
 from dodona.documents.toml_editing import edited
 
@@ -37,19 +37,19 @@ def edit(
     `is_found`: the file lay in the current folder, and nobody named it.
     """
     with locked(path.parent):
-        file = drafted(
+        file = draft(
             path, changes, os.environ if environment is None else environment, is_found=is_found
         )
         write([file] if file else [])
 
 
-def drafted(
+def draft(
     path: Path,
     changes: Mapping[KeyPath, Any],
     environment: Mapping[str, str],
     *,
     is_found: bool = False,
-) -> NewFile | None:
+) -> PendingFile | None:
     """The file after these changes; None when it says so already. ConfigError says why not."""
     before = ""
     mark = b""
@@ -68,8 +68,8 @@ def drafted(
     try:
         data = after.encode()
     except UnicodeEncodeError as error:
-        raise ConfigError("the value is no text in UTF-8.", where=Where(str(path))) from error
-    return NewFile(path, (_BOM if mark == _BOM else b"") + data)
+        raise ConfigError("the value is no text in UTF-8.", where=Location(str(path))) from error
+    return PendingFile(path, (_BOM if mark == _BOM else b"") + data)
 
 
 def _spelled(table: Mapping[str, Any], changes: Mapping[KeyPath, Any]) -> dict[KeyPath, Any]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from dodona.app import schema
 from dodona.app.shorthand import key_of
-from dodona.app.values import WHOLE_NUMBER, value_of
-from dodona.core.errors import ConfigError, Where
+from dodona.app.values import WHOLE_NUMBER, parse_value
+from dodona.core.errors import ConfigError, Location
 from dodona.documents.toml_lines import DEEPEST, KeyPath
 
 PREFIX = "DODONA_"
@@ -45,7 +45,7 @@ def almost(environment: Mapping[str, str]) -> Iterator[ConfigError]:
         if variable.startswith(PREFIX) and schema.is_list_of_sections((head,)):
             yield ConfigError(
                 "this variable sets nothing: there may be several of them.",
-                where=Where(variable),
+                where=Location(variable),
                 hint=f"Write [[{head}]] into the config file.",
             )
             continue
@@ -53,7 +53,7 @@ def almost(environment: Mapping[str, str]) -> Iterator[ConfigError]:
         if found and "__" not in variable:
             yield ConfigError(
                 "this variable sets nothing.",
-                where=Where(variable),
+                where=Location(variable),
                 hint=f"Did you mean '{PREFIX}{found['section']}__{found['key']}'?",
             )
 
@@ -110,5 +110,5 @@ def _put(table: dict[str, Any], path: KeyPath, text: str) -> bool:
         if not schema.is_table(below):
             return False
         here = below
-    here[str(last)] = value_of(text, path)
+    here[str(last)] = parse_value(text, path)
     return True

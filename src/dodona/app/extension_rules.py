@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from dodona.app import schema
-from dodona.app.mistakes import idle, mistakes, sent_away, strange
-from dodona.app.places import Places
+from dodona.app.mistakes import mistakes, no_effect, secret_sent_away, untrusted_setting
+from dodona.app.places import SettingOrigins
 from dodona.core.errors import ConfigError
 from dodona.documents.toml_lines import KeyPath
 
@@ -25,7 +25,7 @@ def plugin_names(table: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
             yield place, name
 
 
-def broken_plugins(table: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def validate_plugins(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
     named = list(plugin_names(table))
     if not named:
         return
@@ -49,31 +49,35 @@ def broken_plugins(table: Mapping[str, Any], places: Places) -> Iterator[ConfigE
             )
 
 
-def broken_mcp(table: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def validate_mcp(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
     servers = table.get("mcp")
     for name, server in servers.items() if schema.is_table(servers) else ():
         if schema.is_table(server):
             yield from _server(("mcp", name), server, places)
 
 
-def _server(path: KeyPath, server: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def _server(
+    path: KeyPath, server: Mapping[str, Any], places: SettingOrigins
+) -> Iterator[ConfigError]:
     if ("url" in server) == ("command" in server):
         has = "has both url and command" if "url" in server else "has neither url nor command"
         yield mistakes(places).wrong(path, has, hint="Set one of them.")
     elif "url" in server:
-        yield from (idle((*path, key), "url", places) for key in ("args", "env") if key in server)
+        yield from (
+            no_effect((*path, key), "url", places) for key in ("args", "env") if key in server
+        )
     elif "headers" in server:
-        yield idle((*path, "headers"), "command", places)
+        yield no_effect((*path, "headers"), "command", places)
     for part in ("headers", "env"):
         yield from _secrets((*path, part), server.get(part), places)
-    if "command" in server and places.is_strange((*path, "command")):
-        yield strange((*path, "command"), "start a program", places)
+    if "command" in server and places.is_untrusted((*path, "command")):
+        yield untrusted_setting((*path, "command"), "start a program", places)
     address, headers = server.get("url"), server.get("headers")
-    if isinstance(address, str) and places.is_strange((*path, "url")) and _has_source(headers):
-        yield from sent_away((*path, "headers"), address, places)
+    if isinstance(address, str) and places.is_untrusted((*path, "url")) and _has_source(headers):
+        yield from secret_sent_away((*path, "headers"), address, places)
 
 
-def _secrets(path: KeyPath, texts: Any, places: Places) -> Iterator[ConfigError]:
+def _secrets(path: KeyPath, texts: Any, places: SettingOrigins) -> Iterator[ConfigError]:
     """What is called a key is one, whatever it looks like."""
     for name, text in texts.items() if schema.is_table(texts) else ():
         if isinstance(text, str) and _SECRETIVE.search(name) and not text.startswith(_SOURCES):

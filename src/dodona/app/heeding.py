@@ -9,33 +9,33 @@ from typing import Final
 
 from dodona.agent.leaves import REGISTRY
 from dodona.app.config import Config
-from dodona.notify import Subscribers
+from dodona.notify import SubscriberRegistry
 from dodona.rules import RuleBook, packs
 
 SUBSCRIBERS: Final = "subscribers"  # a folder of Dodona's, and of each pack
 
 
-def rule_book(config: Config) -> RuleBook:
+def load_rules(config: Config) -> RuleBook:
     """The rules there are. It reads files, and so blocks."""
     rules = _folder(config, ("rules", "folder"), "rules")
     return RuleBook([rules], packs=[_packs(config)], registry=REGISTRY)
 
 
-def subscribers_of(config: Config) -> Subscribers:
+def load_subscribers(config: Config) -> SubscriberRegistry:
     """The subscribers there are. It reads files, and so blocks."""
     own = _folder(config, ("subscribers", "folder"), SUBSCRIBERS)
     folder = _packs(config)
-    found = Subscribers([own, folder / "*" / SUBSCRIBERS], skipped=lambda: _unmet(folder))
+    found = SubscriberRegistry([own, folder / "*" / SUBSCRIBERS], skipped=lambda: _unmet(folder))
     found.load()
     return found
 
 
-async def heeded(
+async def open_notifications(
     stack: AsyncExitStack, config: Config, *, follow: bool
-) -> tuple[Subscribers, RuleBook]:
+) -> tuple[SubscriberRegistry, RuleBook]:
     """Both of them, which follow their files while Dodona serves."""
-    subscribers = await asyncio.to_thread(subscribers_of, config)
-    rules = await asyncio.to_thread(rule_book, config)
+    subscribers = await asyncio.to_thread(load_subscribers, config)
+    rules = await asyncio.to_thread(load_rules, config)
     if follow:
         await stack.enter_async_context(subscribers.following())
         await stack.enter_async_context(rules.following())

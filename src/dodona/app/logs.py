@@ -14,11 +14,11 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from dodona.app.settings import Log
-from dodona.core.trail import trail
+from dodona.core.trail import fields
 from dodona.net.redactor import Redactor
 
 
-def start(settings: Log, redactor: Redactor, stream: TextIO | None = None) -> None:
+def configure_logging(settings: Log, redactor: Redactor, stream: TextIO | None = None) -> None:
     """Send every log record to standard error, as the settings say; replaces an earlier start."""
     handler = _Handler(stream or sys.stderr)
     is_terminal = handler.stream.isatty()
@@ -68,7 +68,7 @@ def _formatter(
 
 def _add_trail(_logger: Any, _method: str, record: EventDict) -> EventDict:
     """The request and the run that it is written in."""
-    for name, value in trail().items():
+    for name, value in fields().items():
         record.setdefault(name, value)
     return record
 

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Self
 
 from dodona.core.errors import ProviderError
-from dodona.core.measures import Measures
+from dodona.core.measures import Metrics
 from dodona.core.model import (
     ChosenModel,
     Done,
@@ -21,27 +21,27 @@ from dodona.core.model import (
     ModelStream,
     Usage,
 )
-from dodona.core.spending import is_silent
+from dodona.core.spending import has_no_usage
 from dodona.models.prices import Prices
 
 
-class MeasuredModels:
+class InstrumentedModels:
     """The models of another `Models`, each of whose calls is counted."""
 
-    def __init__(self, models: Models, measures: Measures, prices: Prices) -> None:
+    def __init__(self, models: Models, measures: Metrics, prices: Prices) -> None:
         self._models = models
         self._measures = measures
         self._prices = prices
 
     async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
         chosen = await self._models.choose(name, agent=agent)
-        return replace(chosen, model=_Measured(chosen.model, self._measures, self._prices))
+        return replace(chosen, model=InstrumentedModel(chosen.model, self._measures, self._prices))
 
 
-class _Measured:
+class InstrumentedModel:
     """A `Model` around another."""
 
-    def __init__(self, model: Model, measures: Measures, prices: Prices) -> None:
+    def __init__(self, model: Model, measures: Metrics, prices: Prices) -> None:
         self._model = model
         self._measures = measures
         self._prices = prices
@@ -90,7 +90,7 @@ class _Measured:
         for kind, tokens in _tokens(usage).items():
             if tokens > 0:
                 measures.model_tokens.add(*labels, kind, by=tokens)
-        if is_silent(usage):
+        if has_no_usage(usage):
             return
         now = datetime.now(UTC)
         cost = self._prices.cost(usage, provider=provider, model=name, at=now)
@@ -113,7 +113,7 @@ def _tokens(usage: Usage) -> dict[str, int]:
 class _Call:
     """The stream of one call, as it passes."""
 
-    def __init__(self, stream: ModelStream, began: float, model: _Measured) -> None:
+    def __init__(self, stream: ModelStream, began: float, model: InstrumentedModel) -> None:
         self._stream = stream
         self._began = began
         self._model = model

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dodona import __version__
 from dodona.agent.engine import LocalEngine
-from dodona.app.choice import Choice
+from dodona.app.choice import ModelChoice
 from dodona.core.errors import StoreError
 from dodona.core.events import (
     RUN_BEGIN,
@@ -23,10 +23,10 @@ from dodona.core.events import (
     TOOL_CALL_TIMEOUT,
     Event,
 )
-from dodona.core.measures import Measures
+from dodona.core.measures import Metrics
 from dodona.core.metrics import OTHER
 from dodona.core.spending import NANOS, Unit
-from dodona.gateway.errors import Leaving
+from dodona.gateway.errors import ShuttingDown
 from dodona.notify.bus import Bus
 from dodona.store import Budget, Store
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 # -- events ----------------------------------------------------------------------------------
 
 
-def hear(measures: Measures, bus: Bus, *, is_tool: Callable[[str], bool]) -> None:
+def subscribe_metrics(measures: Metrics, bus: Bus, *, is_tool: Callable[[str], bool]) -> None:
     """Count runs and calls of tools as the bus tells of them."""
 
     def heard(event: Event) -> None:
@@ -68,7 +68,7 @@ def hear(measures: Measures, bus: Bus, *, is_tool: Callable[[str], bool]) -> Non
 # -- what is read when somebody asks ---------------------------------------------------------
 
 
-def watch(measures: Measures, *, store: Store, bus: Bus, engine: LocalEngine) -> None:
+def add_collectors(measures: Metrics, *, store: Store, bus: Bus, engine: LocalEngine) -> None:
     """Have the rest read when the numbers are."""
     measures.info.set(1, __version__)
 
@@ -115,16 +115,16 @@ def _process() -> dict[str, float]:
     return found
 
 
-class Standing:
+class ServerStatus:
     """What a gateway does at the moment, and whether it can work."""
 
     def __init__(
         self,
         store: Store,
         engine: LocalEngine,
-        measures: Measures,
+        measures: Metrics,
         *,
-        choice: Callable[[], Choice],
+        choice: Callable[[], ModelChoice],
     ) -> None:
         self._choice = choice
         self._store = store
@@ -134,8 +134,8 @@ class Standing:
 
     async def ready(self) -> dict[str, Any]:
         """Who answers; raises when questions cannot be taken in."""
-        if self._engine.is_leaving:
-            raise Leaving("Dodona is stopping.")
+        if self._engine.is_shutting_down:
+            raise ShuttingDown("Dodona is stopping.")
         await self._store.pulse.take()
         choice = self._choice()
         return {"provider": choice.provider, "model": choice.model}

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from dodona.app.places import Places
+from dodona.app.places import SettingOrigins
 from dodona.app.schema import SHAPE, is_secret
 from dodona.core.errors import ConfigError
 from dodona.documents.mistakes import Mistakes
 from dodona.documents.toml_lines import KeyPath
 
 
-def mistakes(places: Places) -> Mistakes:
+def mistakes(places: SettingOrigins) -> Mistakes:
     """Tells what is wrong with settings that were made in these places."""
-    return Mistakes(SHAPE, places.near, is_secret=is_secret)
+    return Mistakes(SHAPE, places.nearest, is_secret=is_secret)
 
 
-def idle(path: KeyPath, whom: str, places: Places) -> ConfigError:
+def no_effect(path: KeyPath, whom: str, places: SettingOrigins) -> ConfigError:
     """A setting that would do nothing: whoever wrote it expects that it does."""
     return mistakes(places).wrong(path, f"has no effect: {whom} takes none", hint="Remove it.")
 
 
-def sent_away(path: KeyPath, address: str, places: Places) -> Iterator[ConfigError]:
+def secret_sent_away(path: KeyPath, address: str, places: SettingOrigins) -> Iterator[ConfigError]:
     """A folder that somebody else wrote must not collect the secrets of whoever enters it."""
     try:
         host = urlsplit(address).hostname or ""
@@ -31,10 +31,10 @@ def sent_away(path: KeyPath, address: str, places: Places) -> Iterator[ConfigErr
     except ValueError:
         is_local = False
     if not is_local:
-        yield strange(path, "send a secret to an address", places)
+        yield untrusted_setting(path, "send a secret to an address", places)
 
 
-def strange(path: KeyPath, what: str, places: Places) -> ConfigError:
+def untrusted_setting(path: KeyPath, what: str, places: SettingOrigins) -> ConfigError:
     """A setting that only a file may make that somebody named."""
     return mistakes(places).wrong(
         path,

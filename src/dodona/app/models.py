@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from dodona.app.building import build
-from dodona.app.choice import Choice, Chooser
+from dodona.app.building import build_model
+from dodona.app.choice import ModelChoice, ModelSelector
 from dodona.app.settings import Agent, Settings
 from dodona.core.errors import ConfigError, NotFound
-from dodona.core.model import ChosenModel, Counter
+from dodona.core.model import ChosenModel, TokenCounter
 from dodona.models.catalogue import facts
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -20,7 +20,7 @@ MOST_MODELS: Final = 64  # names come with requests
 
 
 @dataclass(frozen=True, slots=True)
-class OfAgent:
+class AgentModels:
     """One agent's: the model that was chosen for it, and those that somebody named since."""
 
     agent: Agent
@@ -31,23 +31,27 @@ class OfAgent:
 class ConfiguredModels:
     """A `Models`. `choices` are those of the agents, by name; the empty name is [agent]."""
 
-    def __init__(self, *, http: Http, redactor: Redactor, counter: Counter) -> None:
+    def __init__(self, *, http: Http, redactor: Redactor, counter: TokenCounter) -> None:
         self._http = http
         self._redactor = redactor
         self._counter = counter
-        self._chooser: Chooser | None = None
+        self._chooser: ModelSelector | None = None
         self._default = ""
-        self._agents: Mapping[str, OfAgent] = {}
+        self._agents: Mapping[str, AgentModels] = {}
 
-    def build(self, settings: Settings, choices: Mapping[str, Choice]) -> dict[str, OfAgent]:
+    def build(
+        self, settings: Settings, choices: Mapping[str, ModelChoice]
+    ) -> dict[str, AgentModels]:
         """What was chosen for each agent, to be taken. It blocks, and loads vocabularies."""
         agents: Mapping[str, Agent] = {"": settings.agent, **settings.agents}
         return {
-            name: OfAgent(agents[name], self._made(choice, agents[name]))
+            name: AgentModels(agents[name], self._made(choice, agents[name]))
             for name, choice in choices.items()
         }
 
-    def take(self, built: Mapping[str, OfAgent], chooser: Chooser, *, default: str) -> None:
+    def apply(
+        self, built: Mapping[str, AgentModels], chooser: ModelSelector, *, default: str
+    ) -> None:
         """Use these from now on; `default` is the name of [agent]."""
         self._agents, self._chooser, self._default = built, chooser, default
 
@@ -64,7 +68,7 @@ class ConfiguredModels:
             of.named[name] = await self._found(name, whose, of)
         return of.named[name]
 
-    async def _found(self, name: str, whose: str, of: OfAgent) -> ChosenModel:
+    async def _found(self, name: str, whose: str, of: AgentModels) -> ChosenModel:
         assert self._chooser is not None
         try:
             choice = await self._chooser.choose_model(name, of=whose)
@@ -75,13 +79,15 @@ class ConfiguredModels:
                 f"model {name!r:.80} cannot be used: {error.message}", hint=error.hint
             ) from error
 
-    def _made(self, choice: Choice, agent: Agent) -> ChosenModel:
+    def _made(self, choice: ModelChoice, agent: Agent) -> ChosenModel:
         chain = tuple(choice.chain())
         for link in chain:
             self._counter.count("warm", link.model)  # else a loop stands still for it one day
         others = chain[1:]
         return ChosenModel(
-            model=build(choice, http=self._http, redactor=self._redactor, counter=self._counter),
+            model=build_model(
+                choice, http=self._http, redactor=self._redactor, counter=self._counter
+            ),
             context_size=facts(choice.model).context_size,
             max_tokens=agent.max_tokens,
             temperature=agent.temperature,

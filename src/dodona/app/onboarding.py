@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from dodona.app.config import MAX_BYTES, file_to_edit, home, is_found, is_there, load
 from dodona.app.credentials import LONGEST, Credentials
-from dodona.app.editing import drafted
+from dodona.app.editing import draft
 from dodona.app.environment import shadows
 from dodona.app.settings import PROVIDER_NAMES
-from dodona.app.writing import NewFile, locked, private_folder, write
+from dodona.app.writing import PendingFile, locked, private_folder, write
 from dodona.core.errors import BadRequest, ConfigError
 from dodona.core.near import did_you_mean
 from dodona.documents import KeyPath, is_table, read
@@ -27,7 +27,7 @@ _AGENT: Final = ("agent",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class OnboardingRequest:
     """Who shall answer. Of the key, itself or `source`: `env:NAME` or `file:PATH`."""
 
     provider: str
@@ -38,7 +38,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class OnboardingResult:
     """What came of it, for people; `key` is where the key is."""
 
     provider: str
@@ -81,7 +81,7 @@ class Onboarding:
             return str(self._agent["api_key"])
         return str(self._key_file(provider)) if is_there(self._key_file(provider)) else ""
 
-    def set_up(self, wish: Wish) -> Done:
+    def set_up(self, wish: OnboardingRequest) -> OnboardingResult:
         """Write what is wished for. It blocks."""
         provider = known(wish.provider)
         key = None if wish.key is None else usable(wish.key, self._redactor)
@@ -91,20 +91,20 @@ class Onboarding:
             )
         changes = self._changes(wish)
         with locked(self._file.parent):
-            config = drafted(self._file, changes, self._environment, is_found=self._is_found)
+            config = draft(self._file, changes, self._environment, is_found=self._is_found)
             files = [config] if config else []
             if key is not None:
                 file = self._key_file(provider)
                 private_folder(self._home, file.parent)
-                files.insert(0, NewFile(file, f"{key}\n".encode(), mode=0o600))
+                files.insert(0, PendingFile(file, f"{key}\n".encode(), mode=0o600))
             write(files)
         return self._done(wish, changes)
 
-    def _misses_key(self, wish: Wish) -> bool:
+    def _misses_key(self, wish: OnboardingRequest) -> bool:
         row = PROVIDERS.get(wish.provider)
         return bool(row and row.needs_key and not wish.base_url and not self.has_key(wish.provider))
 
-    def _changes(self, wish: Wish) -> dict[KeyPath, Any]:
+    def _changes(self, wish: OnboardingRequest) -> dict[KeyPath, Any]:
         """What depends on the provider goes with it: its model, address and key."""
         is_new = wish.provider != self.provider
         kept = None if is_new else self._agent.get("base_url")
@@ -123,12 +123,12 @@ class Onboarding:
             changes["api_key"] = None
         return {(*_AGENT, name): value for name, value in changes.items()}
 
-    def _done(self, wish: Wish, changes: Mapping[KeyPath, Any]) -> Done:
+    def _done(self, wish: OnboardingRequest, changes: Mapping[KeyPath, Any]) -> OnboardingResult:
         row = PROVIDERS.get(wish.provider)
         kept = None if wish.provider != self.provider else self._agent.get("model")
         model = wish.model or kept or (row.default_model if row else None) or None
         key = wish.source or (str(self._key_file(wish.provider)) if wish.key else None)
-        return Done(
+        return OnboardingResult(
             wish.provider,
             model,
             key or self.has_key(wish.provider) or None,
@@ -136,7 +136,7 @@ class Onboarding:
             tuple(self._notes(wish, changes)),
         )
 
-    def _notes(self, wish: Wish, changes: Mapping[KeyPath, Any]) -> list[str]:
+    def _notes(self, wish: OnboardingRequest, changes: Mapping[KeyPath, Any]) -> list[str]:
         """What may keep it from having an effect."""
         table = read(self._file, what="the config file", max_bytes=MAX_BYTES).table
         notes = [

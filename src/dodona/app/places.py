@@ -6,26 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 from dodona.documents.toml_lines import KeyPath
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SettingOrigins:
     """Variables come before lines; what is in neither has its default."""
 
     file: Path | None = None
     lines: Mapping[KeyPath, int] = field(default_factory=dict[KeyPath, int])
     variables: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
-    is_found: bool = False  # the file lay in the current folder, and nobody named it
+    is_implicit: bool = False  # the file lay in the current folder, and nobody named it
 
-    def of(self, path: KeyPath) -> Where | None:
+    def of(self, path: KeyPath) -> Location | None:
         """The place of this very key; None is its default."""
         if path in self.variables:
-            return Where(self.variables[path])
-        return Where(str(self.file), self.lines[path]) if path in self.lines else None
+            return Location(self.variables[path])
+        return Location(str(self.file), self.lines[path]) if path in self.lines else None
 
-    def near(self, path: KeyPath) -> Where | None:
+    def nearest(self, path: KeyPath) -> Location | None:
         """The place of the key, or of the closest section above it: where a mistake is told."""
         for length in range(len(path), 0, -1):
             if where := self.of(path[:length]):
@@ -34,12 +34,12 @@ class Places:
         for head in (path, path[:-1]):
             for key, variable in self.variables.items():
                 if head and key[: len(head)] == head:
-                    return Where(variable)
+                    return Location(variable)
         return None
 
-    def is_strange(self, path: KeyPath) -> bool:
+    def is_untrusted(self, path: KeyPath) -> bool:
         """Was it set by whoever wrote the folder we are in, and perhaps not by our user?"""
-        return self.is_found and path in self.lines and path not in self.variables
+        return self.is_implicit and path in self.lines and path not in self.variables
 
     def folder(self, path: KeyPath) -> Path:
         """What a path in this setting is relative to: the file's folder, or the current one."""

@@ -17,7 +17,7 @@ MAX_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class ProbeTarget:
     """A place to look at, and which provider it is if somebody is there."""
 
     name: str
@@ -26,10 +26,10 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ProbeResult:
     """What was found at a place; `fault` says why nothing was."""
 
-    spot: Spot
+    spot: ProbeTarget
     models: tuple[str, ...] = ()
     fault: str = ""
 
@@ -41,13 +41,13 @@ class Sighting:
         return f"{place} has {count} model{'s' if count > 1 else ''}"
 
 
-def spots(environment: Mapping[str, str]) -> tuple[Spot, ...]:
+def default_targets(environment: Mapping[str, str]) -> tuple[ProbeTarget, ...]:
     """The usual places, the likeliest first."""
     return (
-        Spot("Ollama", "ollama", _ollama(environment.get("OLLAMA_HOST", ""))),
-        Spot("LM Studio", "openai-compatible", "http://127.0.0.1:1234/v1"),
-        Spot("llama.cpp", "openai-compatible", "http://127.0.0.1:8080/v1"),
-        Spot("vLLM", "openai-compatible", "http://127.0.0.1:8000/v1"),
+        ProbeTarget("Ollama", "ollama", _ollama(environment.get("OLLAMA_HOST", ""))),
+        ProbeTarget("LM Studio", "openai-compatible", "http://127.0.0.1:1234/v1"),
+        ProbeTarget("llama.cpp", "openai-compatible", "http://127.0.0.1:8080/v1"),
+        ProbeTarget("vLLM", "openai-compatible", "http://127.0.0.1:8000/v1"),
     )
 
 
@@ -62,27 +62,29 @@ def _ollama(host: str) -> str:
     return f"{scheme if separator else 'http'}://{name}:{port}/v1"
 
 
-async def look(places: Iterable[Spot], *, http: Http, patience: float = PATIENCE) -> list[Sighting]:
+async def probe(
+    places: Iterable[ProbeTarget], *, http: Http, patience: float = PATIENCE
+) -> list[ProbeResult]:
     """Look everywhere at once."""
     return await asyncio.gather(*(_ask(spot, http, patience) for spot in places))
 
 
-async def _ask(spot: Spot, http: Http, patience: float) -> Sighting:
+async def _ask(spot: ProbeTarget, http: Http, patience: float) -> ProbeResult:
     try:
         async with (
             asyncio.timeout(patience),
             http.session.get(f"{spot.base_url}/models", allow_redirects=False) as response,
         ):
             if response.status != 200:
-                return Sighting(spot, fault=f"answers {response.status}")
+                return ProbeResult(spot, fault=f"answers {response.status}")
             models = await _models(response)
     except TimeoutError:
-        return Sighting(spot, fault="does not answer in time")
+        return ProbeResult(spot, fault="does not answer in time")
     except aiohttp.ClientConnectorError:
-        return Sighting(spot, fault="nobody answers")
+        return ProbeResult(spot, fault="nobody answers")
     except (aiohttp.ClientError, msgspec.DecodeError, RecursionError, ValueError):
-        return Sighting(spot, fault="answers, but not as such a server does")
-    return Sighting(spot, models) if models else Sighting(spot, fault="has no model")
+        return ProbeResult(spot, fault="answers, but not as such a server does")
+    return ProbeResult(spot, models) if models else ProbeResult(spot, fault="has no model")
 
 
 class _Listed(msgspec.Struct):

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 Take = Callable[[Config], Awaitable[None]]
 
 
-class Reloading:
+class ConfigReloader:
     """Reads the file anew, and hands what has changed to those whom it concerns.
 
     `live` says, for the first names of a key, who takes it; `note` writes down that it did.
@@ -56,12 +56,12 @@ class Reloading:
         suffixes = (".toml", *{each.suffix for each in souls})
 
         def look() -> None:
-            asyncio.run_coroutine_threadsafe(self.look(), loop).result()
+            asyncio.run_coroutine_threadsafe(self.check(), loop).result()
 
         async with following(sorted(folders), look, suffixes=suffixes):
             yield
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Take what has changed. A file that is wrong is told once, and changes nothing."""
         try:
             fresh = await asyncio.to_thread(self._reread)

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from dodona.app import schema
-from dodona.app.agent_rules import broken_agents
-from dodona.app.binding_rules import broken_bindings
-from dodona.app.extension_rules import broken_mcp, broken_plugins, plugin_names
-from dodona.app.mistakes import idle, mistakes, sent_away
-from dodona.app.places import Places
+from dodona.app.agent_rules import validate_agents
+from dodona.app.binding_rules import validate_bindings
+from dodona.app.extension_rules import plugin_names, validate_mcp, validate_plugins
+from dodona.app.mistakes import mistakes, no_effect, secret_sent_away
+from dodona.app.places import SettingOrigins
 from dodona.core.errors import ConfigError
 from dodona.core.near import did_you_mean
 from dodona.documents.toml_lines import KeyPath
@@ -30,22 +30,22 @@ _REFUSED = (
 )
 
 
-def broken(
-    table: Mapping[str, Any], places: Places, tools: Iterable[str] = ()
+def validate_store(
+    table: Mapping[str, Any], places: SettingOrigins, tools: Iterable[str] = ()
 ) -> Iterator[ConfigError]:
     """Every rule that these settings break; `tools` are there beside the shipped ones."""
     plugins = [name for _, name in plugin_names(table)]
-    yield from broken_agents(table, places, (*plugins, *tools))
-    yield from broken_bindings(table, places)
-    yield from broken_plugins(table, places)
-    yield from broken_mcp(table, places)
+    yield from validate_agents(table, places, (*plugins, *tools))
+    yield from validate_bindings(table, places)
+    yield from validate_plugins(table, places)
+    yield from validate_mcp(table, places)
     store = table.get("store")
     if schema.is_table(store):
         yield from _store(store, places)
     yield from _unwritable((), table, places)
 
 
-def _store(store: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
+def _store(store: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
     url = store.get("url", "")
     if not isinstance(url, str):
         return
@@ -61,13 +61,13 @@ def _store(store: Mapping[str, Any], places: Places) -> Iterator[ConfigError]:
         )
     elif not is_file and path not in places.variables and _PASSWORD.match(rest):
         yield mistakes(places).wrong(path, "must not hold a password", hint=_REFUSED)
-    elif not is_file and "password" in store and places.is_strange(path):
-        yield from sent_away(("store", "password"), url, places)
+    elif not is_file and "password" in store and places.is_untrusted(path):
+        yield from secret_sent_away(("store", "password"), url, places)
     if is_file and "password" in store:
-        yield idle(("store", "password"), "SQLite", places)
+        yield no_effect(("store", "password"), "SQLite", places)
 
 
-def _unwritable(path: KeyPath, value: Any, places: Places) -> Iterator[ConfigError]:
+def _unwritable(path: KeyPath, value: Any, places: SettingOrigins) -> Iterator[ConfigError]:
     """The system takes no text with a NUL in it, and every text may get there."""
     if schema.is_table(value):
         for name, below in value.items():

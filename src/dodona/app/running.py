@@ -11,34 +11,34 @@ from pathlib import Path
 from typing import Final
 
 from dodona import store as ledger
-from dodona.agent.agency import Agency, make_agency
-from dodona.agent.approving import Desk
-from dodona.agent.choices import ChoicesOf
+from dodona.agent.agency import AgentApi, build_agent_api
+from dodona.agent.approving import ApprovalGate
+from dodona.agent.choices import OverridesCache
 from dodona.agent.decision import DEFAULT_DECISIONS
-from dodona.agent.means import Means
+from dodona.agent.means import RunDeps
 from dodona.agent.subagents import SUBAGENTS
 from dodona.app.building import ceilings, price_list
-from dodona.app.choice import Choice
-from dodona.app.codes import Codes, code_folders, code_meaning
+from dodona.app.choice import ModelChoice
+from dodona.app.codes import CodeIndexes, code_folders, code_meaning
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
-from dodona.app.heeding import heeded
-from dodona.app.live import conduct_of, live
-from dodona.app.measured_models import MeasuredModels
-from dodona.app.measuring import Standing, hear, watch
-from dodona.app.reloading import Reloading
-from dodona.app.staff import Staff
+from dodona.app.heeding import open_notifications
+from dodona.app.live import reload_handlers, run_policy
+from dodona.app.measured_models import InstrumentedModels
+from dodona.app.measuring import ServerStatus, add_collectors, subscribe_metrics
+from dodona.app.reloading import ConfigReloader
+from dodona.app.staff import LiveAgents
 from dodona.app.store_url import store_url
-from dodona.app.upkeep import Upkeep
-from dodona.app.vaults import Vaults, vault_folder
+from dodona.app.upkeep import Maintenance
+from dodona.app.vaults import VaultIndexes, vault_folder
 from dodona.app.web import add_web
 from dodona.core.audit import AuditEntry
-from dodona.core.measures import Measures
-from dodona.core.routing import Routing
+from dodona.core.measures import Metrics
+from dodona.core.routing import LiveRouter
 from dodona.core.tokens import Tokens
 from dodona.core.users import LOCAL_USER
 from dodona.metering import Meter
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
@@ -61,23 +61,23 @@ AddTools = Callable[[ToolRegistry], None]
 class Runtime:
     """Dodona, running in this process."""
 
-    agency: Agency
-    choice: Choice
-    routing: Routing
+    agency: AgentApi
+    choice: ModelChoice
+    routing: LiveRouter
     vault: Path
     store: str
-    measures: Measures
-    standing: Standing
+    measures: Metrics
+    standing: ServerStatus
     tokens: Tokens
     audit: AuditLog
 
-    async def leave(self, patience: float) -> int:
+    async def shutdown(self, patience: float) -> int:
         """Take no more questions and let runs end; how many were left to be resumed."""
-        return await self.agency.engine.leave(patience)
+        return await self.agency.engine.shutdown(patience)
 
 
 @asynccontextmanager
-async def running(
+async def open_runtime(
     config: Config,
     credentials: Credentials,
     redactor: Redactor,
@@ -95,52 +95,52 @@ async def running(
     async with AsyncExitStack() as stack:
         http = await stack.enter_async_context(Http())
         url = await asyncio.to_thread(store_url, config, credentials)
-        measures = Measures()
+        measures = Metrics()
         store = await _store(stack, config, url, redactor, measures)
         bus = Bus()
         stack.callback(bus.close)
-        counter = TokenCounter()
-        staff = Staff(
+        counter = OfflineTokenCounter()
+        staff = LiveAgents(
             stack, http=http, redactor=redactor, counter=counter, emit=bus.emit, follow=serve
         )
-        await staff.take(config)
+        await staff.apply(config)
         vaults = await _vaults(stack, store, config, follow=serve)
         codes = await _codes(stack, store, config, follow=serve)
         registry = _registry(store, vaults, codes)
         await add_web(registry, config, credentials, stack)
         if tools is not None:
             tools(registry)
-        subscribers, rules = await heeded(stack, config, follow=serve)
+        subscribers, rules = await open_notifications(stack, config, follow=serve)
         meter = _meter(config)
-        means = Means(
+        means = RunDeps(
             storage=store,
-            models=MeasuredModels(staff.models, measures, price_list(config.settings)),
+            models=InstrumentedModels(staff.models, measures, price_list(config.settings)),
             meter=meter,
             toolbox=registry,
             call_tool=partial(call_tool, registry),
             counter=counter,
             emit=bus.emit,
-            hide=redactor.hide_all,
+            redact=redactor.hide_all,
             notes=vaults,
             code=codes,
             subscribers=subscribers,
             rules=rules,
-            desk=Desk(store.approvals),
-            choices=ChoicesOf(store.pack_state),
-            agents=staff.now,
-            conduct=conduct_of(config.settings),
+            approvals=ApprovalGate(store.approvals),
+            overrides=OverridesCache(store.pack_state),
+            agents=staff.current,
+            conduct=run_policy(config.settings),
             decisions=decisions,
         )
         agency = await _agency(stack, means, bus, staff, vaults, serve=serve)
-        upkeep = Upkeep(store, config)
+        upkeep = Maintenance(store, config)
         await upkeep.begin(stack, again=serve)
         if reread is not None:
-            takers = live(staff, means.conduct, meter, upkeep, redactor)
+            takers = reload_handlers(staff, means.conduct, meter, upkeep, redactor)
             note = partial(_note_change, store.audit)
-            followed = await asyncio.to_thread(Reloading, config, reread, takers, note)
+            followed = await asyncio.to_thread(ConfigReloader, config, reread, takers, note)
             await stack.enter_async_context(followed.following())
-        hear(measures, bus, is_tool=partial(_is_tool, registry))
-        watch(measures, store=store, bus=bus, engine=agency.engine)
+        subscribe_metrics(measures, bus, is_tool=partial(_is_tool, registry))
+        add_collectors(measures, store=store, bus=bus, engine=agency.engine)
         yield Runtime(
             agency=agency,
             choice=staff.choices[""],
@@ -148,14 +148,14 @@ async def running(
             vault=vaults.default,
             store=str(locate(url)),
             measures=measures,
-            standing=Standing(store, agency.engine, measures, choice=lambda: staff.choices[""]),
+            standing=ServerStatus(store, agency.engine, measures, choice=lambda: staff.choices[""]),
             tokens=store.tokens,
             audit=store.audit,
         )
 
 
 async def _store(
-    stack: AsyncExitStack, config: Config, url: str, redactor: Redactor, measures: Measures
+    stack: AsyncExitStack, config: Config, url: str, redactor: Redactor, measures: Metrics
 ) -> Store:
     opened = await Store.open(
         url,
@@ -166,7 +166,7 @@ async def _store(
     return await stack.enter_async_context(opened)
 
 
-def _registry(store: Store, vaults: Vaults, codes: Codes) -> ToolRegistry:
+def _registry(store: Store, vaults: VaultIndexes, codes: CodeIndexes) -> ToolRegistry:
     """The tools for what is kept here."""
     registry = ToolRegistry()
     add_vault_tools(registry, vaults)
@@ -181,15 +181,19 @@ def _is_tool(registry: ToolRegistry, name: str) -> bool:
     return registry.find(name) is not None or name in handed_on
 
 
-async def _vaults(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Vaults:
+async def _vaults(
+    stack: AsyncExitStack, store: Store, config: Config, *, follow: bool
+) -> VaultIndexes:
     folder = await asyncio.to_thread(vault_folder, config)
-    vaults = Vaults(store.projects, default=folder, home=config.home, follow=follow)
+    vaults = VaultIndexes(store.projects, default=folder, home=config.home, follow=follow)
     return await stack.enter_async_context(vaults)
 
 
-async def _codes(stack: AsyncExitStack, store: Store, config: Config, *, follow: bool) -> Codes:
+async def _codes(
+    stack: AsyncExitStack, store: Store, config: Config, *, follow: bool
+) -> CodeIndexes:
     folders = await asyncio.to_thread(code_folders, config)
-    codes = Codes(
+    codes = CodeIndexes(
         store.projects,
         default=folders,
         home=config.home,
@@ -206,11 +210,17 @@ def _meter(config: Config) -> Meter:
 
 
 async def _agency(
-    stack: AsyncExitStack, means: Means, bus: Bus, staff: Staff, vaults: Vaults, *, serve: bool
-) -> Agency:
+    stack: AsyncExitStack,
+    means: RunDeps,
+    bus: Bus,
+    staff: LiveAgents,
+    vaults: VaultIndexes,
+    *,
+    serve: bool,
+) -> AgentApi:
     """The agency at work; in the end it leaves its runs to others."""
     make = partial(
-        make_agency,
+        build_agent_api,
         means,
         events=bus,
         tree=staff.trees,
@@ -218,7 +228,7 @@ async def _agency(
         serves=serve,
     )
     agency = await asyncio.to_thread(make)  # it reads files
-    stack.push_async_callback(agency.engine.leave, 0.0)
+    stack.push_async_callback(agency.engine.shutdown, 0.0)
     if serve:
         agency.engine.start()
     return agency

@@ -523,7 +523,7 @@ class Subscribers(Section):
     )
 
 
-class Rules(Section):
+class RulesSection(Section):
     """What shall happen when something happens."""
 
     folder: str | None = Field(
@@ -647,7 +647,7 @@ class Settings(Section):
     librarian: Librarian = Librarian()
     context: Context = Context()
     subscribers: Subscribers = Subscribers()
-    rules: Rules = Rules()
+    rules: RulesSection = RulesSection()
     approvals: Approvals = Approvals()
     budgets: Budgets = Budgets()
     prices: Mapping[str, Price] = Field(default={}, description="Prices, by model.")

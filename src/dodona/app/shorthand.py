@@ -9,7 +9,7 @@ from dodona.app import schema
 from dodona.documents import Document, KeyPath
 
 
-def spelled_out(document: Document | None) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
+def expand(document: Document | None) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
     """What the file says and where, with the key of every plain number; nothing of none."""
     if document is None:
         return {}, {}

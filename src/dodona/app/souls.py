@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 
 MAX_BYTES: Final = 65_536  # all of it goes along with every request
 _HINT = f"A soul is a text in UTF-8 of at most {MAX_BYTES:,} bytes, in a file that you may read."
@@ -34,4 +34,4 @@ def read_soul(file: Path) -> str:
 
 
 def _unusable(file: Path, reason: str) -> ConfigError:
-    return ConfigError(f"the soul cannot be used: {reason}.", where=Where(str(file)), hint=_HINT)
+    return ConfigError(f"the soul cannot be used: {reason}.", where=Location(str(file)), hint=_HINT)

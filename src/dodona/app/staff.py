@@ -9,20 +9,20 @@ from contextlib import AsyncExitStack
 
 from dodona.app.agents import AgentTrees, agents_of
 from dodona.app.bindings import make_router
-from dodona.app.choice import Choice, Chooser
+from dodona.app.choice import ModelChoice, ModelSelector
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
 from dodona.app.models import ConfiguredModels
-from dodona.app.probes import spots
+from dodona.app.probes import default_targets
 from dodona.core.agents import Agents
 from dodona.core.events import Emit
-from dodona.core.model import Counter
-from dodona.core.routing import Routing
+from dodona.core.model import TokenCounter
+from dodona.core.routing import LiveRouter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 
 
-class Staff:
+class LiveAgents:
     """All of it changes at once, when the config does."""
 
     def __init__(
@@ -31,23 +31,25 @@ class Staff:
         *,
         http: Http,
         redactor: Redactor,
-        counter: Counter,
+        counter: TokenCounter,
         emit: Emit,
         follow: bool,
     ) -> None:
         self._http = http
         self._redactor = redactor
         self.agents = Agents()
-        self.choices: Mapping[str, Choice] = {}  # by name; that of [agent] has none
+        self.choices: Mapping[str, ModelChoice] = {}  # by name; that of [agent] has none
         self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
         self.trees = AgentTrees(stack, emit, follow=follow)
-        self.routing = Routing()  # which of them answers whom
+        self.routing = LiveRouter()  # which of them answers whom
 
-    async def take(self, config: Config) -> None:
+    async def apply(self, config: Config) -> None:
         """Be the agents of this config; raises, and stays as it was, if one cannot work."""
         settings = config.settings
         credentials = Credentials(config, os.environ, self._redactor)
-        chooser = Chooser(config, credentials, http=self._http, spots=spots(os.environ))
+        chooser = ModelSelector(
+            config, credentials, http=self._http, spots=default_targets(os.environ)
+        )
         choices = {name: await chooser.choose(name) for name in ("", *settings.agents)}
         agents = await asyncio.to_thread(agents_of, config)
         router = await asyncio.to_thread(make_router, config)
@@ -55,9 +57,9 @@ class Staff:
         built = await asyncio.to_thread(self.models.build, settings, choices)
         # No wait from here on: a run sees all of the old, or all of the new.
         self.trees.take(trees)
-        self.models.take(built, chooser, default=settings.agent.id)
-        self.routing.take(router)
+        self.models.apply(built, chooser, default=settings.agent.id)
+        self.routing.replace(router)
         self.agents, self.choices = agents, choices
 
-    def now(self) -> Agents:
+    def current(self) -> Agents:
         return self.agents

@@ -12,7 +12,7 @@ from dodona.documents import KeyPath
 _NOT_YET: Final = ("plugins", "mcp")
 
 
-def unused(config: Config) -> Iterator[str]:
+def unused_sections(config: Config) -> Iterator[str]:
     """A sentence for each section that somebody wrote and nothing uses yet."""
     for name in _NOT_YET:
         entries = getattr(config.settings, name)
@@ -20,4 +20,4 @@ def unused(config: Config) -> Iterator[str]:
         paths: Sequence[KeyPath] = [(name,)] if is_list else [(name, key) for key in entries]
         for path in paths if entries else ():
             title = f"[[{name}]]" if is_list else f"[{schema.dotted(path)}]"
-            yield f"{config.places.near(path)}: nothing uses {title} yet."
+            yield f"{config.places.nearest(path)}: nothing uses {title} yet."

@@ -18,7 +18,7 @@ KEPT_FOR: Final = 30 * 86_400.0  # seconds that steps of ended runs can be repla
 _log = logging.getLogger(__name__)
 
 
-class Upkeep:
+class Maintenance:
     """Tidies the store; how long things are kept is as the config says now."""
 
     def __init__(self, store: Store, config: Config) -> None:
@@ -40,11 +40,11 @@ class Upkeep:
         while True:
             await asyncio.sleep(TIDY_EVERY)
             try:
-                await self._tidy()
+                await self._run_once()
             except StoreError as error:
                 _log.warning("the store cannot be tidied: %s", error)
 
-    async def _tidy(self) -> None:
+    async def _run_once(self) -> None:
         store = self._store
         await store.contexts.close_idle(time() - self._idle)
         await store.journals.expire(time() - KEPT_FOR)

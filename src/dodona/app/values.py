@@ -13,7 +13,7 @@ WHOLE_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
-def value_of(text: str, path: KeyPath) -> Any:
+def parse_value(text: str, path: KeyPath) -> Any:
     """The text as what is wanted there; itself where it is not that, for the check to tell."""
     kind = schema.bare(schema.at(path))
     section = schema.section(kind)
@@ -28,7 +28,7 @@ def value_of(text: str, path: KeyPath) -> Any:
     return text
 
 
-def typed(text: str, path: KeyPath) -> Any:
+def parse_typed(text: str, path: KeyPath) -> Any:
     """The same, of what somebody typed: a list or a section may be written as in TOML, too."""
     kind = schema.at(path)
     holds_more = schema.section(kind) or schema.entries(kind) or schema.elements(kind)
@@ -37,4 +37,4 @@ def typed(text: str, path: KeyPath) -> Any:
             return tomllib.loads(f"value = {text}")["value"]
         except (ValueError, RecursionError):
             pass
-    return value_of(text, path)
+    return parse_value(text, path)

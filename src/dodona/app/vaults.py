@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
 
-from dodona.app.by_project import ByProject
+from dodona.app.by_project import ProjectCache
 from dodona.app.config import Config
 from dodona.app.places import expanded
 from dodona.core.errors import ConfigError, ToolFailed
@@ -41,7 +41,7 @@ def vault_folder(config: Config) -> Path:
     return folder
 
 
-class Vaults:
+class VaultIndexes:
     """Finds the vault of a project. `default` is the one of the project of that name.
 
     A project that names no folder has one in Dodona's own, which is made when it is needed; so
@@ -53,7 +53,7 @@ class Vaults:
     def __init__(
         self, projects: Projects, *, default: Path, home: Path, follow: bool = False
     ) -> None:
-        self.folder = ByProject(projects, self._find)
+        self.folder = ProjectCache(projects, self._find)
         self.default = default
         self._home = home
         self._follow = follow

@@ -11,11 +11,11 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 from uuid import uuid4
 
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 
 
 @dataclass(frozen=True, slots=True)
-class NewFile:
+class PendingFile:
     """What a file shall hold. Without a mode, that of the file before it, or the usual one."""
 
     path: Path
@@ -47,7 +47,7 @@ def private_folder(home: Path, folder: Path) -> None:
             folder.chmod(0o700)
 
 
-def write(files: Sequence[NewFile]) -> None:
+def write(files: Sequence[PendingFile]) -> None:
     """Put the files into their places; all are on the disk before the first of them is there."""
     staged: list[tuple[Path, Path]] = []
     try:
@@ -62,14 +62,14 @@ def write(files: Sequence[NewFile]) -> None:
             with _telling(file.path):
                 beside.replace(place)
         for folder in {place.parent for _, place in staged}:
-            _settle(folder)
+            _fsync_dir(folder)
     finally:
         for beside, _ in staged:
             with suppress(OSError):
                 beside.unlink()
 
 
-def _stage(file: NewFile, place: Path, beside: Path) -> None:
+def _stage(file: PendingFile, place: Path, beside: Path) -> None:
     before = place.stat() if place.exists() else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise FileExistsError(0, "it is no file")
@@ -88,7 +88,7 @@ def _stage(file: NewFile, place: Path, beside: Path) -> None:
         os.fsync(opened.fileno())
 
 
-def _settle(folder: Path) -> None:
+def _fsync_dir(folder: Path) -> None:
     """Let the new names outlive the power; they are in their places already."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -109,6 +109,6 @@ def _telling(path: Path) -> Generator[None]:
 def _unwritten(path: Path, error: OSError) -> ConfigError:
     return ConfigError(
         f"this cannot be written: {error.strerror}.",
-        where=Where(str(path)),
+        where=Location(str(path)),
         hint="What was there before is still there.",
     )

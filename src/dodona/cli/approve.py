@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dodona.agent.approving import Desk
+from dodona.agent.approving import ApprovalGate
 from dodona.agent.views import ApprovalViews
 from dodona.app.config import Config
 from dodona.cli.arguments import AsJson
@@ -98,7 +98,7 @@ async def _decide(
 
 
 def _views(store: Store) -> ApprovalViews:
-    return ApprovalViews(store.approvals, Desk(store.approvals))
+    return ApprovalViews(store.approvals, ApprovalGate(store.approvals))
 
 
 def _only(waiting: list[dict[str, Any]], run: int) -> str:

@@ -18,7 +18,7 @@ from dodona.cli.asking import fetch_answer, show_answer
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import document
 from dodona.cli.project_file import project_of
-from dodona.cli.reaching import quiet_config, reach
+from dodona.cli.reaching import connect, quiet_config
 from dodona.cli.screen import Screen
 from dodona.core.errors import BadRequest
 from dodona.net.redactor import Redactor
@@ -85,7 +85,7 @@ def ask(
 
 
 async def _ask(config: Config, question: Question, redactor: Redactor, *, as_json: bool) -> None:
-    async with reach(config, redactor) as client:
+    async with connect(config, redactor) as client:
         if as_json:
             document(redactor.scrub_all(dict(await fetch_answer(client, question))))
         else:

@@ -14,7 +14,7 @@ from dodona.cli.client import ChunkJson, Client
 from dodona.cli.keyboard import Keyboard
 from dodona.cli.output import note
 from dodona.cli.screen import Screen, brief
-from dodona.core.errors import Cancelled, DodonaError, revived
+from dodona.core.errors import Cancelled, DodonaError, from_json
 
 INTERRUPTED: Final = 130  # what shells expect of whoever Ctrl-C has ended
 
@@ -32,14 +32,14 @@ async def show_answer(
 
     What waits for a person is asked at the keyboard, if somebody sits there.
     """
-    desk = _Desk(client, keyboard)
+    desk = _ApprovalPrompt(client, keyboard)
     try:
         async with _cancelling(client, question), aclosing(client.stream(question)) as chunks:
             async for chunk in chunks:
                 screen.show(chunk)
                 desk.see(chunk)
                 if chunk["type"] == "error":
-                    raise revived(chunk["error"])
+                    raise from_json(chunk["error"])
                 if chunk["type"] == "done":
                     return
         raise DodonaError(
@@ -56,7 +56,7 @@ async def fetch_answer(client: Client, question: Question) -> Mapping[str, Any]:
         return await client.answer(question)
 
 
-class _Desk:
+class _ApprovalPrompt:
     """Asks for leave to make calls, one after the other, while the answer goes on coming."""
 
     def __init__(self, client: Client, keyboard: Keyboard | None) -> None:

@@ -120,7 +120,7 @@ def _restored(
 
 def _loaded(config: ConfigFile, redactor: Redactor) -> tuple[Config, Location]:
     loaded = load(os.environ, config)
-    logs.start(loaded.settings.log, redactor)
+    logs.configure_logging(loaded.settings.log, redactor)
     return loaded, locate(store_url(loaded, Credentials(loaded, os.environ, redactor)))
 
 

@@ -17,7 +17,7 @@ from dodona.cli.client import Client
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.keyboard import Keyboard
 from dodona.cli.output import note, say
-from dodona.cli.reaching import quiet_config, reach
+from dodona.cli.reaching import connect, quiet_config
 from dodona.cli.screen import Screen
 from dodona.core import errors
 from dodona.core.errors import DodonaError
@@ -48,7 +48,7 @@ def chat(
 
 
 async def _chat(config: Config, talk: _Talk) -> int:
-    async with reach(config, talk.redactor) as client:
+    async with connect(config, talk.redactor) as client:
         return await talk.hold(client)
 
 

@@ -16,8 +16,8 @@ from dodona.app.environment import shadows
 from dodona.app.json_schema import json_schema
 from dodona.app.schema import SHAPE, at, dotted, entries, is_list_of_sections, undotted
 from dodona.app.settings import Section
-from dodona.app.unused import unused
-from dodona.app.values import typed
+from dodona.app.unused import unused_sections
+from dodona.app.values import parse_typed
 from dodona.cli.arguments import AsJson
 from dodona.cli.output import columns, document, note, say
 from dodona.core import errors
@@ -46,7 +46,7 @@ def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) 
     problems: Sequence[DodonaError] = ()
     notes: Sequence[str] = ()
     try:
-        notes = tuple(unused(load(os.environ, config)))
+        notes = tuple(unused_sections(load(os.environ, config)))
     except ConfigError as error:
         problems = error.problems()
     if json:
@@ -131,7 +131,7 @@ def set_(
         raise BadRequest(
             "a value or --unset is needed, and not both.", hint="Like: config set log.level debug"
         )
-    new = None if value is None else typed(value, path)
+    new = None if value is None else parse_typed(value, path)
     file = file_to_edit(os.environ, config)
     edit(file, {path: new}, is_found=is_found(os.environ, file, config))
     made = read(file, what="the config file", max_bytes=MAX_BYTES)

@@ -70,5 +70,5 @@ def _lines(result: Check) -> Iterator[str]:
 
 def _location(config: ConfigFile, redactor: Hidden) -> Location:
     loaded = load(os.environ, config)
-    logs.start(loaded.settings.log, redactor)
+    logs.configure_logging(loaded.settings.log, redactor)
     return locate(store_url(loaded, Credentials(loaded, os.environ, redactor)))

@@ -44,7 +44,7 @@ def doctor(
 
     Nothing that is billed is asked of a model, and nothing is changed without --fix.
     """
-    logs.start(Log(level="error"), redactor)
+    logs.configure_logging(Log(level="error"), redactor)
     return asyncio.run(_doctor(config, redactor, fix=fix, json=json))
 
 

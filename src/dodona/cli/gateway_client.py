@@ -18,7 +18,7 @@ from dodona.agent.question import Question
 from dodona.cli.announcement import Announcement
 from dodona.cli.client import ChunkJson
 from dodona.cli.output import note
-from dodona.core.errors import DodonaError, revived
+from dodona.core.errors import DodonaError, from_json
 from dodona.models.sse import SseParser
 
 PATIENCE: Final = 30.0  # seconds in which a gateway that is gone may come back
@@ -211,4 +211,4 @@ async def _refuse(response: aiohttp.ClientResponse) -> None:
         told = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
         told = {"message": f"the gateway answers {response.status}.", "hint": text[:200]}
-    raise revived(told)
+    raise from_json(told)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from dodona.agent.agency import Agency
+from dodona.agent.agency import AgentApi
 from dodona.agent.question import Question
 from dodona.cli.client import ChunkJson
 from dodona.core.users import LOCAL_USER
@@ -14,7 +14,7 @@ from dodona.core.users import LOCAL_USER
 class InProcess:
     """A Client of an Oracle in this process."""
 
-    def __init__(self, agency: Agency) -> None:
+    def __init__(self, agency: AgentApi) -> None:
         self._oracle = agency.oracle
         self._approvals = agency.approvals
         self._run_id: int | None = None

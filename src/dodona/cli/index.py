@@ -16,10 +16,10 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from dodona.app.codes import Codes, outermost
+from dodona.app.codes import CodeIndexes, outermost
 from dodona.app.config import Config
 from dodona.app.places import expanded
-from dodona.app.vaults import Vaults
+from dodona.app.vaults import VaultIndexes
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.default_folders import default_code, default_vault
@@ -90,7 +90,7 @@ def _folder(path: Path | None) -> Path | None:
 async def _indexed(config: Config, redactor: Redactor, wanted: _Wanted) -> dict[str, Any]:
     async with opened_store(config, redactor) as store:
         notes = await asyncio.to_thread(default_vault, config, redactor)
-        vaults = Vaults(store.projects, default=notes, home=config.home)
+        vaults = VaultIndexes(store.projects, default=notes, home=config.home)
         vault = await vaults.folder(LOCAL_USER, wanted.project_id)
         told: dict[str, Any] = {"project": wanted.project_id}
         if wanted.path is None or await asyncio.to_thread(_is_notes, wanted.path, vault):
@@ -103,7 +103,7 @@ async def _indexed(config: Config, redactor: Redactor, wanted: _Wanted) -> dict[
         return told
 
 
-async def _notes(vaults: Vaults, folder: Path) -> int:
+async def _notes(vaults: VaultIndexes, folder: Path) -> int:
     vault = vaults.at(folder)
     with Bar("notes") as bar:
         await vault.prepared(bar.show)
@@ -115,7 +115,7 @@ async def _code(
 ) -> dict[str, Any] | None:
     """The state of the project's code, after all is taken in; None when it has none."""
     settings = config.settings.code
-    async with Codes(
+    async with CodeIndexes(
         store.projects,
         default=default,
         home=config.home,

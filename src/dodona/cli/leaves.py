@@ -8,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
 
-from dodona.core.errors import DodonaError, LoadError, Where
+from dodona.core.errors import DodonaError, LoadError, Location
 
 
 def load_leaves(paths: Iterable[Path]) -> None:
@@ -35,7 +35,7 @@ def _execute(path: Path) -> None:
     except (Exception, SystemExit) as error:
         raise LoadError(
             f"the file cannot be loaded: {type(error).__name__}: {error}.",
-            where=Where(str(path), _line(error, path), 1),
+            where=Location(str(path), _line(error, path), 1),
             hint="Mend it, then try again.",
         ) from error
     finally:

@@ -11,7 +11,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from dodona.app.credentials import LONGEST
-from dodona.app.onboarding import CHOICES, Done, Onboarding, Wish, known
+from dodona.app.onboarding import CHOICES, Onboarding, OnboardingRequest, OnboardingResult, known
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.output import columns, document, note, say
@@ -65,7 +65,7 @@ def onboard(
         _tell(done)
 
 
-def _wish(flags: Flags, before: Onboarding) -> Wish:
+def _wish(flags: Flags, before: Onboarding) -> OnboardingRequest:
     """What the flags say, and a person where they say nothing."""
     if flags.key_stdin and flags.key_from:
         raise BadRequest("--key-stdin and --key-from exclude each other.", hint="Choose one.")
@@ -82,10 +82,12 @@ def _wish(flags: Flags, before: Onboarding) -> Wish:
         key = _key(name, before.has_key(name))
     if flags.provider is None and model is None and name in PROVIDERS:
         model = _model(name)
-    return Wish(provider=name, model=model, base_url=base_url, key=key, source=flags.key_from)
+    return OnboardingRequest(
+        provider=name, model=model, base_url=base_url, key=key, source=flags.key_from
+    )
 
 
-def _tell(done: Done) -> None:
+def _tell(done: OnboardingResult) -> None:
     rows = [("provider", done.provider), ("model", done.model or "-"), ("key", done.key or "-")]
     say(columns([*rows, ("config", str(done.config))]))
     for line in done.notes:

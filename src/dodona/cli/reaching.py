@@ -24,7 +24,7 @@ _LEVEL = ("log", "level")
 def quiet_config(file: Path | None, redactor: Redactor) -> Config:
     """The config; of the log only what may be wrong, unless somebody set its level."""
     config = load(os.environ, file)
-    logs.start(config.settings.log, redactor)
+    logs.configure_logging(config.settings.log, redactor)
     if config.places.of(_LEVEL) is None:
         logging.getLogger("dodona").setLevel(logging.WARNING)
     return config
@@ -39,15 +39,15 @@ def announced_gateway(config: Config, credentials: Credentials) -> Announcement 
 
 
 @asynccontextmanager
-async def reach(config: Config, redactor: Redactor) -> AsyncGenerator[Client]:
+async def connect(config: Config, redactor: Redactor) -> AsyncGenerator[Client]:
     credentials = Credentials(config, os.environ, redactor)
     if (announced := announced_gateway(config, credentials)) is not None:
         async with gateway_client(announced, config.home) as gateway:
             if await gateway.is_there():
                 yield gateway
                 return
-    from dodona.app.running import running  # noqa: PLC0415 - a gateway's client needs none of it
+    from dodona.app.running import open_runtime  # noqa: PLC0415 - a gateway's client needs none of it
     from dodona.cli.in_process import InProcess  # noqa: PLC0415
 
-    async with running(config, credentials, redactor, serve=False) as runtime:
+    async with open_runtime(config, credentials, redactor, serve=False) as runtime:
         yield InProcess(runtime.agency)

@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar, cast
 
 from cyclopts import App, Parameter
 
-from dodona.agent.choices import ChoicesOf
+from dodona.agent.choices import OverridesCache
 from dodona.agent.views import RuleViews
-from dodona.app.checking import mistakes_in, mistakes_in_all, quiet_rule_book
+from dodona.app.checking import check_all, check_files, quiet_rule_book
 from dodona.app.config import Config
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile, Hidden
@@ -69,9 +69,9 @@ def check(
 ) -> int:
     """Tell every mistake in files of rules, subscribers and packs; exit 0 when there is none."""
     if files:
-        count, mistakes = len(files), mistakes_in(files)
+        count, mistakes = len(files), check_files(files)
     else:
-        count, mistakes = mistakes_in_all(quiet_config(config, redactor))
+        count, mistakes = check_all(quiet_config(config, redactor))
     if json:
         told = [errors.as_json(each)["error"] for each in mistakes]
         document(redactor.scrub_all({"ok": not mistakes, "checked": count, "errors": told}))
@@ -169,7 +169,7 @@ async def _looked(
 ) -> T:
     book = await asyncio.to_thread(quiet_rule_book, config)
     async with opened_store(config, redactor) as store:
-        return await look(RuleViews(book, ChoicesOf(store.pack_state)))
+        return await look(RuleViews(book, OverridesCache(store.pack_state)))
 
 
 def _on(rule: dict[str, Any]) -> str:

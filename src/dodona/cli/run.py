@@ -16,7 +16,7 @@ from dodona.cli.opening import opened_store
 from dodona.cli.output import columns, document, say
 from dodona.cli.reaching import quiet_config
 from dodona.cli.screen import plain
-from dodona.core.errors import revived
+from dodona.core.errors import from_json
 from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
@@ -108,7 +108,7 @@ def _lines(run: dict[str, Any]) -> Iterator[str]:
     if run["answer"]:
         yield f"\nAnswer:\n{_indented(run['answer'])}"
     if run["error"]:
-        yield f"\nError:\n{_indented(str(revived(run['error'])))}"
+        yield f"\nError:\n{_indented(str(from_json(run['error'])))}"
     if run["steps"]:
         heading = ("step", "leaf", "status", "took", "tokens")
         rows = [heading, *map(_step, run["steps"])]

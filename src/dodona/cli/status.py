@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 from dodona import __version__
 from dodona.app import logs
-from dodona.app.building import build, price_list
-from dodona.app.choice import Choice, Chooser
+from dodona.app.building import build_model, price_list
+from dodona.app.choice import ModelChoice, ModelSelector
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
-from dodona.app.probes import spots
+from dodona.app.probes import default_targets
 from dodona.app.store_url import store_url
 from dodona.cli.announcement import Announcement
 from dodona.cli.arguments import AsJson
@@ -22,17 +22,17 @@ from dodona.cli.config import NO_FILE, ConfigFile, Hidden
 from dodona.cli.gateway_client import gateway_client
 from dodona.cli.output import columns, document, say
 from dodona.core import errors
-from dodona.core.errors import ConfigError, DodonaError, StoreError, Where
+from dodona.core.errors import ConfigError, DodonaError, Location, StoreError
 from dodona.core.model import Usage
 from dodona.core.spending import NANOS, Unit
 from dodona.models import catalogue
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.models.prices import Prices
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 from dodona.store.location import locate
 from dodona.store.migrate import NEWEST
-from dodona.store.opening import look
+from dodona.store.opening import inspect
 
 BETTER = (
     "For a language model set a provider's key (like ANTHROPIC_API_KEY), or start Ollama with a "
@@ -48,7 +48,7 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden)
     Exit 0 when all is usable.
     """
     loaded = load(os.environ, config)
-    logs.start(loaded.settings.log, redactor)
+    logs.configure_logging(loaded.settings.log, redactor)
     credentials = Credentials(loaded, os.environ, redactor)
     store = _store(loaded, credentials)
     agents = asyncio.run(_agents(loaded, credentials, redactor))
@@ -91,7 +91,7 @@ def _store(config: Config, credentials: Credentials) -> Facts:
 
 def store_facts(url: str) -> Facts:
     """What a look at the store tells, without opening it."""
-    found = look(locate(url))
+    found = inspect(locate(url))
     return {"url": str(found.location), "bytes": found.size, "schema": found.revision or None}
 
 
@@ -142,7 +142,7 @@ def gateway_rows(facts: Facts) -> Iterator[tuple[str, str]]:
 def _budget(facts: Mapping[str, Any]) -> str:
     unit = Unit(facts["unit"])
     per = NANOS if unit is Unit.USD else 1
-    used, ceiling = (unit.told(round(facts[name] * per)) for name in ("used", "ceiling"))
+    used, ceiling = (unit.format(round(facts[name] * per)) for name in ("used", "ceiling"))
     part = f" ({facts['used'] / facts['ceiling']:.0%})" if facts["ceiling"] else ""
     return f"budget {facts['scope']} {facts['period']}: {used} of {ceiling}{part}"
 
@@ -160,16 +160,16 @@ def _duration(seconds: float) -> str:
 async def _agents(config: Config, credentials: Credentials, redactor: Redactor) -> dict[str, Facts]:
     """Of every agent what answers, or why nothing does; "agent" is the one without a name."""
     prices = price_list(config.settings)
-    counter = TokenCounter()
+    counter = OfflineTokenCounter()
     found: dict[str, Facts] = {}
     async with Http() as http:
-        chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
+        chooser = ModelSelector(config, credentials, http=http, spots=default_targets(os.environ))
         for name in ("", *config.settings.agents):
             try:
                 choice = await chooser.choose(name)
                 # Built, though not used: only so is it known that it can be.
                 await asyncio.to_thread(
-                    build, choice, http=http, redactor=redactor, counter=counter
+                    build_model, choice, http=http, redactor=redactor, counter=counter
                 )
                 facts = model_facts(choice, prices)
             except ConfigError as error:
@@ -178,7 +178,7 @@ async def _agents(config: Config, credentials: Credentials, redactor: Redactor) 
     return found
 
 
-def model_facts(choice: Choice, prices: Prices) -> Facts:
+def model_facts(choice: ModelChoice, prices: Prices) -> Facts:
     """What is known of a model that was chosen, and of those that answer when it cannot."""
     facts: Facts = {
         "provider": choice.provider,
@@ -188,7 +188,7 @@ def model_facts(choice: Choice, prices: Prices) -> Facts:
         "key": choice.key.source if choice.key else None,
         "context_size": None,
         "price": None,
-        "tried": list(choice.tried),
+        "tried": list(choice.rejected),
         "fallback": model_facts(choice.fallback, prices) if choice.fallback else None,
     }
     if choice.provider not in ("extractive", "scripted"):
@@ -197,7 +197,7 @@ def model_facts(choice: Choice, prices: Prices) -> Facts:
     return facts
 
 
-def _price(choice: Choice, prices: Prices) -> Facts | None:
+def _price(choice: ModelChoice, prices: Prices) -> Facts | None:
     """US dollars per million tokens; None when nobody knows."""
     # A thousand is asked for: some models cost more when they are sent a million at once.
     sides = {"input": Usage(input_tokens=1000), "output": Usage(output_tokens=1000)}
@@ -238,5 +238,5 @@ def _price_text(price: Mapping[str, float] | None) -> str:
 
 def _mistake(facts: Facts) -> str:
     error = facts["error"]
-    place = f"{Where(**error['where'])}: " if "where" in error else ""
+    place = f"{Location(**error['where'])}: " if "where" in error else ""
     return f"{place}{error['message']} {error['hint']}"

@@ -21,7 +21,7 @@ from dodona.cli.output import columns, document, note, say
 from dodona.cli.reaching import quiet_config
 from dodona.cli.screen import plain
 from dodona.cli.spans import seconds_of
-from dodona.core.tokens import SCOPES, Token
+from dodona.core.tokens import SCOPES, ApiToken
 from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
@@ -97,24 +97,24 @@ async def _create(
     *,
     label: str,
     expires_at: float | None,
-) -> tuple[Token, str]:
+) -> tuple[ApiToken, str]:
     async with opened_store(config, redactor) as store:
         return await store.tokens.create(
             user, scopes, by=LOCAL_USER, label=label, expires_at=expires_at
         )
 
 
-async def _list(config: Config, redactor: Redactor) -> list[Token]:
+async def _list(config: Config, redactor: Redactor) -> list[ApiToken]:
     async with opened_store(config, redactor) as store:
         return await store.tokens.list()
 
 
-async def _revoke(config: Config, redactor: Redactor, token_id: int) -> Token:
+async def _revoke(config: Config, redactor: Redactor, token_id: int) -> ApiToken:
     async with opened_store(config, redactor) as store:
         return await store.tokens.revoke(token_id, by=LOCAL_USER)
 
 
-def _state(token: Token) -> str:
+def _state(token: ApiToken) -> str:
     if token.revoked_at is not None:
         return "revoked"
     if not token.is_active(time()):
@@ -122,13 +122,13 @@ def _state(token: Token) -> str:
     return "active" if token.expires_at is None else f"until {_minute(token.expires_at)}"
 
 
-def _row(token: Token) -> tuple[str, ...]:
+def _row(token: ApiToken) -> tuple[str, ...]:
     used = "never" if token.last_used_at is None else _minute(token.last_used_at)
     made = _minute(token.created_at)
     return str(token.id), token.user_id, _scopes(token), _state(token), made, used, token.label
 
 
-def _as_json(token: Token) -> dict[str, Any]:
+def _as_json(token: ApiToken) -> dict[str, Any]:
     return {
         "id": token.id,
         "user": token.user_id,
@@ -142,7 +142,7 @@ def _as_json(token: Token) -> dict[str, Any]:
     }
 
 
-def _scopes(token: Token) -> str:
+def _scopes(token: ApiToken) -> str:
     return ",".join(sorted(token.scopes))
 
 

@@ -20,9 +20,9 @@ from dodona.app.building import price_list
 from dodona.app.codes import code_folders
 from dodona.app.config import Config, load
 from dodona.app.credentials import Credentials
-from dodona.app.running import Runtime, running
+from dodona.app.running import Runtime, open_runtime
 from dodona.app.settings import Gateway
-from dodona.app.unused import unused
+from dodona.app.unused import unused_sections
 from dodona.cli.announcement import Announcement
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.opening import opened_store
@@ -34,8 +34,8 @@ from dodona.core.limits import Limits
 from dodona.gateway.addresses import is_loopback
 from dodona.gateway.app import make_app
 from dodona.gateway.gate import Beside
-from dodona.gateway.pauses import short_pauses
-from dodona.gateway.rules import Rules
+from dodona.gateway.pauses import tuned_gc
+from dodona.gateway.rules import GatewaySettings
 from dodona.gateway.server import address_to_listen, listening, serve
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.files import walk_notes
@@ -60,8 +60,8 @@ def up(
 ) -> None:
     """Start Dodona, and keep it running until Ctrl-C. Runs that were cut short are resumed."""
     loaded = load(os.environ, config)
-    logs.start(loaded.settings.log, redactor)
-    for line in unused(loaded):
+    logs.configure_logging(loaded.settings.log, redactor)
+    for line in unused_sections(loaded):
         note(line)
     gateway = loaded.settings.gateway
     here = (host or gateway.host, gateway.port if port is None else port)
@@ -81,7 +81,7 @@ async def _up(
         # Before runs are taken up: if the port is in use, somebody else takes them up.
         listener = stack.enter_context(listening(host, port, to_all=not is_here))
         runtime = await stack.enter_async_context(
-            running(config, credentials, redactor, serve=True, reread=reread)
+            open_runtime(config, credentials, redactor, serve=True, reread=reread)
         )
 
         def tell(url: str) -> None:
@@ -94,7 +94,7 @@ async def _up(
             note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
             for each in announced:
                 each.remove(config.home)
-            _tell_left(await runtime.leave(PATIENCE))
+            _tell_left(await runtime.shutdown(PATIENCE))
 
         try:
             app = make_app(
@@ -110,7 +110,7 @@ async def _up(
                 ),
                 redactor=redactor,
             )
-            with short_pauses():
+            with tuned_gc():
                 await serve(app, listener, on_started=tell, leave=leave)
         finally:
             for each in announced:
@@ -127,9 +127,9 @@ async def _check_tokens(config: Config, redactor: Redactor, host: str) -> None:
             )
 
 
-def _rules(gateway: Gateway, *, needs_token: bool) -> Rules:
+def _rules(gateway: Gateway, *, needs_token: bool) -> GatewaySettings:
     limits = {each.name: getattr(gateway, each.name) for each in fields(Limits)}
-    return Rules(
+    return GatewaySettings(
         hosts=gateway.hosts,
         proxies=gateway.proxies,
         needs_token=needs_token,

@@ -21,7 +21,7 @@ from dodona.cli.output import columns, document, say
 from dodona.cli.reaching import quiet_config
 from dodona.cli.screen import plain
 from dodona.core.errors import BadRequest
-from dodona.core.usage import By, Span
+from dodona.core.usage import GroupBy, Period
 from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
@@ -49,9 +49,9 @@ class Which:
     ] = 30
 
     @property
-    def span(self) -> Span:
+    def span(self) -> Period:
         user_id = None if self.user == EVERYBODY else self.user
-        return Span.days(user_id, since=self.since, until=self.until)
+        return Period.days(user_id, since=self.since, until=self.until)
 
 
 def usage(
@@ -83,7 +83,7 @@ def usage(
 async def _look(config: Config, redactor: Redactor, which: Which) -> dict[str, Any]:
     async with opened_store(config, redactor) as store:
         views = SpendingViews(store, ceilings(config.settings))
-        return await views.usage(which.span, By(which.by), most=which.limit)
+        return await views.usage(which.span, GroupBy(which.by), most=which.limit)
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:

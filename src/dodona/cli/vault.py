@@ -16,7 +16,7 @@ from cyclopts import App, Parameter, validators
 
 from dodona.agent.views.notes import moved_json, note_json
 from dodona.app.config import Config
-from dodona.app.vaults import Vaults
+from dodona.app.vaults import VaultIndexes
 from dodona.cli.arguments import AsJson
 from dodona.cli.config import ConfigFile, Hidden
 from dodona.cli.default_folders import default_vault
@@ -242,7 +242,7 @@ async def _used(
 ) -> T:
     async with opened_store(config, redactor) as store:
         folder = await asyncio.to_thread(default_vault, config, redactor)
-        vaults = Vaults(store.projects, default=folder, home=config.home)
+        vaults = VaultIndexes(store.projects, default=folder, home=config.home)
         return await work(await vaults(LOCAL_USER, project_id))
 
 

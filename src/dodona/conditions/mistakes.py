@@ -8,7 +8,7 @@ from typing import Final
 
 from dodona.conditions.limits import MACROS
 from dodona.conditions.tokens import Token
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 from dodona.core.near import did_you_mean
 
 _PLACED: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
@@ -175,4 +175,4 @@ def _located(source: str, line: int, column: int, *, message: str, hint: str) ->
     lines = source.split("\n")
     shown = lines[line - 1] if line <= len(lines) else ""
     excerpt = f"  {shown}\n  {' ' * (column - 1)}^"
-    return ConfigError(message, where=Where("", line, column, excerpt), hint=hint)
+    return ConfigError(message, where=Location("", line, column, excerpt), hint=hint)

@@ -11,7 +11,7 @@ BEGINNING: Final = 120  # characters of a question or an answer
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class Excerpt:
     """How a message begins."""
 
     message_id: int
@@ -30,8 +30,8 @@ class TreeNode:
     created_at: float
     children: int
     has_summary: bool
-    question: Beginning | None
-    answer: Beginning | None
+    question: Excerpt | None
+    answer: Excerpt | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class TreeLinks:
 
 
 @dataclass(frozen=True, slots=True)
-class MessagePlace:
+class MessageLocation:
     """Who said a message, and in which run."""
 
     role: str

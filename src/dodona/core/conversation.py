@@ -150,7 +150,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Busy:
+class LaneBusy:
     """Why a lane was not to be had: the run that holds it, and who drives it."""
 
     run_id: int
@@ -160,7 +160,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CachedWindow:
     """A window that whoever asks has read before: it still holds if nothing has moved since.
 
     `kept` is what the asker made of it; only the asker looks at it.
@@ -172,7 +172,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class RunRequest:
     """A question to take in, in a session, or without one in the context of a user's project.
 
     `parent` is a run to go on from; without one it is the head, once it is the question's turn.
@@ -191,11 +191,11 @@ class Asking:
     queueing: Queueing = Queueing.QUEUE
     queue_limit: int = MOST_QUEUED
     token_budget: int = TOKEN_BUDGET  # of a context that begins, and of a session
-    known: Known | None = None
+    known: CachedWindow | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class RunInputs:
     """All that a run needs to begin, as it was when the run was claimed.
 
     `window` is what came before the run, without the run itself; None when the asker knows it.
@@ -210,22 +210,22 @@ class Brief:
     window: Window | None
     updated_at: float  # of the conversation, when the window was read
     pins: bytes | None = None
-    known: Known | None = None  # instead of the window
+    known: CachedWindow | None = None  # instead of the window
     notices: tuple[StoredNotice, ...] = ()
     session_key: str | None = None  # None: it was asked in the context
     origin: str = "user"  # of the question
 
 
 @dataclass(frozen=True, slots=True)
-class Driven:
+class ClaimedRun:
     """A run that is this process's to drive."""
 
     claim: Claim
-    brief: Brief
+    brief: RunInputs
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SubmittedRun:
     """A question that was taken in. It waits for its lane when it is not driven.
 
     `interrupted` are the runs that shall end for it.
@@ -233,12 +233,12 @@ class Asked:
 
     run_id: int
     conversation_id: int
-    driven: Driven | None
+    driven: ClaimedRun | None
     interrupted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunEnd:
     """How a run ends, and what it leaves.
 
     `model` answered last, `context_tokens` is what the context holds from now on, `decisions` and
@@ -256,7 +256,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndReceipt:
     """`head_moved` is False when somebody moved the head while the run went on."""
 
     head_moved: bool
@@ -275,7 +275,7 @@ class StepRow:
     status: str
     started_at: float
     ended_at: float | None
-    left: Mapping[str, Any] | None
+    output: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

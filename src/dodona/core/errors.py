@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Location:
     """A place in a text; `excerpt` shows its line with a caret under it.
 
     Column 0 is the whole line, line 0 the whole of what `file` names.
@@ -63,7 +63,7 @@ class DodonaError(Exception):
         self,
         message: str,
         *,
-        where: Where | None = None,
+        where: Location | None = None,
         hint: str = "",
         found: Sequence[DodonaError] = (),
         details: Mapping[str, Any] | None = None,
@@ -279,14 +279,14 @@ class LaneFull(BadRequest):
     http_status = 429
 
 
-def revived(told: Mapping[str, Any]) -> DodonaError:
+def from_json(told: Mapping[str, Any]) -> DodonaError:
     """What `as_json` made of an error, as an error again; of an unknown code, the root has it."""
     message, hint, code = (str(told.get(name, "")) for name in ("message", "hint", "code"))
     kind = _kinds().get(code)
     if kind is ProviderError:
         return ProviderError(message, fault=Fault.SERVER, provider="", hint=hint)
-    where = Where(**told["where"]) if "where" in told else None
-    found = [revived(problem) for problem in told.get("problems", ())]
+    where = Location(**told["where"]) if "where" in told else None
+    found = [from_json(problem) for problem in told.get("problems", ())]
     details = told.get("details")
     error = (kind or DodonaError)(message, where=where, hint=hint, found=found, details=details)
     if kind is None and code:

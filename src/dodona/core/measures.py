@@ -8,20 +8,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from dodona.core.metrics import LONG_SECONDS, Counter, Gauge, Histogram, Names, Reading, Registry
+from dodona.core.metrics import (
+    LONG_SECONDS,
+    BoundedLabels,
+    CallbackCounter,
+    Counter,
+    Gauge,
+    Histogram,
+    Registry,
+)
 
 MOST_MODELS: Final = 50
 MOST_AGENTS: Final = 100
 
 
-class Measures:
+class Metrics:
     """What a process counts while it runs."""
 
     def __init__(self) -> None:
         self.registry = registry = Registry()
         self._collectors: list[Callable[[], Awaitable[None]]] = []
-        self._models = Names(MOST_MODELS)
-        self._agents = Names(MOST_AGENTS)
+        self._models = BoundedLabels(MOST_MODELS)
+        self._agents = BoundedLabels(MOST_AGENTS)
         add = registry.add
         self.info = add(Gauge("dodona_info", "Which Dodona this is; always 1.", "version"))
 
@@ -128,7 +136,7 @@ class Measures:
         )
 
         self.events_dropped = add(
-            Reading(
+            CallbackCounter(
                 "dodona_events_dropped_total",
                 "Events that were dropped: the bus was full, or a subscriber too slow.",
                 "where",
@@ -150,7 +158,7 @@ class Measures:
         )
 
         self.memory = add(Gauge("process_resident_memory_bytes", "Memory in use."))
-        self.cpu = add(Reading("process_cpu_seconds_total", "Processor time used."))
+        self.cpu = add(CallbackCounter("process_cpu_seconds_total", "Processor time used."))
         self.files = add(Gauge("process_open_fds", "Open files and sockets."))
         self.most_files = add(Gauge("process_max_fds", "How many there may be."))
         self.started = add(

@@ -39,7 +39,7 @@ SECONDS: Final = (
 LONG_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
 
 
-class Names:
+class BoundedLabels:
     """The first `most` names that come, and `other` for the rest: others choose them."""
 
     def __init__(self, most: int) -> None:
@@ -120,7 +120,7 @@ class Gauge(Family):
             yield "", self.labels, labels, value
 
 
-class Reading(Gauge):
+class CallbackCounter(Gauge):
     """A count that is kept elsewhere, and read when it is asked for: it only grows."""
 
     kind = "counter"

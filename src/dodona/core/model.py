@@ -50,7 +50,9 @@ class ModelRequest:
     parallel_calls: bool | None = None  # may one answer call several tools?
     response_format: Mapping[str, Any] | None = None  # OpenAI's own JSON of it
     # Awaited when an attempt came to nothing, before this model makes another: it may refuse that.
-    again: Callable[[Attempt, Model], Awaitable[None]] | None = field(default=None, compare=False)
+    on_retry: Callable[[FailedAttempt, Model], Awaitable[None]] | None = field(
+        default=None, compare=False
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Usage:
     estimated: bool = False
 
 
-class Finish(Enum):
+class FinishReason(Enum):
     """Why an answer ended."""
 
     STOP = "stop"
@@ -110,7 +112,7 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FailedAttempt:
     """A try that came to nothing, and why. What it used was used, and is billed."""
 
     provider: str
@@ -127,13 +129,13 @@ class Done:
     `usage` is the answer's own; each attempt has its own too.
     """
 
-    finish: Finish
+    finish: FinishReason
     message: AssistantText
     usage: Usage
     provider: str
     model: str  # as the provider calls what answered
     wire_finish: str = ""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[FailedAttempt, ...] = ()
 
 
 ModelEvent: TypeAlias = TextDelta | ThinkingDelta | CallDelta | Restart | Done
@@ -164,7 +166,7 @@ class Model(Protocol):
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]: ...
 
 
-class Counter(Protocol):
+class TokenCounter(Protocol):
     """Counts tokens as the named model would."""
 
     def count(self, text: str, model: str) -> int: ...

@@ -18,7 +18,7 @@ from dodona.core.spending import Operation
 OF_AN_EVENT: Final = ("event", "payload")  # what conditions about an event may name
 
 
-class Point(Enum):
+class InjectionPoint(Enum):
     """Where in a turn a notice is put into the model's messages; IMMEDIATE is the next of them."""
 
     IMMEDIATE = "immediate"
@@ -27,7 +27,7 @@ class Point(Enum):
     TURN_END = "turn_end"
 
 
-class Moment(Enum):
+class DeferUntil(Enum):
     """What a deferred notice waits for."""
 
     TIME = "time"  # `at`, in seconds since 1970
@@ -40,7 +40,7 @@ class Moment(Enum):
 class Deferral:
     """When a notice is due. Nothing else of it is set than what its moment names."""
 
-    moment: Moment
+    moment: DeferUntil
     at: float | None = None
     tool: str = ""
     condition: str = ""
@@ -55,7 +55,7 @@ class Deferral:
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Deferral:
-        return cls(Moment(kept["moment"]), kept["at"], kept["tool"], kept["condition"])
+        return cls(DeferUntil(kept["moment"]), kept["at"], kept["tool"], kept["condition"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +69,9 @@ class Notice:
     subscriber: str
     event_type: str
     severity: Severity
-    point: Point
+    point: InjectionPoint
     text: str
-    shown: str
+    user_text: str
     system_type: str
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_kept: bool = True
@@ -85,7 +85,7 @@ class Notice:
             "severity": self.severity.value,
             "point": self.point.value,
             "text": self.text,
-            "shown": self.shown,
+            "shown": self.user_text,
             "system_type": self.system_type,
             "metadata": dict(self.metadata),
             "is_kept": self.is_kept,
@@ -99,9 +99,9 @@ class Notice:
             subscriber=kept["subscriber"],
             event_type=kept["event_type"],
             severity=Severity(kept["severity"]),
-            point=Point(kept["point"]),
+            point=InjectionPoint(kept["point"]),
             text=kept["text"],
-            shown=kept["shown"],
+            user_text=kept["shown"],
             system_type=kept["system_type"],
             metadata=kept["metadata"],
             is_kept=kept["is_kept"],
@@ -113,19 +113,19 @@ class Notice:
 class Inbox(Protocol):
     """What one run has heard and not told yet. Nothing here blocks, and nothing raises."""
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """Let the subscribers that want it make a notice of an event, or add it to one."""
         ...
 
-    def expect(self, notices: Iterable[StoredNotice]) -> None:
+    def schedule(self, notices: Iterable[StoredNotice]) -> None:
         """Tell these too, each when it is due, as if its event happened then."""
         ...
 
-    def has(self, *points: Point) -> bool:
+    def has(self, *points: InjectionPoint) -> bool:
         """Does anything wait for one of these points? Its time may not have come."""
         ...
 
-    def drain(self, *points: Point, is_last: bool = False) -> list[Notice]:
+    def drain(self, *points: InjectionPoint, is_last: bool = False) -> list[Notice]:
         """Take what is due at these points, the most urgent first.
 
         A batch is due when its window has passed or when it is full; with `is_last` always.

@@ -18,7 +18,7 @@ class Origin(Enum):
     PEER = "peer"
 
     @property
-    def is_outside(self) -> bool:
+    def is_untrusted(self) -> bool:
         """May a stranger have written it, to be read by an agent?"""
         return self in _OUTSIDE
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, Final, Literal, TypeAlias
 
 from dodona.core.agents import DEFAULT_AGENT
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 
 Level: TypeAlias = Literal["peer", "guild", "team", "account", "channel", "default"]
 
@@ -35,7 +35,7 @@ class Binding:
     peer: str | None = None
     guild: str | None = None
     team: str | None = None
-    where: Where | None = None
+    where: Location | None = None
 
     @property
     def fields(self) -> tuple[Level, ...]:
@@ -113,17 +113,17 @@ class Router:
                 yield best
 
 
-class Routing:
+class LiveRouter:
     """The router that is in force: another one takes its place while messages come in."""
 
     def __init__(self, router: Router | None = None) -> None:
         self._router = router or Router()
 
     @property
-    def now(self) -> Router:
+    def current(self) -> Router:
         return self._router
 
-    def take(self, router: Router) -> None:
+    def replace(self, router: Router) -> None:
         self._router = router
 
 

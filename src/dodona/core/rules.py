@@ -90,7 +90,7 @@ Action: TypeAlias = NotifySelf | Log | SetState | EmitEvent | Deny | RequireAppr
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class RuleAction:
     """A rule that fires, and what it wants; `pack` is whose state it may change."""
 
     rule: str
@@ -99,7 +99,7 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleChoices:
+class RuleOverrides:
     """What a user has decided about rules: turned on or off, and parameters by rule."""
 
     enabled: frozenset[str] = frozenset()
@@ -112,19 +112,19 @@ class RuleChoices:
 class Rules(Protocol):
     """The rules there are now. Nothing here blocks; a rule that goes wrong is logged."""
 
-    def wants(self, event_type: str) -> bool:
+    def listens_to(self, event_type: str) -> bool:
         """Would any rule look at such an event? Asked before a context is made."""
         ...
 
-    def fire(
+    def evaluate(
         self,
         event: Event,
         context: Mapping[str, Any],
         *,
-        choices: RuleChoices,
+        choices: RuleOverrides,
         state: Mapping[str, Mapping[str, Any]],
         fired: frozenset[str] = frozenset(),
-    ) -> Sequence[Fired]:
+    ) -> Sequence[RuleAction]:
         """The rules that fire, the most urgent first.
 
         `context` has turn, history, user, project, event and result; `state` is by pack. `fired`

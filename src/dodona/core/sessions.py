@@ -17,7 +17,7 @@ def session_key(agent_id: str, channel: str, account: str, peer: str | None = No
     return ":".join(_escaped(part) for part in (agent_id, channel, account, peer or MAIN_PEER))
 
 
-def parts_of(key: str) -> tuple[str, str, str, str]:
+def parse_session_key(key: str) -> tuple[str, str, str, str]:
     """The agent, the channel, the account and the peer of a key."""
     agent_id, channel, account, peer = (unquote(part) for part in key.split(":"))
     return agent_id, channel, account, peer

@@ -22,7 +22,7 @@ class Unit(Enum):
     TOKENS = "tokens"
     USD = "usd"  # counted in billionths
 
-    def told(self, amount: int) -> str:
+    def format(self, amount: int) -> str:
         return f"{amount:,} tokens" if self is Unit.TOKENS else f"${amount / NANOS:,.4f}"
 
     def number(self, amount: int) -> int | float:
@@ -31,7 +31,7 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BudgetLine:
     """One budget that a call falls under, and how much of it the call may use.
 
     The period is part of the name (`2026-11-16`, `2026-11`, `-`), so nothing is ever reset.
@@ -67,7 +67,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Reservation:
     """Money put aside for one call."""
 
     id: int
@@ -125,7 +125,7 @@ class CallPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class ModelUsage:
     """What one model used."""
 
     provider: str
@@ -136,7 +136,7 @@ class Used:
 class Budgets(Protocol):
     """What stands in the books."""
 
-    async def standing(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
+    async def status(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
         """The budgets under a limit, those that have used most first; a user's own, or all."""
         ...
 
@@ -150,16 +150,18 @@ class Limits(Protocol):
 class Meter(Limits, Protocol):
     """Every call of a model passes it: reserved before, settled and recorded after."""
 
-    def reserve(self, plan: CallPlan) -> Operation[Hold]:
+    def reserve(self, plan: CallPlan) -> Operation[Reservation]:
         """Put aside the most that a call can use, or raise BudgetExceeded."""
         ...
 
-    def settle(self, hold: Hold, plan: CallPlan, used: Sequence[Used]) -> Operation[bool]:
+    def settle(
+        self, hold: Reservation, plan: CallPlan, used: Sequence[ModelUsage]
+    ) -> Operation[bool]:
         """Count what was used instead of what was put aside, and record it."""
         ...
 
 
-def is_silent(usage: Usage) -> bool:
+def has_no_usage(usage: Usage) -> bool:
     """Did the provider give no account?"""
     return not (usage.input_tokens or usage.output_tokens or usage.cost_usd is not None)
 

@@ -10,23 +10,23 @@ from typing import Any, Protocol, TypeVar
 
 from dodona.core.approvals import Approvals
 from dodona.core.audit import Audit
-from dodona.core.context_tree import MessagePlace, Pruned, TreeLinks, TreeNode, TreePage
+from dodona.core.context_tree import MessageLocation, Pruned, TreeLinks, TreeNode, TreePage
 from dodona.core.contexts import TOKEN_BUDGET, ContextStatus, OracleContext
 from dodona.core.conversation import (
-    Asked,
-    Asking,
-    Busy,
     Claim,
+    ClaimedRun,
     Conversation,
-    Driven,
-    Ended,
-    Ending,
+    EndReceipt,
+    LaneBusy,
     NewSummary,
+    RunEnd,
     RunNode,
     RunOverview,
+    RunRequest,
     RunStatus,
     StepRow,
     StoredMessage,
+    SubmittedRun,
     Window,
 )
 from dodona.core.notices import NoticeLog
@@ -69,11 +69,11 @@ class RunJournal(Journal, Protocol):
         """
         ...
 
-    async def end(self, ending: Ending) -> Ended:
+    async def end(self, ending: RunEnd) -> EndReceipt:
         """End the run: messages, status, head and all that was noted, at once or not at all."""
         ...
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Take no more notes, and refuse whoever brings some: the run goes on elsewhere."""
         ...
 
@@ -85,23 +85,23 @@ class Journals(Protocol):
 
 
 class Runs(Protocol):
-    async def ask(self, asking: Asking) -> Asked:
+    async def submit(self, asking: RunRequest) -> SubmittedRun:
         """Take a question in: from now on it will be answered, whatever becomes of the process.
 
         It is claimed in the same transaction when its lane is free.
         """
         ...
 
-    async def drive(
+    async def claim_next(
         self, conversation_id: int, *, token_budget: int = TOKEN_BUDGET
-    ) -> Driven | Busy | None:
+    ) -> ClaimedRun | LaneBusy | None:
         """The next run of a lane, to be driven by this process; None when nothing waits there.
 
         `token_budget` is that of sessions; a context has its own.
         """
         ...
 
-    def abandon(self, claim: Claim) -> None:
+    def release(self, claim: Claim) -> None:
         """This process drives the run no longer, though it has not ended: it may be claimed."""
         ...
 
@@ -185,7 +185,7 @@ class Conversations(Protocol):
         """The node with a label."""
         ...
 
-    async def message(self, user_id: str, message_id: int) -> MessagePlace: ...
+    async def message(self, user_id: str, message_id: int) -> MessageLocation: ...
 
     async def move_head(
         self,

@@ -12,7 +12,7 @@ LONGEST_ENTRY: Final = 20_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadListed:
+class ThreadSummary:
     """A thread in a list, with how many entries it has."""
 
     id: int
@@ -36,7 +36,7 @@ class ThreadEntry:
 class ThreadPage:
     """Entries of a thread, the oldest first; `total` is how many there are in all."""
 
-    thread: ThreadListed
+    thread: ThreadSummary
     entries: tuple[ThreadEntry, ...]
     total: int
 
@@ -51,7 +51,7 @@ class EntryHit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pushing:
+class NewEntry:
     """An entry to add, to a thread by its id, or to the one of a title, begun if need be.
 
     The same `key` adds it once, however often it is pushed.
@@ -70,7 +70,7 @@ class Pushing:
 class ThreadLogs(Protocol):
     """The threads of all users; another's are not found. What is wrong raises BadRequest."""
 
-    async def push(self, pushing: Pushing) -> ThreadEntry: ...
+    async def push(self, pushing: NewEntry) -> ThreadEntry: ...
 
     async def read(
         self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50
@@ -78,12 +78,12 @@ class ThreadLogs(Protocol):
         """A page of entries, those after an id; with `after=-1` the newest ones."""
         ...
 
-    async def seek(
+    async def search(
         self, user_id: str, project_id: str, query: str, *, limit: int
     ) -> list[EntryHit]:
         """The entries of all the project's threads that fit the words best."""
         ...
 
-    async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadListed]:
+    async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
         """The threads, the latest first."""
         ...

@@ -17,14 +17,14 @@ from dodona.core.errors import StoreError
 T = TypeVar("T")
 
 # Told the result or the error of what nobody waits for any more.
-Lost: TypeAlias = Callable[[Any, BaseException | None], None]
+OnOrphaned: TypeAlias = Callable[[Any, BaseException | None], None]
 
 _Task: TypeAlias = tuple[
-    Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, Lost | None
+    Callable[[], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop, OnOrphaned | None
 ]
 
 
-class Threads:
+class WorkerThreads:
     """Some threads that take work in the order in which it is given; they work for `whom`."""
 
     def __init__(self, count: int, name: str, *, whom: str = "the store") -> None:
@@ -38,7 +38,7 @@ class Threads:
         for thread in self._threads:
             thread.start()
 
-    def submit(self, work: Callable[[], T], *, lost: Lost | None = None) -> asyncio.Future[T]:
+    def submit(self, work: Callable[[], T], *, lost: OnOrphaned | None = None) -> asyncio.Future[T]:
         """Who cancels the future stops waiting; the work is done all the same, for `lost`."""
         if self._is_closed:
             raise StoreError(f"{self._whom} is closed.")
@@ -63,12 +63,12 @@ class Threads:
                 result = work()
             except BaseException as raised:  # noqa: BLE001 - whatever it is, its caller gets it
                 error = raised
-            hand_over(loop, settle, future, result, error, lost)
+            post(loop, settle, future, result, error, lost)
             # Else this frame keeps what was read, and the connection of an error, alive.
             del task, work, future, lost, result, error
 
 
-def hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
+def post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
     try:
         loop.call_soon_threadsafe(call, *arguments)
     except RuntimeError:
@@ -76,7 +76,7 @@ def hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *argum
 
 
 def settle(
-    future: asyncio.Future[Any], result: Any, error: BaseException | None, lost: Lost | None
+    future: asyncio.Future[Any], result: Any, error: BaseException | None, lost: OnOrphaned | None
 ) -> None:
     if future.done():
         if lost is not None:

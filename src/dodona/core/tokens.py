@@ -20,7 +20,7 @@ TOKEN: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class ApiToken:
     """What is known of a token; its text is known to its holder alone."""
 
     id: int
@@ -40,7 +40,7 @@ class Token:
 class Tokens(Protocol):
     """The tokens of all users."""
 
-    async def find(self, digest: str) -> Token | None:
+    async def find(self, digest: str) -> ApiToken | None:
         """The token whose text has this SHA-256, be it active or not."""
         ...
 

@@ -70,7 +70,7 @@ class Source:
 class ToolContext:
     """For whom a call is made, and by which agent.
 
-    `key` is the same when it is made again after a crash. `vetted_urls` are the only addresses
+    `key` is the same when it is made again after a crash. `allowed_urls` are the only addresses
     that may be fetched: those that the user typed or a search returned; None allows any.
     """
 
@@ -78,7 +78,7 @@ class ToolContext:
     project_id: str
     key: str
     agent: str = "oracle"
-    vetted_urls: frozenset[str] | None = None
+    allowed_urls: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Toolbox(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class CallOutcome:
+class ToolCallResult:
     """The result of a call, what it was called with, and how long it took."""
 
     result: ToolResult
@@ -156,4 +156,4 @@ class CallTool(Protocol):
 
     async def __call__(
         self, call: ToolCall, *, agent: str, context: ToolContext
-    ) -> CallOutcome: ...
+    ) -> ToolCallResult: ...

@@ -22,7 +22,7 @@ def request_id_of(given: str) -> str:
     return given if _VALID.fullmatch(given) else secrets.token_hex(8)
 
 
-def trail() -> dict[str, Any]:
+def fields() -> dict[str, Any]:
     """What is known of both, as fields of a log record."""
     found: dict[str, Any] = {}
     if request := request_id.get():
@@ -32,7 +32,7 @@ def trail() -> dict[str, Any]:
     return found
 
 
-def nobodys() -> Context:
+def detached() -> Context:
     """This context, without the request and the run that it is of."""
     context = copy_context()
     context.run(request_id.set, "")

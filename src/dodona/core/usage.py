@@ -12,7 +12,7 @@ from dodona.core.errors import BadRequest
 _LAST: Final = 1e12  # seconds since 1970: nobody has called anything by then
 
 
-class By(Enum):
+class GroupBy(Enum):
     """What calls are put together by. Days are those of UTC."""
 
     DAY = "day"
@@ -23,7 +23,7 @@ class By(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class UsageTotals:
     """Some calls together. `name` is what they share; of a model, its provider comes first.
 
     `cost_usd` is that of the calls whose price is known; `unpriced` are the others. What was
@@ -43,7 +43,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Period:
     """Whose calls, and when: from `since` on, before `until`; None is everybody's."""
 
     user_id: str | None
@@ -61,9 +61,9 @@ class Span:
 
 
 class UsageLog(Protocol):
-    async def total(self, span: Span) -> Spent: ...
+    async def total(self, span: Period) -> UsageTotals: ...
 
-    async def grouped(self, span: Span, by: By, *, most: int) -> list[Spent]:
+    async def grouped(self, span: Period, by: GroupBy, *, most: int) -> list[UsageTotals]:
         """Days from the newest on; of others those with most tokens first."""
         ...
 

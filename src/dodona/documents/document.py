@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 from dodona.documents import mistakes
 from dodona.documents.mistakes import Mistakes
 from dodona.documents.section import Section
@@ -46,12 +46,12 @@ class Document:
     table: dict[str, Any]
     lines: Mapping[KeyPath, int]
 
-    def near(self, path: KeyPath) -> Where:
+    def near(self, path: KeyPath) -> Location:
         """The place of the key, or of the closest section above it: where a mistake is told."""
         found = (self.lines.get(path[:length]) for length in range(len(path), 0, -1))
-        return Where(str(self.file), next((line for line in found if line), 0))
+        return Location(str(self.file), next((line for line in found if line), 0))
 
-    def inside(self, path: KeyPath, line: int) -> Where | None:
+    def inside(self, path: KeyPath, line: int) -> Location | None:
         """The place of a line of the text at this key."""
         where = self.near(path)
         key_line = self.text.splitlines()[where.line - 1] if where.line else ""
@@ -100,13 +100,13 @@ def _read(path: Path, what: str, max_bytes: int) -> str:
     except OSError as error:
         raise ConfigError(
             f"{what} cannot be read: {error.strerror}.",
-            where=Where(str(path)),
+            where=Location(str(path)),
             hint="It must be a file that you may read.",
         ) from error
     if len(raw) > max_bytes:
         raise ConfigError(
             f"{what} has more than {max_bytes:,} bytes.",
-            where=Where(str(path)),
+            where=Location(str(path)),
             hint="Is it the right file?",
         )
     try:
@@ -114,7 +114,7 @@ def _read(path: Path, what: str, max_bytes: int) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(
             "this is no text in UTF-8.",
-            where=Where(str(path), raw.count(b"\n", 0, error.start) + 1),
+            where=Location(str(path), raw.count(b"\n", 0, error.start) + 1),
             hint="Is it the right file?",
         ) from None
 
@@ -129,7 +129,7 @@ def _syntax(path: Path, text: str, message: str) -> ConfigError:
     hint = next((hint for start, hint in _SYNTAX_HINTS.items() if words.startswith(start)), "")
     return ConfigError(
         f"this is no TOML: {words[:1].lower()}{words[1:]}.",
-        where=Where(str(path), line, column),
+        where=Location(str(path), line, column),
         hint=hint,
     )
 
@@ -137,6 +137,6 @@ def _syntax(path: Path, text: str, message: str) -> ConfigError:
 def _too_deep(path: Path, line: int) -> ConfigError:
     return ConfigError(
         f"this nests more than {DEEPEST} levels deep.",
-        where=Where(str(path), line),
+        where=Location(str(path), line),
         hint="Is it the right file?",
     )

@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 from dodona.core.near import did_you_mean
 from dodona.documents.section import SAID
 from dodona.documents.shape import Shape, dotted, elements, is_table, section
@@ -45,8 +45,8 @@ class Mistakes:
     """
 
     shape: Shape
-    near: Callable[[KeyPath], Where | None]
-    inside: Callable[[KeyPath, int], Where | None] | None = None
+    near: Callable[[KeyPath], Location | None]
+    inside: Callable[[KeyPath, int], Location | None] | None = None
     is_secret: Callable[[KeyPath], bool] = _nothing_is_secret
 
     def told(self, error: ValidationError) -> Iterator[ConfigError]:
@@ -113,7 +113,7 @@ class Mistakes:
         return f"It belongs under [{homes[0]}]." if homes else ""
 
 
-def inside(where: Where | None, line: int, key_line: str) -> Where | None:
+def inside(where: Location | None, line: int, key_line: str) -> Location | None:
     """The place of a line of a text whose key is at `where`; `key_line` is all that stands there.
 
     A text between three quotes usually begins on the line below.

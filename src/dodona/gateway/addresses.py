@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from dodona.gateway.hosts import only
+from dodona.gateway.hosts import header_values
 
 # Headers by which those in front of us say that they are.
 _FORWARDING: Final = frozenset(
@@ -25,7 +25,7 @@ _FORWARDED: Final = b"x-forwarded-"
 _LONGEST: Final = 64  # characters of an address
 
 
-def came_through(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+def is_proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Does the request say that somebody passed it on?"""
     return any(name in _FORWARDING or name.startswith(_FORWARDED) for name, _ in headers)
 
@@ -39,7 +39,7 @@ def address_of(scope: Scope, proxies: Collection[str] = ()) -> str:
     peer = _plain((scope.get("client") or ("", 0))[0])
     if peer not in proxies:
         return peer
-    listed = ",".join(only(scope["headers"], b"x-forwarded-for")).split(",")
+    listed = ",".join(header_values(scope["headers"], b"x-forwarded-for")).split(",")
     for text in reversed(listed):
         found = _plain(text.strip())
         if not found:
@@ -50,7 +50,7 @@ def address_of(scope: Scope, proxies: Collection[str] = ()) -> str:
 
 
 @lru_cache(maxsize=4096)
-def place_of(address: str) -> str:
+def client_key(address: str) -> str:
     """What limits count by: an address, of IPv6 its network."""
     try:
         found = ip_address(address)

@@ -18,7 +18,7 @@ from dodona.core.errors import (
     Unauthorized,
     as_json,
 )
-from dodona.gateway.errors import TooMany, WrongMethod
+from dodona.gateway.errors import MethodNotAllowed, TooManyRequests
 from dodona.gateway.v1 import errors as v1
 from dodona.net.redactor import Redactor
 
@@ -33,18 +33,20 @@ def encoded(value: Any) -> bytes:
         return _encoder.encode(_whole(msgspec.to_builtins(value, enc_hook=str)))
 
 
-def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """A document. It is somebody's own, so nobody on the way may keep it."""
     own = {"cache-control": "no-store", **(headers or {})}
     return Response(encoded(value), status, own, media_type="application/json")
 
 
-def refusal(error: DodonaError, redactor: Redactor | None = None) -> Refusal:
+def error_response(error: DodonaError, redactor: Redactor | None = None) -> ErrorResponse:
     """An error as the client gets it: under /v1 in OpenAI's shape, elsewhere in ours."""
-    return Refusal(error, redactor)
+    return ErrorResponse(error, redactor)
 
 
-class Refusal(Response):
+class ErrorResponse(Response):
     """Made when it is sent: only then is it known to whom."""
 
     def __init__(self, error: DodonaError, redactor: Redactor | None) -> None:
@@ -60,18 +62,20 @@ class Refusal(Response):
         error, headers = self._error, _headers(self._error)
         if v1.is_ours(path):
             headers |= v1.headers_of(error)
-            return answer(
+            return json_response(
                 self._hidden(v1.as_openai(error)), status=v1.status_of(error), headers=headers
             )
-        return answer(self._hidden(as_json(error)), status=error.http_status, headers=headers)
+        return json_response(
+            self._hidden(as_json(error)), status=error.http_status, headers=headers
+        )
 
     def _hidden(self, body: dict[str, Any]) -> dict[str, Any]:
         return body if self._redactor is None else self._redactor.scrub_all(body)
 
 
-def bug(redactor: Redactor | None = None) -> Response:
+def internal_error(redactor: Redactor | None = None) -> Response:
     """A fault of ours: what it was is in the log, and not for strangers."""
-    return refusal(fault(), redactor)
+    return error_response(fault(), redactor)
 
 
 def fault() -> DodonaError:
@@ -82,14 +86,14 @@ def _headers(error: DodonaError) -> dict[str, str]:
     match error:
         case ProviderError(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(0, ceil(seconds)))}
-        case TooMany(retry_after=float() | int() as seconds):
+        case TooManyRequests(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(1, ceil(seconds)))}
         case Unauthorized():
             return {"www-authenticate": 'Bearer realm="dodona"'}
         case BudgetExceeded(details={"resets_at": str() as moment}):
             left = datetime.fromisoformat(moment) - datetime.now(UTC)
             return {"retry-after": str(max(1, ceil(left.total_seconds())))}
-        case WrongMethod():
+        case MethodNotAllowed():
             return {"allow": error.allowed}
         case _:
             return {}

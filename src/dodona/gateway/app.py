@@ -12,20 +12,20 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dodona.agent.agency import Agency
+from dodona.agent.agency import AgentApi
 from dodona.core.errors import DodonaError, NotFound
-from dodona.gateway.answers import bug, refusal
-from dodona.gateway.closing import Closing
+from dodona.gateway.answers import error_response, internal_error
+from dodona.gateway.closing import Shutdown
 from dodona.gateway.connections import Connections
-from dodona.gateway.crowd import Crowd
-from dodona.gateway.gate import Beside, Gate, Ready
-from dodona.gateway.guard import Guard
-from dodona.gateway.known import KnownTokens
+from dodona.gateway.crowd import RequestQuotas
+from dodona.gateway.gate import Beside, GatewayState, Ready
+from dodona.gateway.guard import OriginGuard
+from dodona.gateway.known import TokenCache
 from dodona.gateway.openapi import document
 from dodona.gateway.routes import OPERATIONS, routes
-from dodona.gateway.rules import Rules
-from dodona.gateway.turnstile import Turnstile
-from dodona.gateway.watching import Watch
+from dodona.gateway.rules import GatewaySettings
+from dodona.gateway.turnstile import AuthMiddleware
+from dodona.gateway.watching import AccessLog
 from dodona.gateway.websocket import PATH, Endpoint
 from dodona.net.redactor import Redactor
 
@@ -33,22 +33,22 @@ _log = logging.getLogger(__name__)
 
 
 def make_app(
-    agency: Agency,
+    agency: AgentApi,
     *,
-    rules: Rules,
+    rules: GatewaySettings,
     ready: Ready,
     beside: Beside | None = None,
     redactor: Redactor | None = None,
 ) -> Starlette:
     """All of it over an agency. `redactor` keeps secrets out of errors."""
     beside = beside or Beside()
-    gate = Gate(
+    gate = GatewayState(
         agency=agency,
         rules=rules,
         ready=ready,
         document=document(),
-        known=KnownTokens(beside.tokens, rules.limits),
-        crowd=Crowd(rules.limits),
+        known=TokenCache(beside.tokens, rules.limits),
+        crowd=RequestQuotas(rules.limits),
         beside=beside,
         redactor=redactor,
     )
@@ -58,10 +58,10 @@ def make_app(
         assert isinstance(error, DodonaError)
         if error.http_status >= 500:
             _log.warning("%s %s failed: %s", request.method, request.url.path, error)
-        return refusal(error, redactor)
+        return error_response(error, redactor)
 
     async def unknown(request: Request, _error: Exception) -> Response:
-        return refusal(
+        return error_response(
             NotFound(
                 f"there is nothing at {request.url.path!r:.200}.", hint="See /api/openapi.json."
             ),
@@ -71,10 +71,10 @@ def make_app(
     app = Starlette(
         routes=[*routes(gate), WebSocketRoute(PATH, Endpoint(gate))],
         middleware=[
-            Middleware(Watch, beside.measures),
-            Middleware(Guard, rules, redactor),
-            Middleware(_Boundary, redactor),
-            Middleware(Turnstile, gate, open_to_all),
+            Middleware(AccessLog, beside.measures),
+            Middleware(OriginGuard, rules, redactor),
+            Middleware(_CatchBugs, redactor),
+            Middleware(AuthMiddleware, gate, open_to_all),
         ],
         exception_handlers={DodonaError: refuse, HTTPException: unknown},
     )
@@ -84,7 +84,7 @@ def make_app(
     return app
 
 
-def closing_of(app: Starlette) -> Closing:
+def closing_of(app: Starlette) -> Shutdown:
     """How to end the streams of an application."""
     return app.state.closing
 
@@ -94,7 +94,7 @@ def connections_of(app: Starlette) -> Connections:
     return app.state.connections
 
 
-class _Boundary:
+class _CatchBugs:
     """A bug in one request is told to the log, and ends nothing but that request."""
 
     def __init__(self, app: ASGIApp, redactor: Redactor | None) -> None:
@@ -116,4 +116,4 @@ class _Boundary:
         except Exception:  # noqa: BLE001 - a boundary: a request
             _log.exception("%s %s failed", scope.get("method", "upgrade"), scope["path"])
             if not has_begun and scope["type"] == "http":
-                await bug(self._redactor)(scope, receive, send)
+                await internal_error(self._redactor)(scope, receive, send)

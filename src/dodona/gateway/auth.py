@@ -15,19 +15,19 @@ from starlette.types import Scope
 from dodona.core.audit import AuditEntry
 from dodona.core.errors import DodonaError, Unauthorized
 from dodona.core.tokens import PREFIX
-from dodona.gateway.addresses import address_of, came_through, is_loopback
+from dodona.gateway.addresses import address_of, is_loopback, is_proxied
 from dodona.gateway.caller import OPERATOR, Caller
-from dodona.gateway.errors import TooMany
-from dodona.gateway.gate import Gate
-from dodona.gateway.hosts import only, own_hosts, reached_at
+from dodona.gateway.errors import TooManyRequests
+from dodona.gateway.gate import GatewayState
+from dodona.gateway.hosts import header_values, own_hosts, server_address
 from dodona.gateway.known import HINT
-from dodona.gateway.rules import Rules
+from dodona.gateway.rules import GatewaySettings
 
 OPENAI: Final = "/v1/"
 _AUTHORIZATION: Final = b"authorization"
 
 
-async def authenticate(gate: Gate, connection: HTTPConnection, token: str | None) -> Caller:
+async def authenticate(gate: GatewayState, connection: HTTPConnection, token: str | None) -> Caller:
     """Whose request it is; `token` is what came with it, None when nothing did.
 
     Raises Unauthorized, or TooMany when the token has been used too often, or too many wrong ones
@@ -36,34 +36,34 @@ async def authenticate(gate: Gate, connection: HTTPConnection, token: str | None
     """
     try:
         return await _found(gate, connection.scope, token)
-    except (Unauthorized, TooMany) as error:
-        note_refusal(gate, connection.scope, error, None)
+    except (Unauthorized, TooManyRequests) as error:
+        audit_refusal(gate, connection.scope, error, None)
         raise
 
 
-async def _found(gate: Gate, scope: Scope, token: str | None) -> Caller:
+async def _found(gate: GatewayState, scope: Scope, token: str | None) -> Caller:
     if token is None:
-        if why := why_no_operator(scope, gate.rules):
+        if why := token_required_reason(scope, gate.rules):
             raise Unauthorized(why, hint=HINT)
         return OPERATOR
     found = await gate.known.check(token, address_of(scope, gate.rules.proxies))
     caller = Caller(found.user_id, found.scopes, found.id)
-    gate.crowd.turn_of(caller)
+    gate.crowd.acquire_for_token(caller)
     return caller
 
 
-async def admit_run(gate: Gate, caller: Caller) -> None:
+async def check_run_quota(gate: GatewayState, caller: Caller) -> None:
     """Refuse another run of a user who has enough of them; the operator may have any number."""
     most = gate.crowd.limits.user_runs
     if caller.token_id is None or await gate.agency.runs.open_count(caller.user_id) < most:
         return
-    raise TooMany(
+    raise TooManyRequests(
         f"{most} runs of this user wait or go on already.",
         hint="Let some of them end, or cancel them.",
     )
 
 
-def given_token(scope: Scope) -> str | None:
+def bearer_token(scope: Scope) -> str | None:
     """What stands in the header; something that cannot be a token is a wrong one, not none.
 
     OpenAI's clients always send a key: where they ask, one that is not of our making is none.
@@ -77,26 +77,28 @@ def given_token(scope: Scope) -> str | None:
     return None if is_foreign else token
 
 
-def why_no_operator(scope: Scope, rules: Rules) -> str:
+def token_required_reason(scope: Scope, rules: GatewaySettings) -> str:
     """Why whoever sent this without a token may be another than the operator; empty if not so."""
     if rules.needs_token or not is_loopback((scope.get("client") or ("", 0))[0]):
         return "a token is needed here."
     # Proxies speak HTTP/1.0 unless they are told otherwise; browsers and clients do not.
-    if came_through(scope["headers"]) or scope.get("http_version") == "1.0":
+    if is_proxied(scope["headers"]) or scope.get("http_version") == "1.0":
         return "what comes through a proxy needs a token."
-    if not own_hosts(*reached_at(scope)).issuperset(only(scope["headers"], b"host")):
+    if not own_hosts(*server_address(scope)).issuperset(header_values(scope["headers"], b"host")):
         return "whoever comes by this name needs a token."
     return ""
 
 
-def note_refusal(gate: Gate, scope: Scope, error: DodonaError, caller: Caller | None) -> None:
+def audit_refusal(
+    gate: GatewayState, scope: Scope, error: DodonaError, caller: Caller | None
+) -> None:
     """Into the audit log: who was turned away, from where, and why."""
     if gate.beside.audit is None:
         return
     match error:
         case Unauthorized():
             kind = "auth"
-        case TooMany():
+        case TooManyRequests():
             kind = "limit"
         case _:
             kind = "denied"

@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from dodona.core.errors import BadRequest, Where
+from dodona.core.errors import BadRequest, Location
 
 _PLACE = re.compile(r" \(byte ([0-9]+)\)$")
 
@@ -53,5 +53,5 @@ def _malformed(body: bytes, reason: str, what: str) -> BadRequest:
     why = _PLACE.sub("", reason).removeprefix("JSON is malformed: ")
     return BadRequest(
         f"{what} is no JSON: {why} (line {line}, column {column}).",
-        where=Where(what.removeprefix("the "), line, column),
+        where=Location(what.removeprefix("the "), line, column),
     )

@@ -10,7 +10,7 @@ from typing import Final
 MOST_KEYS: Final = 10_000
 
 
-class Buckets:
+class TokenBuckets:
     """A minute's turns at once, then as many as the rate gives.
 
     What is kept is bounded: of too many, those that were used the longest ago are forgotten. Most

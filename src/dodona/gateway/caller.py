@@ -22,11 +22,11 @@ class Caller:
     scopes: frozenset[str]
     token_id: int | None = None
 
-    def may(self, scope: str) -> bool:
+    def has_scope(self, scope: str) -> bool:
         return scope in self.scopes or (scope == "read" and "chat" in self.scopes)
 
-    def need(self, scope: str) -> None:
-        if not self.may(scope):
+    def require_scope(self, scope: str) -> None:
+        if not self.has_scope(scope):
             raise AccessDenied(
                 f"this needs a token with scope {scope}.",
                 hint=f"dodona token create --user {self.user_id} --scope {scope}",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 
-class Closing:
+class Shutdown:
     """Set in two steps, by whoever stops the server."""
 
     def __init__(self) -> None:
         self._ended = asyncio.Event()
         self.is_leaving = False
 
-    def leave(self) -> None:
+    def shutdown(self) -> None:
         """Runs are finishing; streams go on, and may end without a last chunk."""
         self.is_leaving = True
 

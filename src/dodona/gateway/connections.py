@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from dodona.gateway.addresses import is_loopback, place_of
+from dodona.gateway.addresses import client_key, is_loopback
 from dodona.gateway.answers import encoded
-from dodona.gateway.rules import Rules
+from dodona.gateway.rules import GatewaySettings
 
 _FILES_LEFT: Final = 128  # for the store, indexes, models
 _FEWEST: Final = 64
@@ -38,7 +38,7 @@ _FULL: Final = (
 class Connections:
     """All that are open, by where they come from; it knows them by their transports."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: GatewaySettings) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = min(rules.limits.connections, max(_FEWEST, files - _FILES_LEFT))
         self._most_of_a_place = rules.limits.address_connections
@@ -55,7 +55,7 @@ class Connections:
         if transport in self._places:
             return True
         address = str((transport.get_extra_info("peername") or ("",))[0])
-        place = place_of(address)
+        place = client_key(address)
         is_one_of_many = is_loopback(address) or address in self._unlimited
         if len(self._places) >= self._most or (
             not is_one_of_many and self._counts[place] >= self._most_of_a_place

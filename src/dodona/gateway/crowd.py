@@ -7,46 +7,46 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from dodona.core.limits import Limits
-from dodona.gateway.buckets import Buckets
+from dodona.gateway.buckets import TokenBuckets
 from dodona.gateway.caller import Caller
-from dodona.gateway.errors import Crowded, TooMany
+from dodona.gateway.errors import Overloaded, TooManyRequests
 
 _MOMENT = 1.0  # seconds after which something may have ended
 
 
-class Crowd:
+class RequestQuotas:
     """All who are being served."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._of_tokens = Buckets(limits.token_rate)
-        self._of_places = Buckets(limits.address_rate)
+        self._of_tokens = TokenBuckets(limits.token_rate)
+        self._of_places = TokenBuckets(limits.address_rate)
         self._users: Counter[str] = Counter()  # requests under way
         self._all = 0
 
-    def turn_of_place(self, place: str) -> None:
+    def acquire_for_client(self, place: str) -> None:
         """Take a turn for an address; TooMany when it has none left."""
         if wait := self._of_places.take(place):
-            raise TooMany("too many requests come from this address.", retry_after=wait)
+            raise TooManyRequests("too many requests come from this address.", retry_after=wait)
 
-    def turn_of(self, caller: Caller) -> None:
+    def acquire_for_token(self, caller: Caller) -> None:
         """Take a turn for a token; the operator needs none."""
         if caller.token_id is not None and (wait := self._of_tokens.take(caller.token_id)):
-            raise TooMany("too many requests come with this token.", retry_after=wait)
+            raise TooManyRequests("too many requests come with this token.", retry_after=wait)
 
     def check(self, caller: Caller | None) -> None:
         """Refuse another request while too many are answered; None is nobody in particular."""
         if self._all >= self.limits.in_flight:
-            raise Crowded("too much is being asked at once.", retry_after=_MOMENT)
+            raise Overloaded("too much is being asked at once.", retry_after=_MOMENT)
         if self._users[_name(caller)] >= self.limits.user_in_flight:
-            raise TooMany(
+            raise TooManyRequests(
                 f"{self.limits.user_in_flight} requests of this user are under way already.",
                 retry_after=_MOMENT,
                 hint="Let some of them end first; streams count too.",
             )
 
     @contextmanager
-    def at_work(self, caller: Caller | None) -> Generator[None]:
+    def in_flight(self, caller: Caller | None) -> Generator[None]:
         """While a request is answered."""
         name = _name(caller)
         self._all += 1

@@ -8,7 +8,7 @@ from typing import Any
 from dodona.core.errors import BadRequest, DodonaError
 
 
-class WrongMethod(BadRequest):
+class MethodNotAllowed(BadRequest):
     code = "method_not_allowed"
     http_status = 405
 
@@ -17,12 +17,12 @@ class WrongMethod(BadRequest):
         super().__init__(f"{method:.20} is not possible here.", hint=f"Use {self.allowed}.")
 
 
-class TooSlow(BadRequest):
+class RequestTimeout(BadRequest):
     code = "request_too_slow"
     http_status = 408
 
 
-class TooLarge(BadRequest):
+class BodyTooLarge(BadRequest):
     code = "request_too_large"
     http_status = 413
 
@@ -37,7 +37,7 @@ class HeadTooLarge(BadRequest):
     http_status = 431
 
 
-class TooMany(DodonaError):
+class TooManyRequests(DodonaError):
     """More than the caller may; `retry_after` is in seconds, None when nobody can tell."""
 
     code = "too_many_requests"
@@ -48,14 +48,14 @@ class TooMany(DodonaError):
         self.retry_after = retry_after
 
 
-class Crowded(TooMany):
+class Overloaded(TooManyRequests):
     """More than this gateway takes, of all callers together."""
 
     code = "overloaded"
     http_status = 503
 
 
-class Leaving(DodonaError):
+class ShuttingDown(DodonaError):
     """The process ends; what was asked is kept and goes on in the next."""
 
     code = "shutting_down"

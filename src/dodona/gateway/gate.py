@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from dodona.agent.agency import Agency
+from dodona.agent.agency import AgentApi
 from dodona.core.audit import Audit, AuditEntry
-from dodona.core.measures import Measures
-from dodona.core.routing import Routing
+from dodona.core.measures import Metrics
+from dodona.core.routing import LiveRouter
 from dodona.core.tokens import Tokens
-from dodona.gateway.closing import Closing
-from dodona.gateway.crowd import Crowd
-from dodona.gateway.known import KnownTokens
-from dodona.gateway.rules import Rules
+from dodona.gateway.closing import Shutdown
+from dodona.gateway.crowd import RequestQuotas
+from dodona.gateway.known import TokenCache
+from dodona.gateway.rules import GatewaySettings
 from dodona.net.redactor import Redactor
 
 Ready: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -43,25 +43,25 @@ class Beside:
 
     tokens: Tokens | None = None
     audit: ReadableAudit | None = None
-    measures: Measures = field(default_factory=Measures)
+    measures: Metrics = field(default_factory=Metrics)
     status: Status = nothing
-    routing: Routing = field(default_factory=Routing)
+    routing: LiveRouter = field(default_factory=LiveRouter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
+class GatewayState:
     """`ready` tells what works; it raises when something does not."""
 
-    agency: Agency
-    rules: Rules
+    agency: AgentApi
+    rules: GatewaySettings
     ready: Ready
     document: Mapping[str, Any]  # OpenAPI
-    known: KnownTokens
-    crowd: Crowd
+    known: TokenCache
+    crowd: RequestQuotas
     beside: Beside
     redactor: Redactor | None = None
-    closing: Closing = field(default_factory=Closing)
+    closing: Shutdown = field(default_factory=Shutdown)
 
     @property
-    def routing(self) -> Routing:
+    def routing(self) -> LiveRouter:
         return self.beside.routing

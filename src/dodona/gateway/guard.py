@@ -12,11 +12,11 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.core.errors import AccessDenied, BadRequest, DodonaError
-from dodona.gateway.answers import refusal
+from dodona.gateway.answers import error_response
 from dodona.gateway.errors import HeadTooLarge, WrongMediaType
-from dodona.gateway.hosts import hosts, only, origins, reached_at
-from dodona.gateway.intake import Intake, too_large
-from dodona.gateway.rules import Rules
+from dodona.gateway.hosts import header_values, hosts, origins, server_address
+from dodona.gateway.intake import LimitedBody, too_large
+from dodona.gateway.rules import GatewaySettings
 from dodona.net.redactor import Redactor
 
 _BRINGS_BODY = ("POST", "PUT", "PATCH")
@@ -37,10 +37,12 @@ SECURITY: Final[list[tuple[bytes, bytes]]] = [
 ]
 
 
-class Guard:
+class OriginGuard:
     """ASGI middleware, to be put around everything."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, redactor: Redactor | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, rules: GatewaySettings, redactor: Redactor | None = None
+    ) -> None:
         self._app = app
         self._rules = rules
         self._redactor = redactor
@@ -48,21 +50,21 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                await self._let_in(scope, receive, send)
+                await self._http(scope, receive, send)
             case "websocket":
                 await self._let_upgrade(scope, receive, send)
             case _:
                 await self._app(scope, receive, send)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        intake = Intake(receive, self._rules, has_body=_has_body(scope))
-        way_out = _WayOut(send, intake)
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        intake = LimitedBody(receive, self._rules, has_body=_has_body(scope))
+        way_out = _SecureSend(send, intake)
         try:
             self._check_head(scope)
             self._check_origin(scope)
             self._check_body(scope)
         except DodonaError as error:
-            await refusal(error, self._redactor)(scope, intake.receive, way_out.send)
+            await error_response(error, self._redactor)(scope, intake.receive, way_out.send)
         else:
             await self._app(scope, intake.receive, way_out.send)
 
@@ -85,8 +87,8 @@ class Guard:
             )
 
     def _check_origin(self, scope: Scope) -> None:
-        headers, (address, port) = scope["headers"], reached_at(scope)
-        host = only(headers, b"host")
+        headers, (address, port) = scope["headers"], server_address(scope)
+        host = header_values(headers, b"host")
         if len(host) != 1:
             raise BadRequest("a request must have one Host header.")
         if host[0] not in hosts(self._rules, address, port):
@@ -95,9 +97,9 @@ class Guard:
                 hint=f"Use http://127.0.0.1:{port}/.",
             )
         ours = origins(self._rules, address, port)
-        if any(origin not in ours for origin in only(headers, b"origin")):
+        if any(origin not in ours for origin in header_values(headers, b"origin")):
             raise AccessDenied("another web site may not ask here.")
-        sites = only(headers, b"sec-fetch-site")
+        sites = header_values(headers, b"sec-fetch-site")
         if any(site not in _FRIENDLY for site in sites) and not _follows_a_link(scope):
             raise AccessDenied("another web site may not ask here.")
 
@@ -105,21 +107,21 @@ class Guard:
         headers, has_body = scope["headers"], _has_body(scope)
         if not has_body and scope["method"] not in _BRINGS_BODY:
             return
-        if not _is_json(only(headers, b"content-type")):
+        if not _is_json(header_values(headers, b"content-type")):
             raise WrongMediaType(
                 "a body must be JSON.", hint="Send it with Content-Type: application/json."
             )
-        if any(coding != "identity" for coding in only(headers, b"content-encoding")):
+        if any(coding != "identity" for coding in header_values(headers, b"content-encoding")):
             raise WrongMediaType("a body must not be compressed.")
-        lengths = only(headers, b"content-length")
+        lengths = header_values(headers, b"content-length")
         if any(length.isdecimal() and int(length) > self._rules.largest_body for length in lengths):
             raise too_large(self._rules)
 
 
-class _WayOut:
+class _SecureSend:
     """Adds what every answer carries, and lets no answer be lost to a body still coming in."""
 
-    def __init__(self, send: Send, intake: Intake) -> None:
+    def __init__(self, send: Send, intake: LimitedBody) -> None:
         self._send = send
         self._intake = intake
 
@@ -136,8 +138,8 @@ class _WayOut:
 
 def _has_body(scope: Scope) -> bool:
     headers = scope["headers"]
-    return bool(only(headers, b"transfer-encoding")) or any(
-        length != "0" for length in only(headers, b"content-length")
+    return bool(header_values(headers, b"transfer-encoding")) or any(
+        length != "0" for length in header_values(headers, b"content-length")
     )
 
 
@@ -156,6 +158,6 @@ def _follows_a_link(scope: Scope) -> bool:
         scope["type"] == "http"
         and scope["method"] in ("GET", "HEAD")
         and scope["path"] == "/"
-        and only(headers, b"sec-fetch-mode") == ["navigate"]
-        and only(headers, b"sec-fetch-dest") == ["document"]
+        and header_values(headers, b"sec-fetch-mode") == ["navigate"]
+        and header_values(headers, b"sec-fetch-dest") == ["document"]
     )

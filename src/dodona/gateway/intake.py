@@ -6,17 +6,17 @@ import asyncio
 
 from starlette.types import Message, Receive
 
-from dodona.gateway.errors import TooLarge, TooSlow
-from dodona.gateway.rules import Rules
+from dodona.gateway.errors import BodyTooLarge, RequestTimeout
+from dodona.gateway.rules import GatewaySettings
 
 _MOST_DISCARDED = 8 << 20  # bytes
 _DISCARDING = 2.0  # seconds
 
 
-class Intake:
+class LimitedBody:
     """Counts what comes in, whatever the head of the request said of it."""
 
-    def __init__(self, receive: Receive, rules: Rules, *, has_body: bool) -> None:
+    def __init__(self, receive: Receive, rules: GatewaySettings, *, has_body: bool) -> None:
         self._receive = receive
         self._rules = rules
         self._deadline = asyncio.get_running_loop().time() + rules.body_seconds
@@ -30,7 +30,7 @@ class Intake:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._next()
         except TimeoutError:
-            raise TooSlow(
+            raise RequestTimeout(
                 f"the body did not come within {self._rules.body_seconds:g} seconds."
             ) from None
         if self._taken > self._rules.largest_body:
@@ -56,7 +56,7 @@ class Intake:
         return message
 
 
-def too_large(rules: Rules) -> TooLarge:
-    return TooLarge(
+def too_large(rules: GatewaySettings) -> BodyTooLarge:
+    return BodyTooLarge(
         f"the body is larger than {rules.largest_body:,} bytes.", hint="Send less at once."
     )

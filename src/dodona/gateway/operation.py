@@ -15,15 +15,15 @@ from starlette.responses import Response
 
 from dodona.core.errors import AccessDenied, BadRequest, DodonaError
 from dodona.core.near import did_you_mean
-from dodona.gateway.auth import admit_run, note_refusal
+from dodona.gateway.auth import audit_refusal, check_run_quota
 from dodona.gateway.caller import caller_of
-from dodona.gateway.errors import TooMany
-from dodona.gateway.gate import Gate
+from dodona.gateway.errors import TooManyRequests
+from dodona.gateway.gate import GatewayState
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.v1 import errors as v1
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
-Handler: TypeAlias = Callable[[Visit], Awaitable[Response]]
+Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -31,13 +31,13 @@ TOKEN = "token"  # noqa: S105 - the name of the security scheme
 
 
 @dataclass(frozen=True, slots=True)
-class Says:
+class ResponseSpec:
     """An answer that is no error: what it means, and its schema's name.
 
     `events` is the schema of what comes instead when a client wants a stream.
     """
 
-    about: str
+    summary: str
     schema: str | None = None
     media: str = JSON
     events: str | None = None
@@ -54,15 +54,15 @@ class Operation:
     method: str
     path: str
     name: str
-    about: str
+    summary: str
     handle: Handler
-    answers: Mapping[int, Says]
+    responses: Mapping[int, ResponseSpec]
     parameters: tuple[Parameter, ...] = ()
     body: str | None = None
     errors: tuple[int, ...] = ()
     scope: str | None = None
     is_open: bool = False
-    asks: bool = False
+    starts_run: bool = False
 
     @property
     def needs(self) -> str:
@@ -76,21 +76,21 @@ class Operation:
         first, *rest = self.path.strip("/").split("/")
         return rest[0].partition(".")[0] if first == "api" else first or "page"
 
-    async def answer(self, request: Request, gate: Gate) -> Response:
+    async def answer(self, request: Request, gate: GatewayState) -> Response:
         if not self.is_open:
-            await self._let(request, gate)
-        return await self.handle(Visit(request, gate, self.read(request)))
+            await self._authorize(request, gate)
+        return await self.handle(ApiRequest(request, gate, self.read(request)))
 
-    async def _let(self, request: Request, gate: Gate) -> None:
+    async def _authorize(self, request: Request, gate: GatewayState) -> None:
         """Refuse a caller who may not do this, and have it on record."""
         caller = caller_of(request)
         try:
             if self.needs:
-                caller.need(self.needs)
-            if self.asks:
-                await admit_run(gate, caller)
-        except (AccessDenied, TooMany) as error:
-            note_refusal(gate, request.scope, error, caller)
+                caller.require_scope(self.needs)
+            if self.starts_run:
+                await check_run_quota(gate, caller)
+        except (AccessDenied, TooManyRequests) as error:
+            audit_refusal(gate, request.scope, error, caller)
             raise
 
     def read(self, request: Request) -> dict[str, Any]:
@@ -112,10 +112,10 @@ class Operation:
     def as_openapi(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "operationId": self.name,
-            "summary": self.about,
+            "summary": self.summary,
             "tags": [self.group],
             "responses": {
-                **_says(self.answers),
+                **_says(self.responses),
                 **_fails(sorted(self._statuses()), v1.schema_at(self.path)),
             },
             # On this machine none is needed, hence the empty one.
@@ -155,9 +155,9 @@ def _given(request: Request, parameter: Parameter) -> str | None:
             return request.headers.get(parameter.name)
 
 
-def _says(answers: Mapping[int, Says]) -> dict[str, Any]:
+def _says(answers: Mapping[int, ResponseSpec]) -> dict[str, Any]:
     return {
-        str(status): {"description": says.about} | ({"content": content} if content else {})
+        str(status): {"description": says.summary} | ({"content": content} if content else {})
         for status, says in answers.items()
         for content in [_contents(says)]
     }
@@ -173,7 +173,7 @@ def _fails(statuses: list[int], schema: str) -> dict[str, Any]:
     }
 
 
-def _contents(says: Says) -> dict[str, Any]:
+def _contents(says: ResponseSpec) -> dict[str, Any]:
     whole = _content(says.media, says.schema) if says.schema else {}
     return whole | (_content(EVENTS, says.events) if says.events else {})
 

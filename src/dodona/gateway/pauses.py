@@ -16,7 +16,7 @@ COMPLETE: Final = 50  # one full collection in so many looks at everything
 
 
 @contextmanager
-def short_pauses() -> Generator[None]:
+def tuned_gc() -> Generator[None]:
     """While the block lasts."""
     full = 0
 

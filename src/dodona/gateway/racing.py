@@ -11,7 +11,7 @@ from starlette.types import Receive
 T = TypeVar("T")
 
 
-async def first_of(*racers: Coroutine[Any, Any, T]) -> T:
+async def first_completed(*racers: Coroutine[Any, Any, T]) -> T:
     """What the first to end returned or raised; the others have ended when this returns.
 
     Of several at once it is the one named first.
@@ -26,7 +26,7 @@ async def first_of(*racers: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def hung_up(receive: Receive) -> None:
+async def wait_disconnect(receive: Receive) -> None:
     """Until the client is gone; its request must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass

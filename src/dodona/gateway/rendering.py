@@ -32,7 +32,7 @@ EVENTS: Final[Mapping[str, Event]] = {
 _SAYS: Final = {"thinking": "content", "source": "path", "restart": "reason"}
 
 
-def event(chunk: Chunk, session_key: str | None) -> dict[str, Any]:
+def to_event(chunk: Chunk, session_key: str | None) -> dict[str, Any]:
     """The frame of a chunk; `data` is the chunk without its type and place."""
     type_: str = chunk.body["type"]
     data = {name: value for name, value in chunk.body.items() if name != "type"}

@@ -10,7 +10,7 @@ from dodona.core.limits import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class GatewaySettings:
     """`hosts` are Host headers to take beside our own address, as browsers send them: NAME:PORT.
 
     A name alone stands for the default port, as behind a proxy. `proxies` are addresses that are

@@ -21,10 +21,10 @@ from starlette.applications import Starlette
 from dodona.core.errors import AccessDenied, ConfigError
 from dodona.gateway.addresses import is_loopback
 from dodona.gateway.app import closing_of, connections_of
-from dodona.gateway.closing import Closing
-from dodona.gateway.racing import first_of
+from dodona.gateway.closing import Shutdown
+from dodona.gateway.racing import first_completed
 from dodona.gateway.websocket.limits import LARGEST_MESSAGE, PING_EVERY
-from dodona.gateway.websocket.wire import WebSockets
+from dodona.gateway.websocket.wire import Protocol
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 5  # seconds for answers under way to be sent, once runs have finished
@@ -57,7 +57,7 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         app: Starlette,
-        closing: Closing,
+        closing: Shutdown,
         leave: Callable[[], Awaitable[None]],
         on_started: Callable[[], None],
     ) -> None:
@@ -65,7 +65,7 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http="h11",
-                ws=WebSockets,
+                ws=Protocol,
                 ws_max_size=LARGEST_MESSAGE,
                 ws_per_message_deflate=False,  # each connection would pay for it in memory
                 ws_ping_interval=PING_EVERY,
@@ -100,9 +100,9 @@ class _Server(uvicorn.Server):
             raise
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._closing.leave()
+        self._closing.shutdown()
         try:
-            await first_of(self._let_finish(), self._hurried())
+            await first_completed(self._let_finish(), self._hurried())
         finally:
             self._closing.end()
             await super().shutdown(sockets)

@@ -16,12 +16,12 @@ from starlette.types import Receive, Scope, Send
 
 from dodona.core.chunks import Chunk
 from dodona.gateway.answers import encoded
-from dodona.gateway.closing import Closing
-from dodona.gateway.racing import first_of, hung_up
+from dodona.gateway.closing import Shutdown
+from dodona.gateway.racing import first_completed, wait_disconnect
 
 _log = logging.getLogger(__name__)
 
-SIGN_OF_LIFE: Final = b": \n\n"
+KEEPALIVE: Final = b": \n\n"
 _AT_LAST = 1.0  # seconds that a client may wait to know that a stream begins
 _HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -30,7 +30,7 @@ _HEADERS: Final = {
 }
 
 
-def rendered(chunks: Iterable[Chunk]) -> bytes:
+def encode_events(chunks: Iterable[Chunk]) -> bytes:
     """A batch as one piece. JSON has no line breaks, so every event is two lines."""
     return b"".join(
         [b"id: %d\ndata: %b\n\n" % (chunk.seq, encoded(chunk.as_json())) for chunk in chunks]
@@ -48,7 +48,7 @@ class EventStream(Response):
         self,
         pieces: AsyncGenerator[bytes],
         *,
-        closing: Closing,
+        closing: Shutdown,
         heartbeat: float,
         headers: Mapping[str, str] | None = None,
         begins_within: float = _AT_LAST,
@@ -61,16 +61,16 @@ class EventStream(Response):
         self._begins_within = begins_within
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        line = _Line(send, self.raw_headers)
+        line = _SseWriter(send, self.raw_headers)
         is_there = True
 
         async def listen() -> None:
             nonlocal is_there
-            await hung_up(receive)
+            await wait_disconnect(receive)
             is_there = False
 
         try:
-            await first_of(
+            await first_completed(
                 self._carry(line),
                 listen(),
                 self._closing.wait(),
@@ -85,13 +85,13 @@ class EventStream(Response):
         if is_there:
             await line.end(is_over=not self._closing.is_leaving)
 
-    async def _carry(self, line: _Line) -> None:
+    async def _carry(self, line: _SseWriter) -> None:
         async with aclosing(self._pieces) as pieces:
             async for piece in pieces:
                 await line.send(piece)
 
 
-class _Line:
+class _SseWriter:
     """The way to the client. One message at a time, the head of the answer before the rest."""
 
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
@@ -117,7 +117,7 @@ class _Line:
             await asyncio.sleep(pause)
             pause = seconds
             if before == self._sent:
-                await self.send(SIGN_OF_LIFE)
+                await self.send(KEEPALIVE)
 
     async def end(self, *, is_over: bool) -> None:
         async with self._turn:

@@ -9,18 +9,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dodona.core.errors import DodonaError
-from dodona.gateway.addresses import address_of, is_loopback, place_of
-from dodona.gateway.answers import refusal
-from dodona.gateway.auth import authenticate, given_token, note_refusal, why_no_operator
+from dodona.gateway.addresses import address_of, client_key, is_loopback
+from dodona.gateway.answers import error_response
+from dodona.gateway.auth import audit_refusal, authenticate, bearer_token, token_required_reason
 from dodona.gateway.caller import CALLER, OPERATOR, Caller
-from dodona.gateway.errors import TooMany
-from dodona.gateway.gate import Gate
+from dodona.gateway.errors import TooManyRequests
+from dodona.gateway.gate import GatewayState
 
 
-class Turnstile:
+class AuthMiddleware:
     """ASGI middleware. `open_to_all` are the paths that need no token anywhere."""
 
-    def __init__(self, app: ASGIApp, gate: Gate, open_to_all: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, gate: GatewayState, open_to_all: Collection[str]) -> None:
         self._app = app
         self._gate = gate
         self._open = frozenset(open_to_all)
@@ -36,52 +36,52 @@ class Turnstile:
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            caller = await self._who(scope)
+            caller = await self._caller(scope)
             self._check(scope, caller)
         except DodonaError as error:
-            await refusal(error, self._gate.redactor)(scope, receive, send)
+            await error_response(error, self._gate.redactor)(scope, receive, send)
             return
         scope[CALLER] = caller  # no copy: those around look there for who it was
-        with self._gate.crowd.at_work(caller):
+        with self._gate.crowd.in_flight(caller):
             await self._app(scope, receive, send)
 
     async def _let_upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            caller = await self._who(scope)
+            caller = await self._caller(scope)
         except DodonaError as error:
-            answer = refusal(error, self._gate.redactor).told(scope["path"])
+            answer = error_response(error, self._gate.redactor).told(scope["path"])
             await _turn_away(scope, send, answer)
         else:
             scope[CALLER] = caller
             await self._app(scope, receive, send)
 
-    async def _who(self, scope: Scope) -> Caller | None:
+    async def _caller(self, scope: Scope) -> Caller | None:
         """Who asks; None where that does not matter, or the first message may tell."""
-        gate, token = self._gate, given_token(scope)
+        gate, token = self._gate, bearer_token(scope)
         address = address_of(scope, gate.rules.proxies)
         if scope["type"] == "http" and scope["path"] in self._open:
             if not is_loopback(address):
-                self._turn(scope, address)
+                self._acquire(scope, address)
             return None
-        if token is None and not why_no_operator(scope, gate.rules):
+        if token is None and not token_required_reason(scope, gate.rules):
             return OPERATOR
-        self._turn(scope, address)
+        self._acquire(scope, address)
         if token is None and scope["type"] == "websocket":
             return None
         return await authenticate(gate, HTTPConnection(scope), token)
 
-    def _turn(self, scope: Scope, address: str) -> None:
+    def _acquire(self, scope: Scope, address: str) -> None:
         try:
-            self._gate.crowd.turn_of_place(place_of(address))
-        except TooMany as error:
-            note_refusal(self._gate, scope, error, None)
+            self._gate.crowd.acquire_for_client(client_key(address))
+        except TooManyRequests as error:
+            audit_refusal(self._gate, scope, error, None)
             raise
 
     def _check(self, scope: Scope, caller: Caller | None) -> None:
         try:
             self._gate.crowd.check(caller)
-        except TooMany as error:
-            note_refusal(self._gate, scope, error, caller)
+        except TooManyRequests as error:
+            audit_refusal(self._gate, scope, error, caller)
             raise
 
 

@@ -8,23 +8,23 @@ from typing import Any
 
 from starlette.requests import Request
 
-from dodona.agent.agency import Agency
+from dodona.agent.agency import AgentApi
 from dodona.gateway import body
 from dodona.gateway.caller import Caller, caller_of
-from dodona.gateway.gate import Gate
+from dodona.gateway.gate import GatewayState
 from dodona.gateway.sse import EventStream
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class ApiRequest:
     """`values` are the operation's parameters; one that was not given has its default."""
 
     request: Request
-    gate: Gate
+    gate: GatewayState
     values: Mapping[str, Any]
 
     @property
-    def agency(self) -> Agency:
+    def agency(self) -> AgentApi:
         return self.gate.agency
 
     @property
@@ -35,7 +35,7 @@ class Visit:
     def user_id(self) -> str:
         return self.caller.user_id
 
-    async def document(self) -> dict[str, Any]:
+    async def json(self) -> dict[str, Any]:
         """The JSON object in the body."""
         return await body.read(self.request.receive)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dodona.core.measures import Measures
+from dodona.core.measures import Metrics
 from dodona.core.metrics import OTHER
 from dodona.core.trail import request_id, request_id_of
 from dodona.gateway.caller import CALLER, Caller
@@ -29,10 +29,10 @@ _CUT: Final = "cut"  # instead of a status: nobody was answered
 _log = logging.getLogger("dodona.access")
 
 
-class Watch:
+class AccessLog:
     """ASGI middleware, the outermost."""
 
-    def __init__(self, app: ASGIApp, measures: Measures) -> None:
+    def __init__(self, app: ASGIApp, measures: Metrics) -> None:
         self._app = app
         self._measures = measures
 
@@ -43,7 +43,7 @@ class Watch:
         given = [value for name, value in scope["headers"] if name == HEADER]
         id_ = request_id_of(given[0].decode("latin-1") if len(given) == 1 else "")
         before = request_id.set(id_)
-        watched = _Watched(scope, send, id_, self._measures)
+        watched = _RequestLog(scope, send, id_, self._measures)
         scope[WATCHED] = watched
         self._measures.in_flight.add()
         try:
@@ -54,16 +54,16 @@ class Watch:
             request_id.reset(before)
 
 
-def note_operation(scope: Scope, name: str) -> None:
+def set_operation(scope: Scope, name: str) -> None:
     """Tell whoever watches a request what it is for; who asks is known by then."""
-    watched: _Watched | None = scope.get(WATCHED)
+    watched: _RequestLog | None = scope.get(WATCHED)
     if watched is not None:
         watched.operation = name
         caller: Caller | None = scope.get(CALLER)
         watched.user = _NOBODY if caller is None else caller.user_id
 
 
-class _Watched:
+class _RequestLog:
     """One request, or one WebSocket, from its head to its end."""
 
     __slots__ = (
@@ -71,7 +71,7 @@ class _Watched:
         *("operation", "user"),
     )
 
-    def __init__(self, scope: Scope, send: Send, id_: str, measures: Measures) -> None:
+    def __init__(self, scope: Scope, send: Send, id_: str, measures: Metrics) -> None:
         self._scope = scope
         self._send = send
         self._id = id_.encode()

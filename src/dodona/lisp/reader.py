@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dodona.core.errors import ReadError, UnexpectedEnd, Where
+from dodona.core.errors import Location, ReadError, UnexpectedEnd
 from dodona.core.near import did_you_mean
 from dodona.lisp.atoms import Maker, atom
 from dodona.lisp.characters import instead_of, name_of
@@ -172,7 +172,7 @@ class _Reader:
         hint = _HINTS.get(character) or instead_of(character) or "Remove it."
         raise ReadError(message, where=self._where(start), hint=hint)
 
-    def _where(self, offset: int) -> Where:
+    def _where(self, offset: int) -> Location:
         return Span(self._source, offset, offset + 1).where()
 
     def _mismatch(self, frame: _Frame, start: int) -> ReadError:

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import NamedTuple
 
-from dodona.core.errors import Where
+from dodona.core.errors import Location
 
 _NEWLINE = re.compile("\n")
 # Columns of a line that an excerpt shows on each side of its caret.
@@ -80,10 +80,10 @@ class Span(NamedTuple):
     def end_column(self) -> int:
         return self.source.position(self.end)[1]
 
-    def where(self) -> Where:
+    def where(self) -> Location:
         """The place of the first code point, as an error shows it."""
         line, column = self.source.position(self.start)
-        return Where(self.file, line, column, self.source.excerpt(self.start))
+        return Location(self.file, line, column, self.source.excerpt(self.start))
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from dodona.core.errors import ConfigError
-from dodona.core.spending import NANOS, TOTAL, CallPlan, Limit, Line, Unit
+from dodona.core.spending import NANOS, TOTAL, BudgetLine, CallPlan, Limit, Unit
 
 # Beyond these a ceiling is a slip of the hand, and no database counts that far.
 MOST_TOKENS: Final = 10**15
@@ -55,17 +55,17 @@ class Ceilings:
         """Does any of them need to know prices?"""
         return any(getattr(self, field.name).usd is not None for field in fields(self))
 
-    def lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[Line]:
+    def lines(self, plan: CallPlan, *, tokens: int, nanos: int) -> list[BudgetLine]:
         """The budgets that a call falls under, each with what the call may use of it."""
         wanted = {Unit.TOKENS: tokens, Unit.USD: nanos}
         names = {"session": plan.session_key, "agent": plan.agent_id, "user": plan.user_id}
-        lines: list[Line] = []
+        lines: list[BudgetLine] = []
         for limit in self.limits(plan.at):
             name = names.get(limit.kind, "")
             if name is not None:
                 scope = f"{limit.kind}:{name}" if name else limit.kind
                 amount = wanted[limit.unit]
-                lines.append(Line(scope, limit.period, limit.unit, amount, limit.ceiling))
+                lines.append(BudgetLine(scope, limit.period, limit.unit, amount, limit.ceiling))
         return lines
 
     def limits(self, at: float) -> tuple[Limit, ...]:

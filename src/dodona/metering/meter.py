@@ -21,14 +21,14 @@ from dodona.core.errors import BudgetExceeded
 from dodona.core.model import Usage
 from dodona.core.spending import (
     NANOS,
+    BudgetLine,
     CallPlan,
-    Hold,
     Limit,
-    Line,
+    ModelUsage,
     Operation,
+    Reservation,
     TokenRecord,
-    Used,
-    is_silent,
+    has_no_usage,
 )
 from dodona.metering.ceilings import Ceilings
 
@@ -51,24 +51,24 @@ class Ledger(Protocol):
     def reserve(
         self,
         tx: Any,
-        lines: Sequence[Line],
+        lines: Sequence[BudgetLine],
         *,
         run_id: int | None,
         step_key: str,
         attempt: int,
         owner: str | None = None,
         if_cut: TokenRecord | None = None,
-    ) -> Hold: ...
+    ) -> Reservation: ...
 
     def settle(
-        self, tx: Any, hold: Hold, *, tokens: int, nanos: int | None, estimated: bool = False
+        self, tx: Any, hold: Reservation, *, tokens: int, nanos: int | None, estimated: bool = False
     ) -> bool: ...
 
     def record(self, tx: Any, entry: TokenRecord, usage: Usage) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _Pricing:
     """What holds at a moment: both parts of it change together."""
 
     ceilings: Ceilings
@@ -79,7 +79,7 @@ class Meter:
     """Keeps calls under the ceilings, and a record of each."""
 
     def __init__(self, ceilings: Ceilings, *, prices: PriceList, ledger: Ledger) -> None:
-        self._terms = _Terms(ceilings, prices)
+        self._terms = _Pricing(ceilings, prices)
         self._ledger = ledger
 
     @property
@@ -89,18 +89,18 @@ class Meter:
     def limits(self, at: float) -> tuple[Limit, ...]:
         return self._terms.ceilings.limits(at)
 
-    def take(self, ceilings: Ceilings, prices: PriceList) -> None:
+    def update(self, ceilings: Ceilings, prices: PriceList) -> None:
         """Hold the next calls to these; those on their way keep what was put aside for them."""
-        self._terms = _Terms(ceilings, prices)
+        self._terms = _Pricing(ceilings, prices)
 
-    def reserve(self, plan: CallPlan) -> Operation[Hold]:
+    def reserve(self, plan: CallPlan) -> Operation[Reservation]:
         """Put aside the most that a call can use, or raise BudgetExceeded."""
         terms = self._terms
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
-        most = _dearest(terms, plan)
+        most = _max_cost(terms, plan)
         nanos = _nanos(most) if terms.ceilings.in_usd and most is not None else 0
         lines = terms.ceilings.lines(plan, tokens=tokens, nanos=nanos)
-        if_cut = _record(Used(plan.provider, plan.model, _all_of(plan)), most, plan)
+        if_cut = _record(ModelUsage(plan.provider, plan.model, _all_of(plan)), most, plan)
         return lambda tx: self._ledger.reserve(
             tx,
             lines,
@@ -111,7 +111,9 @@ class Meter:
             if_cut=if_cut,
         )
 
-    def settle(self, hold: Hold, plan: CallPlan, used: Sequence[Used]) -> Operation[bool]:
+    def settle(
+        self, hold: Reservation, plan: CallPlan, used: Sequence[ModelUsage]
+    ) -> Operation[bool]:
         """Count what was used instead of what was put aside, and record it.
 
         A call that came to nothing used nothing: `used` is empty then. What was estimated counts
@@ -137,7 +139,7 @@ class Meter:
         return settle
 
 
-def _dearest(terms: _Terms, plan: CallPlan) -> Decimal | None:
+def _max_cost(terms: _Pricing, plan: CallPlan) -> Decimal | None:
     """What the call costs at most, whoever answers it; None when nobody knows."""
     most = Decimal(0)
     for provider, model in plan.models:
@@ -156,7 +158,7 @@ def _dearest(terms: _Terms, plan: CallPlan) -> Decimal | None:
     return most
 
 
-def _cost(prices: PriceList, used: Used, plan: CallPlan) -> Decimal | None:
+def _cost(prices: PriceList, used: ModelUsage, plan: CallPlan) -> Decimal | None:
     """By the name that was asked for: prices are set for those, and wires answer with others.
 
     Of several names that it may have been, the dearest counts.
@@ -169,7 +171,7 @@ def _cost(prices: PriceList, used: Used, plan: CallPlan) -> Decimal | None:
     return max(known) if len(known) == len(costs) else None
 
 
-def _filled(used: Used, plan: CallPlan) -> Used:
+def _filled(used: ModelUsage, plan: CallPlan) -> ModelUsage:
     """As the provider says; what it does not say is taken from the plan."""
     usage = used.usage
     if usage.estimated:
@@ -179,7 +181,7 @@ def _filled(used: Used, plan: CallPlan) -> Used:
             output_tokens=min(usage.output_tokens, max(0, plan.max_output_tokens)),
         )
         return replace(used, usage=known)
-    return replace(used, usage=_all_of(plan)) if is_silent(usage) else used
+    return replace(used, usage=_all_of(plan)) if has_no_usage(usage) else used
 
 
 def _all_of(plan: CallPlan) -> Usage:
@@ -188,7 +190,7 @@ def _all_of(plan: CallPlan) -> Usage:
     return Usage(*most, estimated=True)
 
 
-def _record(used: Used, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
+def _record(used: ModelUsage, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
     usage = used.usage
     return TokenRecord(
         user_id=plan.user_id,

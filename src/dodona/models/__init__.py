@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.models.counter import Estimate, TokenCounter
+from dodona.models.counter import Estimate, OfflineTokenCounter
 from dodona.models.extractive import ExtractiveModel
 from dodona.models.fallback import Fallback
 from dodona.models.prices import Price, Prices
@@ -19,12 +19,12 @@ __all__ = [
     "Estimate",
     "ExtractiveModel",
     "Fallback",
+    "OfflineTokenCounter",
     "Price",
     "Prices",
     "Provider",
     "ScriptedModel",
     "TextCalls",
     "Timeouts",
-    "TokenCounter",
     "connect",
 ]

@@ -9,20 +9,28 @@ from typing import Any
 import msgspec
 
 from dodona.core.messages import AssistantText, Raw, ToolCall
-from dodona.core.model import CallDelta, Done, Finish, ModelEvent, TextDelta, ThinkingDelta, Usage
+from dodona.core.model import (
+    CallDelta,
+    Done,
+    FinishReason,
+    ModelEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
 from dodona.models.encoding import has_plain_names, new_call_id, sendable
 from dodona.models.faults import Faults
 from dodona.models.halves import Halves
 from dodona.models.provider import Endpoint
 from dodona.models.usage import anthropic_usage
 
-_FINISHES: Mapping[str, Finish] = {
-    "end_turn": Finish.STOP,
-    "stop_sequence": Finish.STOP,
-    "tool_use": Finish.TOOL_CALLS,
-    "max_tokens": Finish.LENGTH,
-    "model_context_window_exceeded": Finish.LENGTH,
-    "refusal": Finish.REFUSAL,
+_FINISHES: Mapping[str, FinishReason] = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "refusal": FinishReason.REFUSAL,
 }
 
 
@@ -144,7 +152,7 @@ class AnthropicAnswer:
         elif kind == "message_stop":
             self._finish()
         elif kind == "error" or event.error:
-            raise self._faults.told(event.error or "no reason given")
+            raise self._faults.to_error(event.error or "no reason given")
 
     def _decode_mended(self, data: bytes) -> _Event:
         try:
@@ -233,7 +241,7 @@ class AnthropicAnswer:
         self.finished = True
         self.ready.append(
             Done(
-                finish=_FINISHES.get(self._wire_finish, Finish.OTHER),
+                finish=_FINISHES.get(self._wire_finish, FinishReason.OTHER),
                 message=AssistantText(
                     text="".join(block.text for block in blocks if block.type == "text"),
                     calls=calls,

@@ -20,15 +20,15 @@ from typing import Final, Self
 from dodona.core.messages import AssistantText
 from dodona.core.model import (
     CallDelta,
-    Counter,
     Done,
-    Finish,
+    FinishReason,
     Model,
     ModelEvent,
     ModelRequest,
     ModelStream,
     TextDelta,
     ThinkingDelta,
+    TokenCounter,
     Usage,
 )
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Counted:
     """A model, and a count of what it says."""
 
-    def __init__(self, model: Model, counter: Counter) -> None:
+    def __init__(self, model: Model, counter: TokenCounter) -> None:
         self._model = model
         self._counter = counter
 
@@ -163,7 +163,7 @@ class _Counting:
             *(model.provider, model.name, usage.output_tokens),
         )
         return Done(
-            finish=Finish.LENGTH,
+            finish=FinishReason.LENGTH,
             message=AssistantText("".join(self._texts), thinking="".join(self._thoughts)),
             usage=usage,
             provider=model.provider,

@@ -58,7 +58,7 @@ class Estimate:
     counted: int
 
 
-class TokenCounter:
+class OfflineTokenCounter:
     """A `Counter` for every model of the catalogue; may be used from several threads."""
 
     def __init__(self) -> None:

@@ -21,7 +21,15 @@ from typing import Final, Self
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import AssistantText, Message, ToolCall
-from dodona.core.model import CallDelta, Done, Finish, ModelEvent, ModelRequest, TextDelta, Usage
+from dodona.core.model import (
+    CallDelta,
+    Done,
+    FinishReason,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    Usage,
+)
 from dodona.models.inquiry import Inquiry, inquiry
 from dodona.models.quotes import NO_TERMS, NOTICE, ONLY_TOOLS, answer
 
@@ -98,11 +106,11 @@ def _done(request: ModelRequest) -> Done:
     may_call = request.tool_choice is None or request.tool_choice.mode != "none"
     calls = _calls(stands, request.messages) if may_call else ()
     if calls and _fits("".join(call.name + call.arguments for call in calls), most):
-        return _finished(Finish.TOOL_CALLS, AssistantText(calls=calls), request)
+        return _finished(FinishReason.TOOL_CALLS, AssistantText(calls=calls), request)
     text = _before(_text(stands), request.stop)
     if _fits(text, most):
-        return _finished(Finish.STOP, AssistantText(text), request)
-    return _finished(Finish.LENGTH, AssistantText(text[:most]), request)
+        return _finished(FinishReason.STOP, AssistantText(text), request)
+    return _finished(FinishReason.LENGTH, AssistantText(text[:most]), request)
 
 
 def _before(text: str, stops: Sequence[str]) -> str:
@@ -131,7 +139,7 @@ def _text(stands: Inquiry) -> str:
     return answer(stands.ranked(), searched=stands.searched(), failed=stands.failed())
 
 
-def _finished(finish: Finish, message: AssistantText, request: ModelRequest) -> Done:
+def _finished(finish: FinishReason, message: AssistantText, request: ModelRequest) -> Done:
     said = message.text + "".join(call.name + call.arguments for call in message.calls)
     heard = sum(len(message.text) for message in request.messages)
     return Done(

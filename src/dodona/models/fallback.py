@@ -29,8 +29,8 @@ from typing import Self
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.model import (
-    Attempt,
     Done,
+    FailedAttempt,
     Model,
     ModelEvent,
     ModelRequest,
@@ -107,7 +107,7 @@ class _Chain:
         self._pauses = pauses
         self._resting = resting
         self._tries = 0  # of this model
-        self._attempts: list[Attempt] = []
+        self._attempts: list[FailedAttempt] = []
         self._spent = Usage()
         self._stream: ModelStream | None = None
         self._shown = False  # has the caller seen something of this attempt?
@@ -157,7 +157,9 @@ class _Chain:
         """Make ready for another attempt, or raise."""
         model = self._model
         used = Usage() if self._stream is None else self._stream.usage
-        attempt = Attempt(model.provider, model.name, error.message, used, error.may_be_billed)
+        attempt = FailedAttempt(
+            model.provider, model.name, error.message, used, error.may_be_billed
+        )
         self._attempts.append(attempt)
         self._spent, self._stream = self.usage, None
         await self._opened.aclose()
@@ -173,13 +175,13 @@ class _Chain:
             self._go_on(error)
         await self._ask_leave(attempt)
 
-    async def _ask_leave(self, attempt: Attempt) -> None:
+    async def _ask_leave(self, attempt: FailedAttempt) -> None:
         """What was used is another's concern from now on, and so is whether it may be tried."""
-        if self._request.again is None:
+        if self._request.on_retry is None:
             return
         self._spent = Usage()
         self._ended = True  # unless it may
-        await self._request.again(attempt, self._model)
+        await self._request.on_retry(attempt, self._model)
         self._ended = False
 
     def _go_on(self, error: ProviderError) -> None:
@@ -243,7 +245,7 @@ def _may_work_elsewhere(error: ProviderError) -> bool:
     return error.fault is not Fault.REFUSED or error.status in _THIS_PROVIDER_ONLY
 
 
-def _all_failed(attempts: Sequence[Attempt], last: ProviderError) -> ProviderError:
+def _all_failed(attempts: Sequence[FailedAttempt], last: ProviderError) -> ProviderError:
     """The only error, or one that names every attempt and stands for the last."""
     if len(attempts) == 1:
         return last

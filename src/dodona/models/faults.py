@@ -93,7 +93,7 @@ class Faults:
             retry_after=wait,
         )
 
-    def told(self, error: object) -> ProviderError:
+    def to_error(self, error: object) -> ProviderError:
         """An error inside a stream that began well."""
         said, kind = _told({"error": error})
         status = int(kind.split()[0]) if re.match(r"[345]\d\d\b", kind) else None

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from dodona.core.messages import AssistantText, Raw, ToolCall
-from dodona.core.model import Done, Finish, ModelEvent, TextDelta, ThinkingDelta, Usage
+from dodona.core.model import Done, FinishReason, ModelEvent, TextDelta, ThinkingDelta, Usage
 from dodona.models.encoding import has_plain_names, json_text, sendable
 from dodona.models.faults import Faults
 from dodona.models.halves import Halves
@@ -17,12 +17,12 @@ from dodona.models.openai_calls import CallPiece, Calls
 from dodona.models.provider import Endpoint
 from dodona.models.usage import openai_usage
 
-_FINISHES: Mapping[str, Finish] = {
-    "stop": Finish.STOP,
-    "length": Finish.LENGTH,
-    "tool_calls": Finish.TOOL_CALLS,
-    "function_call": Finish.TOOL_CALLS,
-    "content_filter": Finish.REFUSAL,
+_FINISHES: Mapping[str, FinishReason] = {
+    "stop": FinishReason.STOP,
+    "length": FinishReason.LENGTH,
+    "tool_calls": FinishReason.TOOL_CALLS,
+    "function_call": FinishReason.TOOL_CALLS,
+    "content_filter": FinishReason.REFUSAL,
 }
 
 
@@ -124,7 +124,7 @@ class OpenAiAnswer:
         except (msgspec.DecodeError, RecursionError):
             chunk = self._decode_mended(data)
         if chunk.error:
-            raise self._faults.told(chunk.error)
+            raise self._faults.to_error(chunk.error)
         if chunk.choices:
             choice = chunk.choices[0]
             delta = choice.delta or choice.message
@@ -133,7 +133,7 @@ class OpenAiAnswer:
             if choice.finish_reason:
                 self._wire_finish = choice.finish_reason
                 if choice.finish_reason == "error":
-                    raise self._faults.told("no reason given")
+                    raise self._faults.to_error("no reason given")
         if chunk.model:
             self._model = chunk.model
         if chunk.usage:
@@ -227,12 +227,12 @@ class OpenAiAnswer:
             )
         )
 
-    def _why(self, calls: tuple[ToolCall, ...]) -> Finish:
-        finish = _FINISHES.get(self._wire_finish.lower(), Finish.OTHER)
+    def _why(self, calls: tuple[ToolCall, ...]) -> FinishReason:
+        finish = _FINISHES.get(self._wire_finish.lower(), FinishReason.OTHER)
         if self._refused:
-            return Finish.REFUSAL
-        if calls and finish in {Finish.STOP, Finish.OTHER}:
-            return Finish.TOOL_CALLS  # not every server says so
+            return FinishReason.REFUSAL
+        if calls and finish in {FinishReason.STOP, FinishReason.OTHER}:
+            return FinishReason.TOOL_CALLS  # not every server says so
         return finish
 
     def _raw(

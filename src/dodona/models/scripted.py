@@ -25,7 +25,7 @@ from dodona.core.messages import AssistantText, Message
 from dodona.core.model import (
     CallDelta,
     Done,
-    Finish,
+    FinishReason,
     ModelEvent,
     ModelRequest,
     ModelStream,
@@ -112,7 +112,7 @@ class _Scripted:
             yield delta
         if isinstance(answer, Broken):
             raise answer.error
-        finish = Finish.TOOL_CALLS if message.calls else Finish.STOP
+        finish = FinishReason.TOOL_CALLS if message.calls else FinishReason.STOP
         yield Done(finish, message, self._usage, PROVIDER, name)
 
     def _count(self, delta: TextDelta | ThinkingDelta | CallDelta) -> None:

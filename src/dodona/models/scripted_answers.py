@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dodona.core.errors import ConfigError, Fault, ProviderError, Where
+from dodona.core.errors import ConfigError, Fault, Location, ProviderError
 from dodona.core.messages import AssistantText, ToolCall
 from dodona.core.near import did_you_mean
 
@@ -103,7 +103,7 @@ def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        where = Where(str(path), error.lineno, error.colno)
+        where = Location(str(path), error.lineno, error.colno)
         raise ConfigError(f"this is no JSON: {error.msg}.", where=where, hint=_MEND) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read as JSON: {error}.", hint=_MEND) from None
@@ -117,7 +117,7 @@ def _parse_toml(text: str, path: Path) -> Any:
         at = re.match(r"line (\d+), column (\d+)", place)
         end = text.count("\n") + 1, len(text) - text.rfind("\n")
         line, column = (int(at[1]), int(at[2])) if at else end
-        where = Where(str(path), line, column)
+        where = Location(str(path), line, column)
         raise ConfigError(f"this is no TOML: {what}.", where=where, hint=_MEND) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read as TOML: {error}.", hint=_MEND) from None
@@ -142,7 +142,7 @@ def _misshapen(message: str, text: str, path: Path) -> ConfigError:
     message = f"answer {index + 1}:{key} {what}."
     if line is None:
         return ConfigError(f"{path}: {message}", hint=hint)
-    return ConfigError(message, where=Where(str(path), line, 1), hint=hint)
+    return ConfigError(message, where=Location(str(path), line, 1), hint=hint)
 
 
 def _line_of(index: int, text: str) -> int | None:

@@ -28,7 +28,7 @@ from dodona.core.messages import AssistantText, ToolCall
 from dodona.core.model import (
     CallDelta,
     Done,
-    Finish,
+    FinishReason,
     Model,
     ModelEvent,
     ModelRequest,
@@ -123,7 +123,7 @@ class _Scanned:
         self._show_content(self._content.resign())
 
     def _finish(self, done: Done) -> Done:
-        if done.message.calls or done.finish is Finish.REFUSAL:
+        if done.message.calls or done.finish is FinishReason.REFUSAL:
             self._resign()
             return done
         # Thinking before which content came was given up then, and has no calls left.
@@ -141,7 +141,7 @@ class _Scanned:
             calls=calls,
             thinking=_unless_blank(self._thinking.text),
         )
-        return replace(done, finish=Finish.TOOL_CALLS, message=message)
+        return replace(done, finish=FinishReason.TOOL_CALLS, message=message)
 
     def _named(self, found: list[Called]) -> tuple[ToolCall, ...]:
         """The calls with ids that the conversation does not have yet: some providers insist."""

@@ -5,6 +5,14 @@ from __future__ import annotations
 from dodona.notify.buffer import EVENTS_LOST
 from dodona.notify.bus import EVERYTHING, Bus, Subscription
 from dodona.notify.inbox import Inbox
-from dodona.notify.loading import SHIPPED, Subscribers
+from dodona.notify.loading import SHIPPED, SubscriberRegistry
 
-__all__ = ["EVENTS_LOST", "EVERYTHING", "SHIPPED", "Bus", "Inbox", "Subscribers", "Subscription"]
+__all__ = [
+    "EVENTS_LOST",
+    "EVERYTHING",
+    "SHIPPED",
+    "Bus",
+    "Inbox",
+    "SubscriberRegistry",
+    "Subscription",
+]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Notice, Point
+from dodona.core.notices import InjectionPoint, Notice
 from dodona.notify import formats
 from dodona.notify.subscriber import Subscriber, as_values
 from dodona.templates import Template
@@ -40,8 +40,8 @@ class Batch:
     stored: list[int] = field(default_factory=list[int])
 
     @property
-    def point(self) -> Point:
-        return self.by.point if self.by else Point.IMMEDIATE
+    def point(self) -> InjectionPoint:
+        return self.by.point if self.by else InjectionPoint.IMMEDIATE
 
     @property
     def severity(self) -> Severity:
@@ -84,7 +84,7 @@ class Batch:
             severity=self.severity,
             point=self.point,
             text=_cut(text),
-            shown=_cut(shown),
+            user_text=_cut(shown),
             system_type=self.by.system_type if self.by else self.subscriber,
             metadata=metadata,
             is_kept=self.by.is_kept if self.by else True,

@@ -19,10 +19,10 @@ class Cause:
     """The type of an event that nobody here set off, and how many it has set off since."""
 
     type: str
-    set_off: int = 0
+    cascaded: int = 0
 
 
-class Waiting(NamedTuple):
+class QueuedEvent(NamedTuple):
     """`number` is the place in the order of all; `cause` is None for what came from outside."""
 
     number: int
@@ -36,14 +36,16 @@ class Buffer:
     def __init__(self, room: int) -> None:
         self._room = room
         self._held = 0
-        self._by_severity: tuple[deque[Waiting], ...] = tuple(deque[Waiting]() for _ in Severity)
+        self._by_severity: tuple[deque[QueuedEvent], ...] = tuple(
+            deque[QueuedEvent]() for _ in Severity
+        )
         self._lost: Counter[str | None] = Counter()
         self.dropped = 0  # so far
 
     def __bool__(self) -> bool:
         return self._held > 0
 
-    def put(self, waiting: Waiting) -> None:
+    def put(self, waiting: QueuedEvent) -> None:
         self._by_severity[waiting.event.severity.rank].append(waiting)
         if self._held < self._room:
             self._held += 1
@@ -52,7 +54,7 @@ class Buffer:
         self._lost[dropped.event.payload.get("user_id")] += 1
         self.dropped += 1
 
-    def take(self) -> deque[Waiting]:
+    def take(self) -> deque[QueuedEvent]:
         """All that waits, in order; before it, how many were lost, to each user their own."""
         taken = deque(self._summaries())
         # Each is sorted already, and no number is there twice: this only merges them.
@@ -62,9 +64,9 @@ class Buffer:
         self._held = 0
         return taken
 
-    def _summaries(self) -> Iterable[Waiting]:
+    def _summaries(self) -> Iterable[QueuedEvent]:
         lost, self._lost = self._lost, Counter()
         for user_id, count in lost.items():
             owner = {} if user_id is None else {"user_id": user_id}
             told = Event(EVENTS_LOST, "notify.bus", Severity.WARNING, {"count": count, **owner})
-            yield Waiting(maxsize, told, None)  # for all who listen by now
+            yield QueuedEvent(maxsize, told, None)  # for all who listen by now

@@ -22,7 +22,7 @@ from typing import Final, Self, TypeAlias
 from dodona.core.errors import BadRequest
 from dodona.core.events import Event, Severity
 from dodona.core.patterns import HINT, is_pattern, matches
-from dodona.notify.buffer import EVENTS_LOST, Buffer, Cause, Waiting
+from dodona.notify.buffer import EVENTS_LOST, Buffer, Cause, QueuedEvent
 
 EVERYTHING: Final = ("*",)
 
@@ -109,7 +109,7 @@ class Bus:
         self._buffer = Buffer(room)
         self._number = 0
         self._missed = 0  # by subscribers that were too slow, all together
-        self._taken: deque[Waiting] = deque()  # out of the buffer: told next
+        self._taken: deque[QueuedEvent] = deque()  # out of the buffer: told next
         self._cause: Cause | None = None  # of what handlers are just told
         self._scheduled: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -125,9 +125,9 @@ class Bus:
         if self._cause is not None and not _may_set_off(self._cause):
             return
         self._number += 1
-        self._buffer.put(Waiting(self._number, event, self._cause))
+        self._buffer.put(QueuedEvent(self._number, event, self._cause))
         if self._cause is None:
-            self._tell_soon()
+            self._dispatch_soon()
 
     def handle(
         self,
@@ -174,7 +174,7 @@ class Bus:
     def close(self) -> None:
         """Tell what waits, and nothing more. Subscriptions end when what they hold was read."""
         if self._cause is None:
-            self._tell_all()
+            self._dispatch_all()
         self._is_closed = True
         for subscription in self._subscriptions:
             subscription.close()
@@ -182,26 +182,26 @@ class Bus:
     def _note_loss(self) -> None:
         self._missed += 1
 
-    def _tell_soon(self) -> None:
+    def _dispatch_soon(self) -> None:
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            self._tell_all()
+            self._dispatch_all()
             return
         if self._scheduled is not loop:
             self._scheduled = loop
-            loop.call_soon(self._tell_some)
+            loop.call_soon(self._dispatch_some)
 
-    def _tell_some(self) -> None:
+    def _dispatch_some(self) -> None:
         self._scheduled = None
-        if self._tell_up_to(_AT_ONCE):
-            self._tell_soon()
+        if self._dispatch_up_to(_AT_ONCE):
+            self._dispatch_soon()
 
-    def _tell_all(self) -> None:
-        while self._tell_up_to(_AT_ONCE):
+    def _dispatch_all(self) -> None:
+        while self._dispatch_up_to(_AT_ONCE):
             pass
 
-    def _tell_up_to(self, most: int) -> bool:
+    def _dispatch_up_to(self, most: int) -> bool:
         """Tell the next ones; are there more?"""
         try:
             for _ in range(most):
@@ -211,12 +211,12 @@ class Bus:
                         return False
                 number, event, cause = self._taken.popleft()
                 self._cause = cause or Cause(event.type)
-                self._tell(number, event)
+                self._dispatch(number, event)
         finally:
             self._cause = None
         return bool(self._taken or self._buffer)
 
-    def _tell(self, number: int, event: Event) -> None:
+    def _dispatch(self, number: int, event: Event) -> None:
         owner = event.payload.get("user_id")
         for listener in self._listening(event.type):
             is_ours = listener.user_id is None or listener.user_id == owner
@@ -243,10 +243,10 @@ class Bus:
 
 def _may_set_off(cause: Cause) -> bool:
     """Count another event that handlers emit; past the most, one line says what is the matter."""
-    cause.set_off += 1
-    if cause.set_off == _MOST_SET_OFF + 1:
+    cause.cascaded += 1
+    if cause.cascaded == _MOST_SET_OFF + 1:
         _log.error("handlers of %s set off too much: the rest is dropped", cause.type)
-    return cause.set_off <= _MOST_SET_OFF
+    return cause.cascaded <= _MOST_SET_OFF
 
 
 def _checked(types: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 
 from dodona.conditions import Given
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Notice, Point, StoredNotice
+from dodona.core.notices import InjectionPoint, Notice, StoredNotice
 from dodona.notify.batch import Batch
 from dodona.notify.buffer import EVENTS_LOST
-from dodona.notify.expected import Expected, expected, ids, is_due_at_once
+from dodona.notify.expected import ScheduledNotice, expected, ids, is_due_at_once
 from dodona.notify.subscriber import Subscriber, as_values
 
 MOST_WAITING: Final = 200
@@ -48,18 +48,20 @@ class Inbox:
         self._clock = clock
         self._batches: list[Batch] = []  # in the order in which they began
         self._open: dict[tuple[str, str], Batch] = {}  # the last of each subscriber and key
-        self._expected: list[Expected] = []
-        self._told: dict[tuple[str, str], float] = {}  # when, of those that are then held back
+        self._expected: list[ScheduledNotice] = []
+        self._last_delivered: dict[
+            tuple[str, str], float
+        ] = {}  # when, of those that are then held back
         self._lost = 0
 
-    def hear(self, event: Event) -> None:
+    def receive(self, event: Event) -> None:
         """Let the subscribers that want it make a notice of an event, or add it to one."""
         if self._expected:
             values = Given(_values(event))
             self._release(lambda each: each.is_due_with(event, values))
         self._take(event, None)
 
-    def expect(self, notices: Iterable[StoredNotice]) -> None:
+    def schedule(self, notices: Iterable[StoredNotice]) -> None:
         """Tell these too, each when it is due, as if its event happened then.
 
         What is too much is left to the next run: it is stored.
@@ -74,9 +76,9 @@ class Inbox:
             elif len(self._expected) < MOST_EXPECTED:
                 self._expected.append(expected(notice))
 
-    def has(self, *points: Point) -> bool:
+    def has(self, *points: InjectionPoint) -> bool:
         """Does anything wait for one of these points? Its time may not have come."""
-        wanted = {*points, Point.IMMEDIATE}
+        wanted = {*points, InjectionPoint.IMMEDIATE}
         return (
             self._lost > 0
             or any(batch.point in wanted for batch in self._batches)
@@ -87,14 +89,14 @@ class Inbox:
             )
         )
 
-    def drain(self, *points: Point, is_last: bool = False) -> list[Notice]:
+    def drain(self, *points: InjectionPoint, is_last: bool = False) -> list[Notice]:
         """Take what is due at these points, the most urgent first.
 
         What is immediate is due at any point.
         """
         now = self._clock()
         self._release(lambda each: each.is_due_at(now))
-        wanted = {*points, Point.IMMEDIATE}
+        wanted = {*points, InjectionPoint.IMMEDIATE}
         due = [b for b in self._batches if b.point in wanted and (is_last or self._is_due(b, now))]
         if due:
             self._close(due, now)
@@ -106,22 +108,22 @@ class Inbox:
         return [
             *({"batch": batch.as_json()} for batch in self._batches),
             *({"expected": each.as_json()} for each in self._expected),
-            *({"told": [*key, at]} for key, at in self._told.items()),
+            *({"told": [*key, at]} for key, at in self._last_delivered.items()),
             *([{"lost": self._lost}] if self._lost else []),
         ]
 
     def restore(self, kept: Sequence[Any]) -> None:
         """Hold just this."""
         self._batches, self._open, self._expected = [], {}, []
-        self._told, self._lost = {}, 0
+        self._last_delivered, self._lost = {}, 0
         for each in kept:
             match each:
                 case {"batch": batch}:
                     self._begin(Batch.read(batch, self._known.get(batch["subscriber"])))
                 case {"expected": notice}:
-                    self._expected.append(Expected.read(notice))
+                    self._expected.append(ScheduledNotice.read(notice))
                 case {"told": [subscriber, key, at]}:
-                    self._told[subscriber, key] = at
+                    self._last_delivered[subscriber, key] = at
                 case {"lost": count}:
                     self._lost = count
                 case _:
@@ -166,7 +168,7 @@ class Inbox:
     def _is_due(self, batch: Batch, now: float) -> bool:
         if batch.is_full:
             return True
-        told = self._told.get((batch.subscriber, batch.key))
+        told = self._last_delivered.get((batch.subscriber, batch.key))
         quiet = batch.by.quiet if batch.by else 0
         is_quiet = told is not None and told <= now < told + quiet
         return batch.has_waited(now) and not is_quiet
@@ -175,24 +177,24 @@ class Inbox:
         self._forget(due)
         for batch in due:
             if batch.by and batch.by.quiet:
-                self._told[batch.subscriber, batch.key] = now
-        if len(self._told) > MOST_WAITING:
+                self._last_delivered[batch.subscriber, batch.key] = now
+        if len(self._last_delivered) > MOST_WAITING:
             # The first to be forgotten are those that were told first.
-            self._told = dict(list(self._told.items())[-MOST_WAITING:])
+            self._last_delivered = dict(list(self._last_delivered.items())[-MOST_WAITING:])
 
     def _forget(self, gone: Iterable[Batch]) -> None:
         numbers = {id(batch) for batch in gone}
         self._batches = [batch for batch in self._batches if id(batch) not in numbers]
         self._open = {k: batch for k, batch in self._open.items() if id(batch) not in numbers}
 
-    def _release(self, is_due: Callable[[Expected], bool]) -> None:
+    def _release(self, is_due: Callable[[ScheduledNotice], bool]) -> None:
         due = [each for each in self._expected if is_due(each)]
         if due:
             self._expected = [each for each in self._expected if each not in due]
             for each in due:
                 self._take(each.event, each.id)
 
-    def _summary(self, points: Sequence[Point]) -> Iterable[Notice]:
+    def _summary(self, points: Sequence[InjectionPoint]) -> Iterable[Notice]:
         lost, self._lost = self._lost, 0
         if lost:
             text = f"{lost} events were dropped before they could be told: too many came at once."
@@ -200,9 +202,9 @@ class Inbox:
                 subscriber="inbox",
                 event_type=EVENTS_LOST,
                 severity=Severity.WARNING,
-                point=points[0] if points else Point.IMMEDIATE,
+                point=points[0] if points else InjectionPoint.IMMEDIATE,
                 text=text,
-                shown=text,
+                user_text=text,
                 system_type=NOTICES_LOST,
                 metadata={"count": lost},
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import time
 from typing import Any, Final
 
-from dodona.core.errors import ConfigError, DodonaError, Where
+from dodona.core.errors import ConfigError, DodonaError, Location
 from dodona.documents import files, following
 from dodona.notify.formats import encoder
 from dodona.notify.inbox import Inbox
@@ -40,7 +40,7 @@ class _Set:
         return known
 
 
-class Subscribers:
+class SubscriberRegistry:
     """Those that are shipped, and those of the folders; see `documents.following` for `*`.
 
     `skipped` tells, at each load, which of the folders are not to be used.
@@ -88,7 +88,7 @@ class Subscribers:
                 _log.warning("a subscriber is left out: %s", problem)
 
     @asynccontextmanager
-    async def following(self) -> AsyncGenerator[Subscribers]:
+    async def following(self) -> AsyncGenerator[SubscriberRegistry]:
         """Load, and follow the folders until the block ends."""
         async with following(self._folders, self.reload):
             yield self
@@ -125,6 +125,6 @@ def _check_new(subscriber: Subscriber, known: Mapping[str, Subscriber]) -> None:
     if other is not None:
         raise ConfigError(
             f"there is a subscriber '{subscriber.id}' already, in {other.file}.",
-            where=Where(subscriber.file),
+            where=Location(subscriber.file),
             hint="Give this one another id.",
         )

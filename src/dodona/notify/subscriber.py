@@ -27,7 +27,7 @@ from pydantic import AfterValidator, Field
 from dodona.conditions import Condition, ConditionFailed, compile_condition
 from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
-from dodona.core.notices import OF_AN_EVENT, Point
+from dodona.core.notices import OF_AN_EVENT, InjectionPoint
 from dodona.core.patterns import HINT, is_pattern, matches
 from dodona.documents import Section, Texts, read, wrong
 from dodona.templates import Template
@@ -84,7 +84,7 @@ def _passed_on(error: ConfigError) -> Exception:
     return wrong(f"is wrong: {error.message.rstrip('.')}", error.hint, line=line)
 
 
-class About(Section):
+class SubscriberSection(Section):
     """Which subscriber this is."""
 
     id: Annotated[str, AfterValidator(_id)] = Field(description=_ID_HINT)
@@ -95,7 +95,7 @@ class About(Section):
     core: bool = Field(default=False, description="A user cannot turn it off.")
 
 
-class Events(Section):
+class EventsSection(Section):
     """What it wants to hear."""
 
     types: Annotated[Texts, AfterValidator(_patterns)] = Field(
@@ -109,7 +109,7 @@ class Events(Section):
     )
 
 
-class Batching(Section):
+class BatchingSection(Section):
     """How events become one notice."""
 
     window_ms: int = Field(
@@ -129,7 +129,7 @@ class Batching(Section):
     )
 
 
-class Output(Section):
+class OutputSection(Section):
     """What is told, and when."""
 
     template: Annotated[str, AfterValidator(_batch_template)] = Field(
@@ -155,10 +155,12 @@ class Output(Section):
 class SubscriberFile(Section):
     """The whole file."""
 
-    subscriber: About = Field(description="Which subscriber this is.")
-    events: Events = Field(description="What it wants to hear.")
-    batching: Batching = Field(default=Batching(), description="How events become one notice.")
-    output: Output = Field(description="What is told, and when.")
+    subscriber: SubscriberSection = Field(description="Which subscriber this is.")
+    events: EventsSection = Field(description="What it wants to hear.")
+    batching: BatchingSection = Field(
+        default=BatchingSection(), description="How events become one notice."
+    )
+    output: OutputSection = Field(description="What is told, and when.")
 
 
 class Subscriber:
@@ -169,7 +171,7 @@ class Subscriber:
         self.id, self.file = about.id, file
         self.about, self.batching = about, written.batching
         self.types = written.events.types
-        self.point = Point(output.inject_at)
+        self.point = InjectionPoint(output.inject_at)
         self.system_type = output.system_type or about.id
         self.is_kept = output.keep
         self.window = written.batching.window_ms / 1000

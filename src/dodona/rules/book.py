@@ -10,16 +10,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from dodona.core.errors import ConfigError, DodonaError, NotFound, Where
+from dodona.core.errors import ConfigError, DodonaError, Location, NotFound
 from dodona.core.events import Event
 from dodona.core.near import did_you_mean
-from dodona.core.rules import Deny, Fired, RequireApproval, RuleChoices
+from dodona.core.rules import Deny, RequireApproval, RuleAction, RuleOverrides
 from dodona.documents import files, following
 from dodona.rules.packs import Pack, is_broken, packs
 from dodona.rules.parameters import Parameter, check
-from dodona.rules.reading import Home, read_rule
+from dodona.rules.reading import RuleFolder, read_rule
 from dodona.rules.rule import Rule
-from dodona.rules.scene import Stage
+from dodona.rules.scene import EventInputs
 from dodona.rules.sections import DenySection, RequireApprovalSection
 from dodona.trees.nodes import KINDS
 from dodona.trees.registry import Registry
@@ -33,7 +33,7 @@ _MOST_TYPES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Edition:
+class _RuleSet:
     """What was read at one time. It is replaced as a whole, so that no event sees two."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
@@ -75,25 +75,25 @@ class RuleBook:
         self._folders = tuple(Path(folder).absolute() for folder in folders)
         self._pack_folders = tuple(Path(folder).absolute() for folder in packs)
         self._registry = registry or Registry(KINDS)
-        self._edition = _Edition()
+        self._edition = _RuleSet()
         self._turn = Lock()
         self.reload()
 
-    def wants(self, event_type: str) -> bool:
+    def listens_to(self, event_type: str) -> bool:
         return bool(self._edition.wanting(event_type))
 
-    def fire(
+    def evaluate(
         self,
         event: Event,
         context: Mapping[str, Any],
         *,
-        choices: RuleChoices,
+        choices: RuleOverrides,
         state: Mapping[str, Mapping[str, Any]],
         fired: frozenset[str] = frozenset(),
-    ) -> Sequence[Fired]:
+    ) -> Sequence[RuleAction]:
         edition = self._edition
-        stage = Stage(event, context)
-        found: list[Fired] = []
+        stage = EventInputs(event, context)
+        found: list[RuleAction] = []
         for rule in edition.wanting(event.type):
             if not rule.is_on(choices) or (rule.section.once and rule.id in fired):
                 continue
@@ -102,7 +102,7 @@ class RuleBook:
                 wanted = rule.fires(scene)
             except Exception as wrong:  # noqa: BLE001 - a boundary: a rule harms nobody
                 _report(edition, rule, wrong)
-                found += _closed(rule)
+                found += _fail_closed(rule)
             else:
                 found += [wanted] if wanted else []
         return found
@@ -153,7 +153,7 @@ class RuleBook:
         async with following(watched, self.reload, suffixes=(".toml", ".lisp")):
             yield self
 
-    def _read(self) -> _Edition:
+    def _read(self) -> _RuleSet:
         homes, found, problems = self._homes()
         rules: dict[str, Rule] = {}
         for home in homes:
@@ -163,13 +163,13 @@ class RuleBook:
                 except DodonaError as error:
                     problems.append(error)
                     self._keep(rules, file)
-        return _Edition(rules, found, tuple(problems))
+        return _RuleSet(rules, found, tuple(problems))
 
-    def _rule(self, file: Path, home: Home) -> Rule:
+    def _rule(self, file: Path, home: RuleFolder) -> Rule:
         try:
             return read_rule(file, home, self._registry)
         except RecursionError:
-            raise ConfigError("the rule is nested too deeply.", where=Where(str(file))) from None
+            raise ConfigError("the rule is nested too deeply.", where=Location(str(file))) from None
 
     def _keep(self, rules: dict[str, Rule], file: Path) -> None:
         """What the file said when it was last right."""
@@ -177,10 +177,10 @@ class RuleBook:
             if rule.file == file:
                 rules.setdefault(rule.id, rule)
 
-    def _homes(self) -> tuple[list[Home], dict[str, Pack], list[DodonaError]]:
-        homes = [Home(rules=self._shipped, trees=self._shipped / "trees", pack="dodona")]
+    def _homes(self) -> tuple[list[RuleFolder], dict[str, Pack], list[DodonaError]]:
+        homes = [RuleFolder(rules=self._shipped, trees=self._shipped / "trees", pack="dodona")]
         homes += [
-            Home(rules=folder, trees=folder.parent / "trees", pack="user")
+            RuleFolder(rules=folder, trees=folder.parent / "trees", pack="user")
             for folder in self._folders
         ]
         found: dict[str, Pack] = {}
@@ -196,7 +196,7 @@ class RuleBook:
             if pack.id not in found and is_broken(pack):
                 found[pack.id] = pack  # as a rule that is wrong now stays as it was
         homes += [
-            Home(rules=p.rules, trees=p.trees, pack=p.id, is_pack=True, settings=p.settings)
+            RuleFolder(rules=p.rules, trees=p.trees, pack=p.id, is_pack=True, settings=p.settings)
             for p in found.values()
         ]
         return homes, found, problems
@@ -211,24 +211,24 @@ def _add(rules: dict[str, Rule], rule: Rule) -> None:
 def _taken(noun: str, name: str, file: Path, first: Path) -> ConfigError:
     return ConfigError(
         f"{noun} '{name}' exists already.",
-        where=Where(str(file)),
+        where=Location(str(file)),
         hint=f"Choose another id: the first is {first}.",
     )
 
 
-def _closed(rule: Rule) -> list[Fired]:
+def _fail_closed(rule: Rule) -> list[RuleAction]:
     """What a rule that guards calls wants when it cannot say: a mistake must not open the door."""
     said = f"the rule {rule.id} cannot be decided; its operator finds why in the log."
     match rule.action:
         case DenySection():
-            return [Fired(rule.id, rule.pack, Deny(said))]
+            return [RuleAction(rule.id, rule.pack, Deny(said))]
         case RequireApprovalSection():
-            return [Fired(rule.id, rule.pack, RequireApproval(said))]
+            return [RuleAction(rule.id, rule.pack, RequireApproval(said))]
         case _:
             return []
 
 
-def _report(edition: _Edition, rule: Rule, wrong: Exception) -> None:
+def _report(edition: _RuleSet, rule: Rule, wrong: Exception) -> None:
     """Once for each rule: it may be asked many times a second."""
     if rule.id in edition.failed:
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dodona.core import events
-from dodona.core.errors import ConfigError, DodonaError, ReadError, Where
+from dodona.core.errors import ConfigError, DodonaError, Location, ReadError
 from dodona.core.near import did_you_mean
 from dodona.core.rules import HOOKS
 from dodona.documents import Document, Mistakes, is_table, read
@@ -36,7 +36,7 @@ _PURE: Final = Registry(KINDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class RuleFolder:
     """Where rules come from: their folder, whose they are, and what is beside them.
 
     Rules of a real pack are called `PACK.ID`, so that two packs never clash.
@@ -49,7 +49,7 @@ class Home:
     settings: Mapping[str, Parameter] | None = None
 
 
-def read_rule(file: Path, home: Home, registry: Registry) -> Rule:
+def read_rule(file: Path, home: RuleFolder, registry: Registry) -> Rule:
     """The rule in a file. Raises ConfigError with every mistake. It blocks."""
     document = read(file, what="the rule file")
     model = _model(document)
@@ -78,7 +78,7 @@ def _model(document: Document) -> type[RuleFile[Any]]:
     return FILES.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
-def _cross_checks(found: RuleFile[Any], home: Home, mistakes: Mistakes) -> list[DodonaError]:
+def _cross_checks(found: RuleFile[Any], home: RuleFolder, mistakes: Mistakes) -> list[DodonaError]:
     """What one key says about another."""
     wrong: list[DodonaError] = []
     action, trigger = found.action, found.rule.trigger
@@ -104,7 +104,7 @@ def _cross_checks(found: RuleFile[Any], home: Home, mistakes: Mistakes) -> list[
 
 
 def _tree(
-    found: RuleFile[Any], home: Home, mistakes: Mistakes, registry: Registry
+    found: RuleFile[Any], home: RuleFolder, mistakes: Mistakes, registry: Registry
 ) -> tuple[TreeText | None, list[DodonaError]]:
     """The text of the tree that a rule names, and what is wrong with either."""
     action = found.action
@@ -142,12 +142,12 @@ def _text(file: Path) -> str:
             raw = opened.read(_LONGEST_TREE + 1)
         if len(raw) > _LONGEST_TREE:
             raise ConfigError(
-                f"the tree has more than {_LONGEST_TREE:,} bytes.", where=Where(str(file))
+                f"the tree has more than {_LONGEST_TREE:,} bytes.", where=Location(str(file))
             )
         return raw.decode()
     except OSError as error:
         raise ConfigError(
-            f"the tree cannot be read: {error.strerror}.", where=Where(str(file))
+            f"the tree cannot be read: {error.strerror}.", where=Location(str(file))
         ) from None
     except UnicodeDecodeError:
-        raise ReadError("the tree is no text in UTF-8.", where=Where(str(file))) from None
+        raise ReadError("the tree is no text in UTF-8.", where=Location(str(file))) from None

@@ -15,16 +15,16 @@ from dodona.core.rules import (
     Action,
     Deny,
     EmitEvent,
-    Fired,
     Log,
     NotifySelf,
     RequireApproval,
-    RuleChoices,
+    RuleAction,
+    RuleOverrides,
     RunTree,
     SetState,
 )
 from dodona.rules.parameters import Parameter, chosen
-from dodona.rules.scene import NAMES, Scene, text_maker, value_maker
+from dodona.rules.scene import NAMES, RuleInputs, text_maker, value_maker
 from dodona.rules.sections import (
     ActionSection,
     DenySection,
@@ -57,9 +57,9 @@ class Rule:
     parameters: Mapping[str, Parameter]
     defaults: Mapping[str, Any]
     condition: Condition
-    make: Callable[[Scene], Action]
+    make: Callable[[RuleInputs], Action]
 
-    def is_on(self, choices: RuleChoices) -> bool:
+    def is_on(self, choices: RuleOverrides) -> bool:
         """Core rules are; of the others a user decides."""
         if self.section.core or self.id in choices.enabled:
             return True
@@ -70,17 +70,17 @@ class Rule:
         trigger = self.section.trigger
         return matches((HOOKS.get(trigger, trigger),), event_type)
 
-    def params(self, choices: RuleChoices) -> Mapping[str, Any]:
+    def params(self, choices: RuleOverrides) -> Mapping[str, Any]:
         """What the user has set, for the pack and for the rule, over the defaults."""
         given = [choices.parameters.get(key) for key in (self.pack, self.id)]
         set_ = [each for each in given if each]
         return chosen(self.parameters, *set_) if set_ else self.defaults
 
-    def fires(self, scene: Scene) -> Fired | None:
+    def fires(self, scene: RuleInputs) -> RuleAction | None:
         """What it wants done, if its condition holds. Raises DodonaError where it cannot say."""
         if not self.condition.holds(scene.given):
             return None
-        return Fired(self.id, self.pack, self.make(scene))
+        return RuleAction(self.id, self.pack, self.make(scene))
 
     def as_json(self) -> dict[str, Any]:
         shown = self.section.model_dump(exclude={"id"})
@@ -119,7 +119,7 @@ def make_rule(
     )
 
 
-def _maker(action: ActionSection, tree: TreeText | None) -> Callable[[Scene], Action]:
+def _maker(action: ActionSection, tree: TreeText | None) -> Callable[[RuleInputs], Action]:
     match action:
         case NotifySelfSection(message=message):
             words = text_maker(message)
@@ -149,8 +149,8 @@ def _maker(action: ActionSection, tree: TreeText | None) -> Callable[[Scene], Ac
             assert_never(action)
 
 
-def _tree_maker(action: RunTreeSection, tree: TreeText) -> Callable[[Scene], Action]:
-    def make(scene: Scene) -> RunTree:
+def _tree_maker(action: RunTreeSection, tree: TreeText) -> Callable[[RuleInputs], Action]:
+    def make(scene: RuleInputs) -> RunTree:
         context = {**scene.shown["context"], "params": scene.shown["params"]}
         return RunTree(
             name=tree.name,

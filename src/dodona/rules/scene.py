@@ -20,14 +20,14 @@ _MARKS: Final = re.compile(r"\{[{%#]|\n\Z")  # Jinja takes the last newline away
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class RuleInputs:
     """`given` is for expressions, `shown` for templates: the same values."""
 
     given: Given
     shown: Mapping[str, Any]
 
 
-class Stage:
+class EventInputs:
     """What all rules see of one event; each adds the state of its pack and its parameters."""
 
     __slots__ = ("_context", "_shared")
@@ -43,18 +43,18 @@ class Stage:
         self._context = {**known, "event": context.get("event") or told}
         self._shared = Given({f"context.{part}": self._context[part] for part in PARTS})
 
-    def scene(self, state: Mapping[str, Any], params: Mapping[str, Any]) -> Scene:
+    def scene(self, state: Mapping[str, Any], params: Mapping[str, Any]) -> RuleInputs:
         own = {"context.state": state, "params": params}
-        return Scene(
+        return RuleInputs(
             Given(own, beneath=self._shared),
             {"context": {**self._context, "state": state}, "params": params},
         )
 
 
-Maker: TypeAlias = Callable[[Scene], Any]
+Renderer: TypeAlias = Callable[[RuleInputs], Any]
 
 
-def text_maker(text: str) -> Callable[[Scene], str]:
+def text_maker(text: str) -> Callable[[RuleInputs], str]:
     """Renders a template. Raises ConfigError for what is none."""
     template = Template(text, names=("context", "params"))
     if not _MARKS.search(text):
@@ -62,7 +62,7 @@ def text_maker(text: str) -> Callable[[Scene], str]:
     return lambda scene: template.render(scene.shown)[:LONGEST_MESSAGE]
 
 
-def value_maker(value: Any) -> Maker:
+def value_maker(value: Any) -> Renderer:
     """A text is a template, `{cel = "…"}` an expression; anything else is itself.
 
     So a number that an expression comes to stays one.
@@ -77,7 +77,7 @@ def value_maker(value: Any) -> Maker:
     return lambda _: value
 
 
-def _table_maker(table: dict[str, Any]) -> Maker:
+def _table_maker(table: dict[str, Any]) -> Renderer:
     source = table.get("cel")
     if table.keys() == {"cel"} and isinstance(source, str):
         return _expression_maker(source)
@@ -85,10 +85,10 @@ def _table_maker(table: dict[str, Any]) -> Maker:
     return lambda scene: {key: make(scene) for key, make in makers.items()}
 
 
-def _expression_maker(source: str) -> Maker:
+def _expression_maker(source: str) -> Renderer:
     expression = compile_value(source, names=NAMES)
 
-    def evaluated(scene: Scene) -> Any:
+    def evaluated(scene: RuleInputs) -> Any:
         return bounded(expression.evaluate(scene.given))
 
     path = _PATH.fullmatch(source.strip())
@@ -96,7 +96,7 @@ def _expression_maker(source: str) -> Maker:
         return evaluated
 
     # Most only name a value: to walk there is thirty times cheaper than to ask the library.
-    def walked(scene: Scene) -> Any:
+    def walked(scene: RuleInputs) -> Any:
         value = scene.given[path[1]]
         for key in path[2].split(".")[1:]:
             if not isinstance(value, dict) or key not in value:

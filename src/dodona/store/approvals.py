@@ -14,7 +14,7 @@ from dodona.store.excerpts import excerpt, short
 from dodona.store.nodes import find_node
 from dodona.store.schema import IS_ASKED, IS_OPEN, approvals, runs
 from dodona.store.statements import statement, upsert
-from dodona.store.text import Hide, check_length, check_name, from_json, to_json
+from dodona.store.text import Redact, check_length, check_name, from_json, to_json
 
 SHOWN: Final = 16_000  # characters of arguments, for who decides; the run has all of them
 LONGEST_NOTE: Final = 2_000
@@ -64,7 +64,7 @@ _PENDING = statement(
 class Approvals:
     """The `Approvals` of the store. `hide` takes known secrets out of what is kept."""
 
-    def __init__(self, database: Database, *, hide: Hide) -> None:
+    def __init__(self, database: Database, *, hide: Redact) -> None:
         self._database = database
         self._hide = hide
 

@@ -16,8 +16,8 @@ from dodona.core.errors import StoreError
 from dodona.store.database import Database, Transaction
 from dodona.store.schema import audit
 from dodona.store.statements import Statement, insertion, statement
-from dodona.store.text import Hide
-from dodona.store.thinning import Thinning
+from dodona.store.text import Redact
+from dodona.store.thinning import AuditSampler
 
 LONGEST: Final = 500  # characters of what happened
 SOON: Final = 0.2  # seconds for which entries are collected
@@ -52,10 +52,10 @@ def add_entry(tx: Transaction, entry: AuditEntry) -> None:
 class AuditLog:
     """The `Audit` of the store. `hide` takes known secrets out of what is kept."""
 
-    def __init__(self, database: Database, *, hide: Hide) -> None:
+    def __init__(self, database: Database, *, hide: Redact) -> None:
         self._database = database
         self._hide = hide
-        self._thinning = Thinning()
+        self._thinning = AuditSampler()
         self._waiting: list[AuditEntry] = []
         self._lost = 0
         self._timer: asyncio.TimerHandle | None = None

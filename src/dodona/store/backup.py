@@ -21,7 +21,7 @@ from dodona.store.check import Check
 from dodona.store.location import Location
 from dodona.store.manifest import FORMAT, NAME, Entry, Manifest, Show, entry_of, put, sync
 from dodona.store.migrate import refuse_newer
-from dodona.store.opening import look
+from dodona.store.opening import inspect
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
 
@@ -30,7 +30,7 @@ def create(
     location: Location, folder: Path, *, more: Mapping[str, bytes] | None = None, show: Show
 ) -> Manifest:
     """Make a backup of what is committed now. The folder is there when all of it is."""
-    found = look(location)
+    found = inspect(location)
     if not found.revision:
         raise NotFound(f"there is no store at {location}.", hint="There is nothing to back up.")
     if folder.exists():
@@ -154,7 +154,7 @@ def _is_there(location: Location) -> bool:
     """Also when it cannot be read: that may be why it is to be replaced."""
     if location.path is not None:
         return location.path.exists() and location.path.stat().st_size > 0
-    return bool(look(location).revision)
+    return bool(inspect(location).revision)
 
 
 def _need_room(folder: Path, size: int) -> None:

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from sqlalchemy import bindparam, select
 
-from dodona.core.conversation import Brief, Conversation, RunNode, Window
+from dodona.core.conversation import Conversation, RunInputs, RunNode, Window
 from dodona.core.projects import Project
 from dodona.store.database import Transaction
 from dodona.store.messages import read_question
 from dodona.store.notices import briefed
-from dodona.store.places import Place, find_place, no_context
+from dodona.store.places import AskTarget, find_place, session_context
 from dodona.store.schema import pins, runs
 from dodona.store.statements import statement
-from dodona.store.window import NOTHING, Reach, next_window, same_window
+from dodona.store.window import NOTHING, WindowExtent, next_window, same_window
 
 _OLDEST = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
 _PINS = statement(select(pins.c.content).where(pins.c.hash == bindparam("pins_hash")))
@@ -27,22 +27,22 @@ def brief_for(
     parent_id: int | None,
     *,
     token_budget: int,
-) -> tuple[Brief, Reach | None]:
+) -> tuple[RunInputs, WindowExtent | None]:
     """The brief of a run that is about to be claimed, and how far it sees, if that is new.
 
     `token_budget` is that of sessions.
     """
     user_id, project_id = conversation.user_id, conversation.project_id
     found = find_place(tx, user_id, project_id)
-    place = found or Place(Project(user_id, project_id), {}, None, None)
+    place = found or AskTarget(Project(user_id, project_id), {}, None, None)
     context = place.context
     if context is None or node.session_key is not None:
-        context = no_context(user_id, project_id, token_budget=token_budget)
+        context = session_context(user_id, project_id, token_budget=token_budget)
     # The context may be in another conversation by now; to this run it is in its own.
     context = replace(context, conversation_id=conversation.id)
     window, reach = _sight(tx, node, parent_id, budget=context.token_budget, place=place)
     row = None if node.pins_hash is None else tx.row(_PINS, pins_hash=node.pins_hash)
-    brief = Brief(
+    brief = RunInputs(
         read_question(tx, node.id),
         context,
         place.project,
@@ -58,8 +58,8 @@ def brief_for(
 
 
 def _sight(
-    tx: Transaction, node: RunNode, parent_id: int | None, *, budget: int, place: Place
-) -> tuple[Window, Reach | None]:
+    tx: Transaction, node: RunNode, parent_id: int | None, *, budget: int, place: AskTarget
+) -> tuple[Window, WindowExtent | None]:
     """An earlier attempt has seen something: the next one sees just that."""
     if parent_id is None:
         return Window(None, ()), NOTHING

@@ -18,9 +18,9 @@ from dodona.core.errors import BudgetExceeded
 from dodona.core.model import Usage
 from dodona.core.spending import (
     Budget,
-    Hold,
+    BudgetLine,
     Limit,
-    Line,
+    Reservation,
     TokenRecord,
     Unit,
     kind_of,
@@ -101,20 +101,20 @@ _OF_SESSIONS = statement(
 )
 _ALL = statement(select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit))
 
-_lines = msgspec.json.Decoder(list[Line])
+_lines = msgspec.json.Decoder(list[BudgetLine])
 _record = msgspec.json.Decoder(TokenRecord)
 
 
 def reserve(
     tx: Transaction,
-    lines: Sequence[Line],
+    lines: Sequence[BudgetLine],
     *,
     run_id: int | None,
     step_key: str,
     attempt: int,
     owner: str | None = None,
     if_cut: TokenRecord | None = None,
-) -> Hold:
+) -> Reservation:
     """Put aside what a call may use at most, or raise BudgetExceeded and put aside nothing.
 
     Outside a run the hold needs an owner: when that has died, the hold is settled. `if_cut` is
@@ -140,10 +140,10 @@ def reserve(
         if_cut_json=None if if_cut is None else to_json(if_cut),
         created_at=time(),
     )
-    return Hold(added)
+    return Reservation(added)
 
 
-def _take_over(tx: Transaction, line: Line) -> int:
+def _take_over(tx: Transaction, line: BudgetLine) -> int:
     """A ceiling that was just set counts from the records what was spent without it."""
     spent = spent_before(tx, line.scope, line.period, line.unit)
     if spent:
@@ -152,7 +152,7 @@ def _take_over(tx: Transaction, line: Line) -> int:
 
 
 def settle(
-    tx: Transaction, hold: Hold, *, tokens: int, nanos: int | None, estimated: bool = False
+    tx: Transaction, hold: Reservation, *, tokens: int, nanos: int | None, estimated: bool = False
 ) -> bool:
     """Turn what was put aside into what was used; False when that has happened before.
 
@@ -197,7 +197,7 @@ def _close(
     return closed
 
 
-def _order(line: Line) -> tuple[str, str, str]:
+def _order(line: BudgetLine) -> tuple[str, str, str]:
     """In which everybody takes the rows of budgets, so that nobody waits in a circle.
 
     The period comes first: a run may settle a call of yesterday and reserve one of today in one
@@ -206,21 +206,21 @@ def _order(line: Line) -> tuple[str, str, str]:
     return line.period, line.scope, line.unit.value
 
 
-def _named(line: Line, prefix: str) -> dict[str, str]:
+def _named(line: BudgetLine, prefix: str) -> dict[str, str]:
     values = (line.scope, line.period, line.unit.value)
     return {f"{prefix}{name}": value for name, value in zip(_KEY, values, strict=True)}
 
 
-def _exceeded(line: Line, used: int, held: int) -> BudgetExceeded:
+def _exceeded(line: BudgetLine, used: int, held: int) -> BudgetExceeded:
     unit, again = line.unit, resets_at(line.period)
-    aside = f", {unit.told(held)} held by calls on their way" if held else ""
+    aside = f", {unit.format(held)} held by calls on their way" if held else ""
     period = f" for {line.period}" if again else ""
     anew = f"It begins anew on {again:%Y-%m-%d} at 00:00 UTC." if again else "It does not reset."
     if used + line.amount <= line.ceiling:
         anew = f"Calls on their way hold what is left: try again later. {anew}"
     return BudgetExceeded(
-        f"the budget of {line.scope}{period} does not allow {unit.told(line.amount)} "
-        f"more: {unit.told(used)} of {unit.told(line.ceiling)} are used{aside}.",
+        f"the budget of {line.scope}{period} does not allow {unit.format(line.amount)} "
+        f"more: {unit.format(used)} of {unit.format(line.ceiling)} are used{aside}.",
         hint=f"{anew} To raise it: dodona budget set {kind_of(line.scope)} --{unit.value} N",
         details={
             "scope": line.scope,
@@ -241,7 +241,7 @@ class Budgets:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def reserve(self, lines: Sequence[Line], *, step_key: str = "") -> Hold:
+    async def reserve(self, lines: Sequence[BudgetLine], *, step_key: str = "") -> Reservation:
         """Reserve for a call outside any run. Within one, the run's journal commits it."""
         return await self._database.write(
             lambda tx: reserve(
@@ -249,7 +249,7 @@ class Budgets:
             )
         )
 
-    async def settle(self, hold: Hold, *, tokens: int, nanos: int | None) -> bool:
+    async def settle(self, hold: Reservation, *, tokens: int, nanos: int | None) -> bool:
         return await self._database.write(lambda tx: settle(tx, hold, tokens=tokens, nanos=nanos))
 
     async def settle_dead(self) -> None:
@@ -260,7 +260,7 @@ class Budgets:
         """Forget holds that were settled before a time; what was used stays counted."""
         return await self._database.write(lambda tx: tx.run(_EXPIRE, before=before))
 
-    async def standing(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
+    async def status(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
         """The budgets under a limit, those that have used most first; a user's own, or all."""
         return await self._database.read(lambda tx: _standing(tx, limit, user_id, most))
 
@@ -289,7 +289,7 @@ def _standing(tx: Transaction, limit: Limit, user_id: str | None, most: int) -> 
 
 def _one(tx: Transaction, limit: Limit, scope: str) -> Budget:
     """A budget that nobody has asked for yet stands where the records say."""
-    line = Line(scope, limit.period, limit.unit, 0, limit.ceiling)
+    line = BudgetLine(scope, limit.period, limit.unit, 0, limit.ceiling)
     row = tx.row(_ONE, **_named(line, "its_"))
     if row is not None and (row[4] or row[5]):
         return _budget(row)

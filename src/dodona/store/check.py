@@ -14,10 +14,10 @@ from sqlalchemy import func, or_, select, text
 
 from dodona.core.errors import NotFound
 from dodona.store import postgres, sqlite
-from dodona.store.budgets import Line, Unit
+from dodona.store.budgets import BudgetLine, Unit
 from dodona.store.database import Row, Transaction
 from dodona.store.location import Location
-from dodona.store.opening import look
+from dodona.store.opening import inspect
 from dodona.store.schema import (
     IS_HELD,
     IS_OPEN,
@@ -77,7 +77,7 @@ class Check:
 
 def check(location: Location) -> Iterator[Check]:
     """Look at one thing after the other; the first ones may take long on a large store."""
-    if not look(location).revision:
+    if not inspect(location).revision:
         raise NotFound(f"there is no store at {location}.", hint="Make one: dodona db migrate.")
     with _reading(location) as tx:
         if location.path is not None:
@@ -102,13 +102,13 @@ def _holds(tx: Transaction) -> tuple[str, ...]:
     """What is held of each budget must be what its open reservations hold."""
     expected: Counter[tuple[str, str, Unit]] = Counter()
     for (lines,) in tx.rows(_HOLDS):
-        for line in msgspec.json.decode(lines, type=list[Line]):
+        for line in msgspec.json.decode(lines, type=list[BudgetLine]):
             expected[line.scope, line.period, line.unit] += line.amount
     found = {(scope, period, Unit(unit)): held for scope, period, unit, held in tx.rows(_BUDGETS)}
     wrong = [key for key in {*expected, *found} if expected[key] != found.get(key, 0)]
     return tuple(
-        f"of the budget {scope} {period}, {unit.told(found.get((scope, period, unit), 0))} are "
-        f"held, but its reservations hold {unit.told(expected[scope, period, unit])}"
+        f"of the budget {scope} {period}, {unit.format(found.get((scope, period, unit), 0))} are "
+        f"held, but its reservations hold {unit.format(expected[scope, period, unit])}"
         for scope, period, unit in sorted(wrong, key=str)[:_SHOWN]
     )
 

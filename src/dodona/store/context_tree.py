@@ -12,8 +12,8 @@ from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, litera
 
 from dodona.core.context_tree import (
     BEGINNING,
-    Beginning,
-    MessagePlace,
+    Excerpt,
+    MessageLocation,
     TreeLink,
     TreeLinks,
     TreeNode,
@@ -203,16 +203,16 @@ def read_nodes(
             )
 
 
-def _said(rows: list[Row]) -> tuple[dict[int, Beginning], dict[int, Beginning]]:
+def _said(rows: list[Row]) -> tuple[dict[int, Excerpt], dict[int, Excerpt]]:
     """Of each run what the user said first, and what the assistant said last."""
-    questions: dict[int, Beginning] = {}
-    answers: dict[int, Beginning] = {}
+    questions: dict[int, Excerpt] = {}
+    answers: dict[int, Excerpt] = {}
     for run_id, role, message_id, text in rows:
         short = text if len(text) <= BEGINNING else f"{text[: BEGINNING - 1]}…"
         if role == "user":
-            questions.setdefault(run_id, Beginning(message_id, short))
+            questions.setdefault(run_id, Excerpt(message_id, short))
         else:
-            answers[run_id] = Beginning(message_id, short)
+            answers[run_id] = Excerpt(message_id, short)
     return questions, answers
 
 
@@ -243,11 +243,11 @@ def find_named(tx: Transaction, conversation_id: int, label: str) -> int | None:
     return None if row is None else row[0]
 
 
-def find_message(tx: Transaction, user_id: str, message_id: int) -> MessagePlace:
+def find_message(tx: Transaction, user_id: str, message_id: int) -> MessageLocation:
     row = tx.row(_MESSAGE, message_id=message_id, its_user=user_id)
     if row is None:
         raise NotFound(f"there is no message {message_id}.")
-    return MessagePlace(row[-1], read_node(row[:-1]))
+    return MessageLocation(row[-1], read_node(row[:-1]))
 
 
 def _rows(

@@ -237,7 +237,7 @@ def add_decisions(
     return True
 
 
-class Telling(Protocol):
+class Mentions(Protocol):
     """What leaves decisions and names behind: the end of a run, or a summary."""
 
     @property
@@ -250,7 +250,7 @@ class Telling(Protocol):
     def mentioned_files(self) -> Sequence[str]: ...
 
 
-def mentions(tx: Transaction, conversation_id: int, told: Telling) -> dict[str, Any] | None:
+def mentions(tx: Transaction, conversation_id: int, told: Mentions) -> dict[str, Any] | None:
     """The values of NEW_MENTIONS: what the context knew, then what is new to it.
 
     None when no open context is about the conversation.
@@ -267,7 +267,7 @@ def mentions(tx: Transaction, conversation_id: int, told: Telling) -> dict[str, 
 
 
 def compress_context(
-    tx: Transaction, conversation_id: int, told: Telling, *, tokens: int | None
+    tx: Transaction, conversation_id: int, told: Mentions, *, tokens: int | None
 ) -> None:
     """Count one more compression; `tokens` is what the context holds now, if that is known."""
     if (values := mentions(tx, conversation_id, told)) is not None:

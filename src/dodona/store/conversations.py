@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from sqlalchemy import CTE, bindparam, case, delete, func, select, update
 
-from dodona.core.context_tree import MessagePlace, Pruned, TreeLinks, TreeNode, TreePage
+from dodona.core.context_tree import MessageLocation, Pruned, TreeLinks, TreeNode, TreePage
 from dodona.core.conversation import Conversation, NewMessage, RunNode, Window
 from dodona.core.errors import BadRequest
 from dodona.store.context_tree import (
@@ -286,7 +286,7 @@ class Conversations:
 
         return await self._database.read(named)
 
-    async def message(self, user_id: str, message_id: int) -> MessagePlace:
+    async def message(self, user_id: str, message_id: int) -> MessageLocation:
         return await self._database.read(lambda tx: find_message(tx, user_id, message_id))
 
     async def move_head(

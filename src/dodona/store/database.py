@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from dodona.core.threads import Lost
+from dodona.core.threads import OnOrphaned
 from dodona.store.statements import Statement
 
 T = TypeVar("T")
@@ -41,11 +41,11 @@ class Transaction(Protocol):
         """Execute it once for each row, in one go."""
         ...
 
-    def hold(self, statement: Statement, **values: Any) -> None:
+    def lock(self, statement: Statement, **values: Any) -> None:
         """Lock rows until the transaction ends. Where there is one writer, it has them all."""
         ...
 
-    def hold_name(self, name: str) -> None:
+    def lock_name(self, name: str) -> None:
         """Lock a name, of something that there may be no row for yet, until the end."""
         ...
 
@@ -83,7 +83,7 @@ class Database(Protocol):
         ...
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: Lost = ...
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = ...
     ) -> asyncio.Future[T]:
         """The same. Who cancels the future does not wait; `lost` is told how it ended."""
         ...

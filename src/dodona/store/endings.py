@@ -9,22 +9,22 @@ from typing import Final
 from sqlalchemy import Integer, bindparam, case, select, update
 
 from dodona.core.contexts import TOKEN_BUDGET_BOUNDS, ContextStatus
-from dodona.core.conversation import Claim, Ended, Ending
+from dodona.core.conversation import Claim, EndReceipt, RunEnd
 from dodona.core.errors import BadRequest
 from dodona.store.budgets import settle_cut
 from dodona.store.contexts import NEW_MENTIONS, mentions
 from dodona.store.conversations import move_head
 from dodona.store.database import Transaction
 from dodona.store.messages import add_messages, check_messages, hidden_message
-from dodona.store.notes import Notes, pin
-from dodona.store.runs import HELD, fenced, held
+from dodona.store.notes import PendingWrites, pin
+from dodona.store.runs import CLAIMED, claim_values, fenced
 from dodona.store.schema import conversations, oracle_contexts, runs
 from dodona.store.statements import statement
-from dodona.store.text import Hide
+from dodona.store.text import Redact
 
 _END = statement(
     update(runs)
-    .where(*HELD)
+    .where(*CLAIMED)
     .values(
         status=bindparam("new_status"),
         owner=None,
@@ -58,13 +58,13 @@ _TOUCH = statement(_touch)
 _TOUCH_AND_TELL = statement(_touch.values(**NEW_MENTIONS))
 
 
-def check_ending(ending: Ending) -> None:
+def check_ending(ending: RunEnd) -> None:
     if not ending.status.has_ended:
         raise BadRequest(f"a run does not end as {ending.status.value}.")
     check_messages(ending.messages)
 
 
-def hidden_ending(ending: Ending, hide: Hide) -> Ending:
+def hidden_ending(ending: RunEnd, hide: Redact) -> RunEnd:
     """The ending without secrets."""
     return replace(
         ending,
@@ -76,20 +76,20 @@ def hidden_ending(ending: Ending, hide: Hide) -> Ending:
 
 
 def end_run(
-    tx: Transaction, claim: Claim, ending: Ending, *, notes: Notes, error_json: str | None
-) -> Ended:
+    tx: Transaction, claim: Claim, ending: RunEnd, *, notes: PendingWrites, error_json: str | None
+) -> EndReceipt:
     """The head moves to the run, unless somebody moved it meanwhile: then it is a branch."""
     now = time()
     conversation_id = claim.conversation_id
     # The lane before the run, as everybody takes them: who claims must not find the run open
     # when it ends. And the run before the head, for it may be gone.
-    tx.hold(_HOLD_LANE, conversation_id=conversation_id)
+    tx.lock(_HOLD_LANE, conversation_id=conversation_id)
     if notes.pins is not None:
         pin(tx, claim, notes.pins)
     added = sum([message.token_count for message in ending.messages])
     ended = tx.run(
         _END,
-        **held(claim),
+        **claim_values(claim),
         new_status=ending.status.value,
         new_error=error_json,
         added=added,
@@ -104,10 +104,10 @@ def end_run(
     if ending.model:
         _touch_context(tx, conversation_id, ending, now=now)
     settle_cut(tx, claim.run_id)
-    return Ended(moved, now if moved else _updated_at(tx, conversation_id))
+    return EndReceipt(moved, now if moved else _updated_at(tx, conversation_id))
 
 
-def _touch_context(tx: Transaction, conversation_id: int, ending: Ending, *, now: float) -> None:
+def _touch_context(tx: Transaction, conversation_id: int, ending: RunEnd, *, now: float) -> None:
     """Most runs mention nothing new, and so need no look at what was mentioned before."""
     tells = ending.decisions or ending.mentioned_symbols or ending.mentioned_files
     told = mentions(tx, conversation_id, ending) if tells else None

@@ -7,7 +7,7 @@ from itertools import islice
 from math import isfinite
 from typing import Any, Final, cast
 
-from dodona.store.text import Hide, storable
+from dodona.store.text import Redact, storable
 
 LONGEST_TEXT: Final = 2_000  # characters of one text
 MOST_ITEMS: Final = 50  # of one list or map
@@ -17,18 +17,18 @@ _MOST_BITS: Final = 1_000  # Python refuses to write numbers that are far longer
 _CUT: Final = "…"
 
 
-def excerpt(values: Mapping[str, Any], hide: Hide, *, most: int) -> dict[str, Any]:
+def excerpt(values: Mapping[str, Any], hide: Redact, *, most: int) -> dict[str, Any]:
     """The values as JSON takes them, of about `most` characters; … marks what is left out."""
     return _Excerpt(hide, most).map(values, 0)
 
 
-def short(text: str, hide: Hide) -> str:
+def short(text: str, hide: Redact) -> str:
     """A text, cut at LONGEST_TEXT."""
     return _Excerpt(hide, LONGEST_TEXT).text(text)
 
 
 class _Excerpt:
-    def __init__(self, hide: Hide, most: int) -> None:
+    def __init__(self, hide: Redact, most: int) -> None:
         self._hide = hide
         self._room = most
 

@@ -12,16 +12,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import time
 from typing import Any, TypeVar
 
-from dodona.core.conversation import Claim, Ended, Ending, StepRow
+from dodona.core.conversation import Claim, EndReceipt, RunEnd, StepRow
 from dodona.core.errors import Fenced
 from dodona.core.ports import Effect, StepRecord, StepStart
 from dodona.store.database import Database, Operation, Transaction, log_lost
 from dodona.store.endings import check_ending, end_run, hidden_ending
 from dodona.store.nodes import find_node
-from dodona.store.notes import Notes, pin
+from dodona.store.notes import PendingWrites, pin
 from dodona.store.runs import check_claim
 from dodona.store.steps import NO_PAST, Past, encoded, expire, read_past, read_steps
-from dodona.store.text import Hide, changed, to_json
+from dodona.store.text import Redact, changed, to_json
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class RunJournal:
         database: Database,
         claim: Claim,
         *,
-        hide: Hide,
+        hide: Redact,
         background: Background,
         release: Callable[[Claim], None],
         past: Past = NO_PAST,
@@ -66,7 +66,7 @@ class RunJournal:
         self._release = release
         self._past = past
         self._open: dict[str, dict[str, Any]] = {}  # steps that have begun
-        self._notes = Notes()
+        self._notes = PendingWrites()
         self._noted = self._durable = 0  # how many notes were made, and are on the disk
         self._writing = asyncio.Lock()
         self._lost: asyncio.Future[None] | None = None  # a write whose caller was cancelled
@@ -134,7 +134,7 @@ class RunJournal:
 
     def ride(self, operation: Operation[Any]) -> None:
         self._refuse()
-        self._notes.rides.append(operation)
+        self._notes.riders.append(operation)
 
     # -- writes -----------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class RunJournal:
     async def _commit(self, operation: Operation[T]) -> T:
         claim = self._claim
 
-        def write(tx: Transaction, notes: Notes) -> T:
+        def write(tx: Transaction, notes: PendingWrites) -> T:
             if notes.pins is None:
                 check_claim(tx, claim)
             else:
@@ -165,7 +165,7 @@ class RunJournal:
 
         return await self._write(write)
 
-    async def end(self, ending: Ending) -> Ended:
+    async def end(self, ending: RunEnd) -> EndReceipt:
         self._refuse()
         check_ending(ending)
         ending = hidden_ending(ending, self._hide)
@@ -178,7 +178,9 @@ class RunJournal:
         self._release(self._claim)
         return ended
 
-    async def _write(self, operation: Callable[[Transaction, Notes], T], *, soft: bool = True) -> T:
+    async def _write(
+        self, operation: Callable[[Transaction, PendingWrites], T], *, soft: bool = True
+    ) -> T:
         """Write what was noted, and something else with it. One write at a time.
 
         Notes are dropped only when they are durable: until then they go with whatever else is
@@ -210,7 +212,7 @@ class RunJournal:
     def _find(
         self,
         found: asyncio.Future[None],
-        notes: Notes,
+        notes: PendingWrites,
         count: int,
         error: BaseException | None,
     ) -> None:
@@ -220,11 +222,11 @@ class RunJournal:
         log_lost(None, error)
         found.set_result(None)
 
-    def _settle(self, notes: Notes, count: int) -> None:
+    def _settle(self, notes: PendingWrites, count: int) -> None:
         self._durable = count
         self._notes.drop(notes)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         self._flush_no_more()
         self._refusal = Fenced(
             f"this process leaves run {self._claim.run_id}: it goes on elsewhere."
@@ -265,7 +267,9 @@ def _nothing(_: Transaction) -> None:
 class Journals:
     """The journals of all runs. `release` is told of runs that have ended."""
 
-    def __init__(self, database: Database, *, hide: Hide, release: Callable[[Claim], None]) -> None:
+    def __init__(
+        self, database: Database, *, hide: Redact, release: Callable[[Claim], None]
+    ) -> None:
         self._database = database
         self._hide = hide
         self._release = release

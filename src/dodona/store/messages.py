@@ -14,7 +14,7 @@ from dodona.core.messages import Raw
 from dodona.store.database import Row, Transaction
 from dodona.store.schema import messages
 from dodona.store.statements import addition, insertion, statement
-from dodona.store.text import Hide, from_json, hidden, storable, to_json
+from dodona.store.text import Redact, from_json, hidden, storable, to_json
 
 # In the order of StoredMessage's fields; the provider of `raw` comes last.
 MESSAGE_COLUMNS = (
@@ -89,7 +89,7 @@ def add_question(
     )
 
 
-def hidden_message(message: NewMessage, hide: Hide) -> NewMessage:
+def hidden_message(message: NewMessage, hide: Redact) -> NewMessage:
     """The message without secrets. What a provider wants back as it was is not kept then."""
     raw = message.raw
     if raw is not None and hide(text := raw.body.decode()) != text:

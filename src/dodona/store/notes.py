@@ -11,13 +11,13 @@ from sqlalchemy import bindparam, select, update
 
 from dodona.core.conversation import Claim
 from dodona.store.database import Operation, Transaction
-from dodona.store.runs import HELD, fenced, held
+from dodona.store.runs import CLAIMED, claim_values, fenced
 from dodona.store.schema import pins, runs
 from dodona.store.statements import statement, upsert
 from dodona.store.steps import put_steps
 
 _KNOWN = select(pins.c.hash).where(pins.c.hash == bindparam("new_pins")).scalar_subquery()
-_PIN = statement(update(runs).where(*HELD).values(pins_hash=_KNOWN).returning(runs.c.pins_hash))
+_PIN = statement(update(runs).where(*CLAIMED).values(pins_hash=_KNOWN).returning(runs.c.pins_hash))
 _ADD = upsert(
     pins,
     lambda add: add.values(
@@ -26,15 +26,15 @@ _ADD = upsert(
 )
 
 
-class Notes:
+class PendingWrites:
     """Steps by key, the newest note of each; what rides along; what the run begins with."""
 
-    __slots__ = ("pins", "rides", "starts", "steps")
+    __slots__ = ("pins", "riders", "starts", "steps")
 
     def __init__(self) -> None:
         self.steps: dict[str, dict[str, Any]] = {}
         self.starts: set[str] = set()  # of effects: these must outlive the power
-        self.rides: list[Operation[Any]] = []
+        self.riders: list[Operation[Any]] = []
         self.pins: bytes | None = None
 
     def add(self, row: dict[str, Any], *, is_start: bool) -> None:
@@ -43,20 +43,20 @@ class Notes:
         if is_start:
             self.starts.add(key)
 
-    def copy(self) -> Notes:
+    def copy(self) -> PendingWrites:
         """As they are now; what is noted from now on is not among them."""
-        same = Notes()
+        same = PendingWrites()
         same.steps, same.starts = self.steps.copy(), self.starts.copy()
-        same.rides, same.pins = self.rides.copy(), self.pins
+        same.riders, same.pins = self.riders.copy(), self.pins
         return same
 
-    def drop(self, written: Notes) -> None:
+    def drop(self, written: PendingWrites) -> None:
         """Forget what has been written; a newer note of the same step stays."""
         for key, row in written.steps.items():
             if self.steps.get(key) is row:
                 del self.steps[key]
         self.starts -= written.starts
-        del self.rides[: len(written.rides)]
+        del self.riders[: len(written.riders)]
         if self.pins is written.pins:
             self.pins = None
 
@@ -64,18 +64,18 @@ class Notes:
         """Steps, then what rides along."""
         if self.steps:
             put_steps(tx, list(self.steps.values()))
-        for operation in self.rides:
+        for operation in self.riders:
             operation(tx)
 
 
 def pin(tx: Transaction, claim: Claim, content: bytes) -> None:
     """Keep what a run begins with, once for all runs that begin alike; it must be ours."""
     new = _hash(content)
-    row = tx.row(_PIN, **held(claim), new_pins=new)
+    row = tx.row(_PIN, **claim_values(claim), new_pins=new)
     fenced(claim, row)
     if row == (None,):
         tx.run(_ADD, hash=new, content=content, created_at=time())
-        tx.row(_PIN, **held(claim), new_pins=new)
+        tx.row(_PIN, **claim_values(claim), new_pins=new)
 
 
 @lru_cache(maxsize=64)

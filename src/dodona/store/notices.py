@@ -11,13 +11,13 @@ from sqlalchemy import bindparam, func, or_, select, text, update
 
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.events import Event
-from dodona.core.notices import Deferral, Moment, NewNotice, StoredNotice
+from dodona.core.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.store.database import Database, Operation, Row, Transaction
 from dodona.store.nodes import find_node
 from dodona.store.projects import find_project
 from dodona.store.schema import IS_PENDING, notices
 from dodona.store.statements import addition, statement
-from dodona.store.text import Hide, bounded_json, check_length, check_name, from_json
+from dodona.store.text import Redact, bounded_json, check_length, check_name, from_json
 
 MOST_PENDING: Final = 500  # of a user's project
 MOST_BYTES: Final = 16_000  # of an event, as JSON
@@ -79,7 +79,7 @@ _DELIVER = statement(
 class NoticeLog:
     """The `NoticeLog` of the store. `hide` takes known secrets out of what is kept."""
 
-    def __init__(self, database: Database, *, hide: Hide) -> None:
+    def __init__(self, database: Database, *, hide: Redact) -> None:
         self._database = database
         self._hide = hide
 
@@ -148,7 +148,7 @@ def briefed(tx: Transaction, user_id: str, project_id: str) -> tuple[StoredNotic
 def _put(tx: Transaction, notice: NewNotice, event_json: str) -> StoredNotice:
     user_id, project_id, event, due = notice.user_id, notice.project_id, notice.event, notice.due
     # Whoever puts for this user at this moment is waited for: what is counted is so.
-    tx.hold_name(f"notices {user_id}")
+    tx.lock_name(f"notices {user_id}")
     if notice.key is not None:
         kept = tx.row(_KEPT, its_user=user_id, its_key=notice.key)
         if kept is not None:
@@ -195,7 +195,7 @@ def _check(notice: NewNotice) -> None:
         check_name("the key of a notice", notice.key, most=_LONGEST_NAME)
     due = notice.due
     given: dict[str, Any] = {"at": due.at, "tool": due.tool, "condition": due.condition}
-    names = {Moment.TIME: "at", Moment.TOOL: "tool", Moment.CONDITION: "condition"}
+    names = {DeferUntil.TIME: "at", DeferUntil.TOOL: "tool", DeferUntil.CONDITION: "condition"}
     wanted = names.get(due.moment)
     for name, value in given.items():
         if (value not in (None, "")) is not (name == wanted):
@@ -213,7 +213,7 @@ def _notice(row: Row) -> StoredNotice:
         id=id_,
         project_id=project_id,
         event=Event.read(from_json(event)),
-        due=Deferral(Moment(moment), at, tool, condition),
+        due=Deferral(DeferUntil(moment), at, tool, condition),
         run_id=run_id,
         created_at=created_at,
         delivered_at=delivered_at,

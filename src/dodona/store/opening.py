@@ -27,7 +27,7 @@ MIGRATING = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class StoreState:
     """What a look at a store tells; `revision` is empty when there is nothing yet."""
 
     location: Location
@@ -40,7 +40,7 @@ class Condition:
         return self.revision == NEWEST
 
 
-def look(location: Location) -> Condition:
+def inspect(location: Location) -> StoreState:
     """See what is there without changing it; raises when it is damaged, foreign or newer."""
     found = _look_at_postgres(location) if location.path is None else _look_at_file(location.path)
     if found.revision:
@@ -48,9 +48,9 @@ def look(location: Location) -> Condition:
     return found
 
 
-def migrate(location: Location) -> Condition:
+def migrate(location: Location) -> StoreState:
     """Bring the store to this version, made anew if need be; what it was before."""
-    before = look(location)
+    before = inspect(location)
     if not before.is_current:
         if location.path is None:
             _migrate_postgres(location)
@@ -80,12 +80,12 @@ def _sqlite_errors(path: Path) -> Generator[None]:
         raise sqlite.translated(error, path) from error
 
 
-def _look_at_file(path: Path) -> Condition:
+def _look_at_file(path: Path) -> StoreState:
     location = Location(path=path)
     try:
         size = path.stat().st_size
     except FileNotFoundError:
-        return Condition(location, exists=False)
+        return StoreState(location, exists=False)
     except OSError as error:
         raise StoreError(
             f"the store {path} cannot be read: {error.strerror}.",
@@ -94,10 +94,10 @@ def _look_at_file(path: Path) -> Condition:
     if path.is_dir():
         raise StoreError(f"the store {path} is a folder.", hint="Name a file in it.")
     if size == 0:
-        return Condition(location, exists=False)
+        return StoreState(location, exists=False)
     with _sqlite_errors(path):
         revision = sqlite.patiently(lambda: _read_revision(path))
-        return Condition(location, True, revision, size)
+        return StoreState(location, True, revision, size)
 
 
 def _read_revision(path: Path) -> str:
@@ -177,9 +177,9 @@ def _connect_to_migrate(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _look_at_postgres(location: Location) -> Condition:
+def _look_at_postgres(location: Location) -> StoreState:
     with closing(postgres.connect(location, durability="full")) as connection:
-        return Condition(location, True, _postgres_revision(connection, location))
+        return StoreState(location, True, _postgres_revision(connection, location))
 
 
 def _postgres_revision(connection: postgres.Connection, location: Location) -> str:

@@ -26,7 +26,7 @@ def new_owner() -> str:
     return f"{host}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-def told(owner: str) -> str:
+def describe(owner: str) -> str:
     """The owner in words: 'process 4242 on oak'."""
     host, pid, _ = owner.rsplit(":", 2)
     return f"process {pid} on {host}"
@@ -60,7 +60,7 @@ class FileOwners:
             names = [file.name for file in self._folder.iterdir() if file.name != self._me]
         except OSError:
             return []
-        return [told(name) for name in names if self._is_held(self._folder / name)]
+        return [describe(name) for name in names if self._is_held(self._folder / name)]
 
     def close(self) -> None:
         with suppress(OSError):

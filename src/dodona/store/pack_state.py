@@ -12,7 +12,7 @@ from dodona.core.errors import BadRequest
 from dodona.store.database import Database, Operation, Transaction
 from dodona.store.schema import plugin_state
 from dodona.store.statements import replacement, statement
-from dodona.store.text import Hide, bounded_json, check_name, from_json
+from dodona.store.text import Redact, bounded_json, check_name, from_json
 
 MOST_KEYS: Final = 1_000  # of a user and pack
 MOST_BYTES: Final = 65_536  # of a value, as JSON
@@ -35,7 +35,7 @@ _FORGET = statement(delete(plugin_state).where(*_PACK, plugin_state.c.key == bin
 class PackState:
     """The `PackState` of the store. `hide` takes known secrets out of what is kept."""
 
-    def __init__(self, database: Database, *, hide: Hide) -> None:
+    def __init__(self, database: Database, *, hide: Redact) -> None:
         self._database = database
         self._hide = hide
 
@@ -93,7 +93,7 @@ def _write(
 ) -> list[str]:
     """Keep and forget; the keys that there is no room for, which are not kept."""
     mine = {"user_id": user_id, "plugin": pack}
-    tx.hold_name(f"pack state {user_id}\n{pack}")  # what is counted stays so
+    tx.lock_name(f"pack state {user_id}\n{pack}")  # what is counted stays so
     known = {row[0] for row in tx.rows(_KEYS, **mine)}
     for key, value in written:
         if value is None and key in known:

@@ -25,7 +25,7 @@ from dodona.store.schema import (
 )
 from dodona.store.statements import Statement, statement
 from dodona.store.text import from_json
-from dodona.store.window import NOTHING, Reach
+from dodona.store.window import NOTHING, WindowExtent
 
 _MOST_RUNS: Final = 30  # in a window, unless the user's max_context_nodes says otherwise
 _CONTEXT: Final = 14  # where a row's context begins
@@ -41,10 +41,10 @@ class Lane(NamedTuple):
     head_id: int | None
     updated_at: float
     is_busy: bool
-    reach: Reach | None
+    reach: WindowExtent | None
 
 
-class Place(NamedTuple):
+class AskTarget(NamedTuple):
     """`context` and `lane` are None until the first question."""
 
     project: Project
@@ -124,22 +124,22 @@ _HOLD = statement(
 )
 
 
-def hold_place(tx: Transaction, user_id: str, project_id: str) -> None:
+def lock_target(tx: Transaction, user_id: str, project_id: str) -> None:
     """Let nobody else ask there until the transaction ends: first the name, then the lane.
 
     There may be no row to lock yet, and everybody must begin with the same lock.
     """
-    tx.hold_name(f"{user_id}\n{project_id}")
-    tx.hold(_HOLD, its_user=user_id, its_project=project_id)
+    tx.lock_name(f"{user_id}\n{project_id}")
+    tx.lock(_HOLD, its_user=user_id, its_project=project_id)
 
 
-def find_place(tx: Transaction, user_id: str, project_id: str) -> Place | None:
+def find_place(tx: Transaction, user_id: str, project_id: str) -> AskTarget | None:
     """The place of a user's project; None when there is no such project."""
     row = tx.row(_READ, its_user=user_id, its_project=project_id)
     if row is None:
         return None
     has_context = row[_CONTEXT] is not None
-    return Place(
+    return AskTarget(
         read_project(user_id, project_id, row[1:5]),
         {} if row[0] is None else from_json(row[0]),
         read_context(row[_CONTEXT:]) if has_context else None,
@@ -154,25 +154,27 @@ def _lane(row: Row) -> Lane:
 
 def _reach(
     head_id: int | None, parent_id: int | None, oldest: int | None, seen: int, before: int, own: int
-) -> Reach | None:
+) -> WindowExtent | None:
     """What the head saw, and the head itself."""
     if head_id is None:
         return NOTHING
     if oldest is None and parent_id is not None:
         return None  # it was never driven: it was appended, or an older Dodona drove it
-    return Reach(oldest or head_id, seen + 1, before + own)
+    return WindowExtent(oldest or head_id, seen + 1, before + own)
 
 
 def find_lane(tx: Transaction, conversation_id: int) -> Lane:
     """The lane of a conversation, locked."""
-    tx.hold(_HOLD_LANE, its_id=conversation_id)
+    tx.lock(_HOLD_LANE, its_id=conversation_id)
     row = tx.row(_LANE, its_id=conversation_id)
     assert row is not None  # whoever asks has it from a row that refers to it
     head_id, updated_at, is_busy, *seen = row
     return Lane(conversation_id, head_id, updated_at, bool(is_busy), _reach(head_id, *seen))
 
 
-def no_context(user_id: str, project_id: str, *, token_budget: int = TOKEN_BUDGET) -> OracleContext:
+def session_context(
+    user_id: str, project_id: str, *, token_budget: int = TOKEN_BUDGET
+) -> OracleContext:
     """For a run in a conversation that no context is about, as those of sessions are."""
     return OracleContext(
         *("", user_id, project_id, None, time(), None, None, token_budget, 0, (), None, None),

@@ -17,7 +17,7 @@ import psycopg
 from sqlalchemy import BigInteger, bindparam, func, select
 
 from dodona.core.errors import StoreError
-from dodona.core.threads import Lost, Threads
+from dodona.core.threads import OnOrphaned, WorkerThreads
 from dodona.store.database import Operation, Row, log_lost
 from dodona.store.location import Location, without_passwords
 from dodona.store.owners import AdvisoryOwners, advisory_key
@@ -71,10 +71,10 @@ class PostgresTransaction:
         with self._connection.cursor() as cursor:
             cursor.executemany(sql, [statement.values(row) for row in rows])
 
-    def hold(self, statement: Statement, **values: Any) -> None:
+    def lock(self, statement: Statement, **values: Any) -> None:
         self._done(statement, values)
 
-    def hold_name(self, name: str) -> None:
+    def lock_name(self, name: str) -> None:
         self._done(_HOLD_NAME, {"key": advisory_key(name)})
 
 
@@ -95,8 +95,8 @@ class PostgresDatabase:
         )
         self._watch.start()
         # Apart, so that writers who wait for a lock do not keep readers waiting.
-        self._writers = Threads(_WRITERS, "dodona-store-writer")
-        self._readers = Threads(_READERS, "dodona-store-reader")
+        self._writers = WorkerThreads(_WRITERS, "dodona-store-writer")
+        self._readers = WorkerThreads(_READERS, "dodona-store-reader")
 
     @property
     def owners(self) -> AdvisoryOwners:
@@ -106,7 +106,7 @@ class PostgresDatabase:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: Lost = log_lost
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
     ) -> asyncio.Future[T]:
         begin = _BEGIN_SOFT if soft else _BEGIN
         return self._writers.submit(lambda: self._transact(operation, begin), lost=lost)

@@ -24,7 +24,7 @@ def _beat(tx: Transaction) -> None:
     tx.run(_PUT, scope=SCOPE, key=KEY, value_json=str(round(time(), 3)))
 
 
-class Pulse:
+class WriteProbe:
     """Takes the pulse of a database. One write is on its way at most, whoever asks."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, select, update
 
 from dodona.core.contexts import ContextStatus, OracleContext
-from dodona.core.conversation import Asked, Asking, Brief, Claim, Driven, Window
+from dodona.core.conversation import Claim, ClaimedRun, RunInputs, RunRequest, SubmittedRun, Window
 from dodona.core.errors import NotFound
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.store.contexts import begin_anew, opened
@@ -17,13 +17,13 @@ from dodona.store.database import Transaction
 from dodona.store.messages import add_messages, add_question
 from dodona.store.nodes import find_conversation, find_parent
 from dodona.store.notices import briefed
-from dodona.store.places import Lane, Place, find_lane, find_place, hold_place, no_context
+from dodona.store.places import AskTarget, Lane, find_lane, find_place, lock_target, session_context
 from dodona.store.projects import find_project
-from dodona.store.queueing import line_up
+from dodona.store.queueing import enqueue
 from dodona.store.schema import oracle_contexts, runs
 from dodona.store.sessions import open_session
 from dodona.store.statements import addition, statement
-from dodona.store.window import NOTHING, Reach, next_window
+from dodona.store.window import NOTHING, WindowExtent, next_window
 
 _NAMES = (
     *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
@@ -43,7 +43,7 @@ _WAKE = statement(
 _OLDEST = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
 
 
-def take_in(tx: Transaction, asking: Asking, *, owner: str) -> Asked:
+def submit_run(tx: Transaction, asking: RunRequest, *, owner: str) -> SubmittedRun:
     """Make a run of a question; the owner drives it at once if nobody is before it."""
     place = _session_place(tx, asking) if asking.session_key else _open_place(tx, asking)
     context, lane = place.context, place.lane
@@ -55,12 +55,12 @@ def take_in(tx: Transaction, asking: Asking, *, owner: str) -> Asked:
     if asking.parent is not None:
         find_parent(tx, find_conversation(tx, asking.user_id, lane.id), asking.parent)
     if lane.is_busy:
-        return line_up(tx, asking, lane, lambda: _add_queued(tx, asking, lane))
+        return enqueue(tx, asking, lane, lambda: _add_queued(tx, asking, lane))
     driven = _drive(tx, asking, place, lane, context, owner=owner)
-    return Asked(driven.claim.run_id, lane.id, driven)
+    return SubmittedRun(driven.claim.run_id, lane.id, driven)
 
 
-def _session_place(tx: Transaction, asking: Asking) -> Place:
+def _session_place(tx: Transaction, asking: RunRequest) -> AskTarget:
     """Where a message of a session belongs: its conversation, in its user's project."""
     user_id, project_id, key = asking.user_id, asking.project_id, asking.session_key
     assert key is not None
@@ -70,15 +70,15 @@ def _session_place(tx: Transaction, asking: Asking) -> Place:
     found = find_place(tx, user_id, project_id)
     if found is None:
         raise NotFound(f"there is no project {project_id!r:.80}.")
-    context = no_context(user_id, project_id, token_budget=asking.token_budget)
+    context = session_context(user_id, project_id, token_budget=asking.token_budget)
     return found._replace(context=replace(context, conversation_id=lane.id), lane=lane)
 
 
-def _open_place(tx: Transaction, asking: Asking) -> Place:
+def _open_place(tx: Transaction, asking: RunRequest) -> AskTarget:
     """Where the question belongs, with an open context, made or begun anew if need be."""
     user_id, project_id = asking.user_id, asking.project_id
     budget, agent_id = asking.token_budget, asking.agent_id
-    hold_place(tx, user_id, project_id)
+    lock_target(tx, user_id, project_id)
     place = find_place(tx, user_id, project_id)
     if place is None and project_id != DEFAULT_PROJECT:
         raise NotFound(f"there is no project {project_id!r:.80}.")
@@ -94,7 +94,7 @@ def _open_place(tx: Transaction, asking: Asking) -> Place:
     return place
 
 
-def _add_queued(tx: Transaction, asking: Asking, lane: Lane) -> int:
+def _add_queued(tx: Transaction, asking: RunRequest, lane: Lane) -> int:
     now = time()
     run_id = tx.add(_ADD_QUEUED, **_values(asking, lane, now), parent_id=asking.parent)
     where = {"conversation_id": lane.id, "run_id": run_id}
@@ -104,16 +104,16 @@ def _add_queued(tx: Transaction, asking: Asking, lane: Lane) -> int:
 
 def _drive(
     tx: Transaction,
-    asking: Asking,
-    place: Place,
+    asking: RunRequest,
+    place: AskTarget,
     lane: Lane,
     context: OracleContext,
     *,
     owner: str,
-) -> Driven:
+) -> ClaimedRun:
     now = time()
     parent_id = lane.head_id if asking.parent is None else asking.parent
-    window, reach = _sight(tx, asking, place, lane, parent_id, budget=context.token_budget)
+    window, reach = _window(tx, asking, place, lane, parent_id, budget=context.token_budget)
     run_id = tx.add(
         _ADD_RUNNING,
         **_values(asking, lane, now),
@@ -129,7 +129,7 @@ def _drive(
     question = add_question(tx, asking.message, conversation_id=lane.id, run_id=run_id, now=now)
     known = asking.known if window is None else None
     told = briefed(tx, asking.user_id, asking.project_id) if place.has_notices else ()
-    brief = Brief(
+    brief = RunInputs(
         *(question, context, place.project, place.settings, window, lane.updated_at),
         known=known,
         notices=told,
@@ -137,10 +137,10 @@ def _drive(
         origin=asking.origin,
     )
     claim = Claim(run_id, lane.id, 1, owner, parent_id, started_at=now)
-    return Driven(claim, brief)
+    return ClaimedRun(claim, brief)
 
 
-def _values(asking: Asking, lane: Lane, now: float) -> dict[str, Any]:
+def _values(asking: RunRequest, lane: Lane, now: float) -> dict[str, Any]:
     return {
         "conversation_id": lane.id,
         "user_id": asking.user_id,
@@ -152,15 +152,15 @@ def _values(asking: Asking, lane: Lane, now: float) -> dict[str, Any]:
     }
 
 
-def _sight(
+def _window(
     tx: Transaction,
-    asking: Asking,
-    place: Place,
+    asking: RunRequest,
+    place: AskTarget,
     lane: Lane,
     parent_id: int | None,
     *,
     budget: int,
-) -> tuple[Window | None, Reach]:
+) -> tuple[Window | None, WindowExtent]:
     """What came before the question, unless the asker knows that, and how far it reaches."""
     if parent_id is None:
         return Window(None, ()), NOTHING
@@ -184,7 +184,7 @@ def _sight(
     )
 
 
-def _is_known(asking: Asking, lane: Lane) -> bool:
+def _is_known(asking: RunRequest, lane: Lane) -> bool:
     known = asking.known
     return (
         known is not None and known.head_id == lane.head_id and known.updated_at == lane.updated_at

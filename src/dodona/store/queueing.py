@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, func, select, update
 
 from dodona.core.agents import Queueing
-from dodona.core.conversation import Asked, Asking
+from dodona.core.conversation import RunRequest, SubmittedRun
 from dodona.core.errors import LaneFull
 from dodona.store.database import Transaction
 from dodona.store.places import Lane
@@ -63,7 +63,9 @@ _CANCEL_ALL = statement(
 )
 
 
-def line_up(tx: Transaction, asking: Asking, lane: Lane, add: Callable[[], int]) -> Asked:
+def enqueue(
+    tx: Transaction, asking: RunRequest, lane: Lane, add: Callable[[], int]
+) -> SubmittedRun:
     """Take a question into a lane that is busy, and held; `add` makes a run of it."""
     interrupted: tuple[int, ...] = ()
     # Who branches off means just that place: it stands in line by itself.
@@ -72,14 +74,14 @@ def line_up(tx: Transaction, asking: Asking, lane: Lane, add: Callable[[], int])
     if asking.parent is None and asking.queueing is Queueing.COLLECT:
         joined = _join(tx, asking, lane)
         if joined is not None:
-            return Asked(joined, lane.id, None)
+            return SubmittedRun(joined, lane.id, None)
     row = tx.row(_WAITING, lane=lane.id)
     assert row is not None
     _check(asking, row[0])
-    return Asked(add(), lane.id, None, interrupted)
+    return SubmittedRun(add(), lane.id, None, interrupted)
 
 
-def _check(asking: Asking, waiting: int) -> None:
+def _check(asking: RunRequest, waiting: int) -> None:
     if waiting >= asking.queue_limit:
         raise LaneFull(
             f"{waiting} messages of this conversation wait for an answer already.",
@@ -94,7 +96,7 @@ def _interrupt(tx: Transaction, lane: Lane) -> tuple[int, ...]:
     return tuple(row[0] for row in asked)
 
 
-def _join(tx: Transaction, asking: Asking, lane: Lane) -> int | None:
+def _join(tx: Transaction, asking: RunRequest, lane: Lane) -> int | None:
     """Say it together with the last one that waits; None where that asks for something else."""
     row = tx.row(_LAST, lane=lane.id)
     if row is None:
@@ -118,5 +120,5 @@ def _join(tx: Transaction, asking: Asking, lane: Lane) -> int | None:
     return run_id
 
 
-def _whose(asking: Asking) -> tuple[str | None, str]:
+def _whose(asking: RunRequest) -> tuple[str | None, str]:
     return asking.session_key, asking.origin

@@ -16,17 +16,17 @@ from sqlalchemy import Integer, bindparam, func, select, update
 
 from dodona.core.contexts import TOKEN_BUDGET
 from dodona.core.conversation import (
-    Asked,
-    Asking,
-    Busy,
     Claim,
+    ClaimedRun,
     Conversation,
-    Driven,
+    LaneBusy,
     NewMessage,
     RunNode,
     RunOverview,
+    RunRequest,
     RunStatus,
     StoredMessage,
+    SubmittedRun,
 )
 from dodona.core.errors import Fenced, NotFound
 from dodona.store.briefs import brief_for
@@ -50,17 +50,17 @@ from dodona.store.nodes import (
     read_node,
 )
 from dodona.store.overviews import list_runs, open_runs
-from dodona.store.owners import told
-from dodona.store.questions import take_in
+from dodona.store.owners import describe
+from dodona.store.questions import submit_run
 from dodona.store.schema import IS_OPEN, IS_QUEUED, Id, conversations, messages, runs
 from dodona.store.statements import addition, statement
-from dodona.store.text import Hide
-from dodona.store.window import Reach
+from dodona.store.text import Redact
+from dodona.store.window import WindowExtent
 
-_Got = TypeVar("_Got", bound=Asked | Driven | Busy | None)
+_Got = TypeVar("_Got", bound=SubmittedRun | ClaimedRun | LaneBusy | None)
 
 _THIS = runs.c.id == bindparam("run_id")
-HELD = (_THIS, runs.c.attempt == bindparam("held"), runs.c.status == "running")
+CLAIMED = (_THIS, runs.c.attempt == bindparam("held"), runs.c.status == "running")
 
 _ACCEPT = addition(
     runs,
@@ -96,8 +96,8 @@ _CLAIM = statement(
     )
     .returning(runs.c.attempt)
 )
-_CHECK = statement(select(runs.c.id).where(*HELD).with_for_update())
-_WAIT = statement(update(runs).where(*HELD).values(status="waiting", owner=None))
+_CHECK = statement(select(runs.c.id).where(*CLAIMED).with_for_update())
+_WAIT = statement(update(runs).where(*CLAIMED).values(status="waiting", owner=None))
 _ASK_CANCEL = statement(
     update(runs)
     .where(_THIS, IS_OPEN)
@@ -124,7 +124,7 @@ _MESSAGES = statement(
 class Runs:
     """The runs of all conversations. `hide` takes known secrets out of what is asked."""
 
-    def __init__(self, database: Database, *, hide: Hide = str) -> None:
+    def __init__(self, database: Database, *, hide: Redact = str) -> None:
         self._database = database
         self._hide = hide
         self._driven: set[int] = set()  # by this process; the others' are in the database
@@ -168,18 +168,18 @@ class Runs:
 
         return await self._database.write(accept)
 
-    async def ask(self, asking: Asking) -> Asked:
+    async def submit(self, asking: RunRequest) -> SubmittedRun:
         """Take a question in; driven by this process if its lane is free."""
         check_messages([asking.message])
         check_budget(asking.token_budget)
         asking = replace(asking, message=hidden_message(asking.message, self._hide))
         asked = await self._wanted(lambda tx: self._ask(tx, asking))
-        assert isinstance(asked, Asked)
+        assert isinstance(asked, SubmittedRun)
         return asked
 
-    async def drive(
+    async def claim_next(
         self, conversation_id: int, *, waking: int | None = None, token_budget: int = TOKEN_BUDGET
-    ) -> Driven | Busy | None:
+    ) -> ClaimedRun | LaneBusy | None:
         """The next run of a lane, to be driven by this process; None when nothing waits there.
 
         A run whose process died comes first, then the oldest that is queued. A waiting run
@@ -188,7 +188,7 @@ class Runs:
         found = await self._wanted(
             lambda tx: self._drive(tx, conversation_id, waking, token_budget=token_budget)
         )
-        assert not isinstance(found, Asked)
+        assert not isinstance(found, SubmittedRun)
         return found
 
     async def _wanted(self, operation: Operation[_Got]) -> _Got:
@@ -201,21 +201,23 @@ class Runs:
                 self._give_back(None if future.exception() else future.result(), None)
             raise
 
-    def _give_back(self, got: Asked | Driven | Busy | None, error: BaseException | None) -> None:
-        driven = got.driven if isinstance(got, Asked) else got
-        if isinstance(driven, Driven):
-            self.abandon(driven.claim)
+    def _give_back(
+        self, got: SubmittedRun | ClaimedRun | LaneBusy | None, error: BaseException | None
+    ) -> None:
+        driven = got.driven if isinstance(got, SubmittedRun) else got
+        if isinstance(driven, ClaimedRun):
+            self.release(driven.claim)
         log_lost(got, error)
 
-    def _ask(self, tx: Transaction, asking: Asking) -> Asked:
-        asked = take_in(tx, asking, owner=self._database.owners.me)
+    def _ask(self, tx: Transaction, asking: RunRequest) -> SubmittedRun:
+        asked = submit_run(tx, asking, owner=self._database.owners.me)
         if asked.driven is not None:
             self._driven.add(asked.run_id)  # at once, as below
         return asked
 
     def _drive(
         self, tx: Transaction, conversation_id: int, waking: int | None, *, token_budget: int
-    ) -> Driven | Busy | None:
+    ) -> ClaimedRun | LaneBusy | None:
         lane = tx.row(_LOCK_LANE, conversation_id=conversation_id)
         if lane is None:
             raise NotFound(f"there is no conversation {conversation_id}.")
@@ -234,13 +236,13 @@ class Runs:
         # At once, for the next one who asks may be in this process too. If the commit fails,
         # the run is not ours in the database, and this says nothing.
         self._driven.add(node.id)
-        return Driven(claim, brief)
+        return ClaimedRun(claim, brief)
 
-    def _busy(self, tx: Transaction, node: RunNode, waking: int | None) -> Busy | None:
+    def _busy(self, tx: Transaction, node: RunNode, waking: int | None) -> LaneBusy | None:
         if node.status is RunStatus.WAITING and node.id != waking:
-            return Busy(node.id, node.status, None, "a person who was asked")
+            return LaneBusy(node.id, node.status, None, "a person who was asked")
         if node.owner is not None and self._is_driven(tx, node):
-            return Busy(node.id, node.status, node.owner, told(node.owner))
+            return LaneBusy(node.id, node.status, node.owner, describe(node.owner))
         return None
 
     def _is_driven(self, tx: Transaction, node: RunNode) -> bool:
@@ -250,7 +252,7 @@ class Runs:
         return owner is not None and owners.is_alive(owner, tx)
 
     def _take(
-        self, tx: Transaction, node: RunNode, parent_id: int | None, reach: Reach | None
+        self, tx: Transaction, node: RunNode, parent_id: int | None, reach: WindowExtent | None
     ) -> Claim:
         me = self._database.owners.me
         oldest, seen, seen_tokens = reach or (None, None, None)
@@ -276,7 +278,7 @@ class Runs:
             started_at=now if node.started_at is None else node.started_at,
         )
 
-    def abandon(self, claim: Claim) -> None:
+    def release(self, claim: Claim) -> None:
         """This process drives the run no longer, though it has not ended: it may be claimed."""
         self._driven.discard(claim.run_id)
 
@@ -293,7 +295,7 @@ class Runs:
 
     async def wait(self, claim: Claim) -> None:
         """Give the run back while a person is asked; it keeps its lane."""
-        await self._database.write(lambda tx: fenced(claim, tx.run(_WAIT, **held(claim))))
+        await self._database.write(lambda tx: fenced(claim, tx.run(_WAIT, **claim_values(claim))))
         self._driven.discard(claim.run_id)
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
@@ -346,7 +348,7 @@ class Runs:
 
 def check_claim(tx: Transaction, claim: Claim) -> None:
     """Raise unless the claim still holds; it then holds until the transaction has ended."""
-    fenced(claim, tx.row(_CHECK, **held(claim)))
+    fenced(claim, tx.row(_CHECK, **claim_values(claim)))
 
 
 def fenced(claim: Claim, touched: Any) -> None:
@@ -357,6 +359,6 @@ def fenced(claim: Claim, touched: Any) -> None:
         )
 
 
-def held(claim: Claim) -> dict[str, int]:
+def claim_values(claim: Claim) -> dict[str, int]:
     """The values of HELD."""
     return {"run_id": claim.run_id, "held": claim.attempt}

@@ -89,7 +89,7 @@ class Sessions:
         """Go on in a new conversation of the same project. The old one stays, and so do counts."""
 
         def clear(tx: Transaction) -> Session:
-            tx.hold_name(_name(key))
+            tx.lock_name(_name(key))
             session = _found(tx.row(_READ, **_key(user_id, key)), key)
             old, project_id = session.conversation_id, DEFAULT_PROJECT
             if old is not None:
@@ -121,7 +121,7 @@ def open_session(
     """
     if not 0 < len(key) <= LONGEST_KEY:
         raise BadRequest(f"a session's key has 1 to {LONGEST_KEY} characters (got {len(key)}).")
-    tx.hold_name(_name(key))
+    tx.lock_name(_name(key))
     row = tx.row(_READ, **_key(user_id, key))
     if row is None:
         find_project(tx, user_id, project_id)

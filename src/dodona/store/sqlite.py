@@ -12,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
 from dodona.core.errors import StoreError
-from dodona.core.threads import Lost, Threads
+from dodona.core.threads import OnOrphaned, WorkerThreads
 from dodona.store.database import Operation, Row, log_lost
 from dodona.store.owners import FileOwners
 from dodona.store.statements import SQLITE, Statement
@@ -58,10 +58,10 @@ class SqliteTransaction:
         ordered, values = statement.ordered, statement.values
         self._execute_all(sql, [ordered(values(row)) for row in rows])
 
-    def hold(self, statement: Statement, **values: Any) -> None:
+    def lock(self, statement: Statement, **values: Any) -> None:
         """The writer has the whole file."""
 
-    def hold_name(self, name: str) -> None:
+    def lock_name(self, name: str) -> None:
         """The writer has the whole file."""
 
 
@@ -80,7 +80,7 @@ class SqliteDatabase:
             translate=self._translated,
         )
         self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
-        self._readers = Threads(_READERS, "dodona-store-reader")
+        self._readers = WorkerThreads(_READERS, "dodona-store-reader")
 
     @property
     def owners(self) -> FileOwners:
@@ -90,7 +90,7 @@ class SqliteDatabase:
         return await self._writer.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: Lost = log_lost
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
     ) -> asyncio.Future[T]:
         return self._writer.submit(operation, soft=soft, lost=lost)
 

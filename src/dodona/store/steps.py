@@ -17,7 +17,7 @@ from dodona.core.ports import Effect, StepRecord
 from dodona.store.database import Row, Transaction
 from dodona.store.schema import pins, runs, steps
 from dodona.store.statements import replacement, statement
-from dodona.store.text import Hide, from_json, to_hidden_json
+from dodona.store.text import Redact, from_json, to_hidden_json
 
 _COLUMNS: Final = (
     *("run_id", "key", "leaf", "effect", "attempt", "request_hash", "status", "payload"),
@@ -70,7 +70,7 @@ def put_steps(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
     tx.run_all(_PUT, rows)
 
 
-def encoded(key: str, record: StepRecord, hide: Hide) -> str:
+def encoded(key: str, record: StepRecord, hide: Redact) -> str:
     """What a step left, as JSON without secrets."""
     left: dict[str, Any] = {}
     if record.writes:

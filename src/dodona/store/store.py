@@ -21,14 +21,14 @@ from dodona.store.notices import NoticeLog
 from dodona.store.opening import Durability, open_database
 from dodona.store.pack_state import PackState
 from dodona.store.projects import Projects
-from dodona.store.pulse import Pulse
+from dodona.store.pulse import WriteProbe
 from dodona.store.recitals import Recitals
 from dodona.store.records import Records
 from dodona.store.runs import Runs
 from dodona.store.sessions import Sessions
 from dodona.store.settings import UserSettings
 from dodona.store.summaries import Summaries
-from dodona.store.text import Hide
+from dodona.store.text import Redact
 from dodona.store.threads import Threads
 from dodona.store.timed import TimedDatabase
 from dodona.store.tokens import Tokens
@@ -40,15 +40,15 @@ T = TypeVar("T")
 class Store:
     """All that outlives the process. Close it, or use it in `async with`."""
 
-    def __init__(self, database: Database, *, hide: Hide) -> None:
+    def __init__(self, database: Database, *, hide: Redact) -> None:
         self.database = database
         self.conversations = Conversations(database)
         self.summaries = Summaries(database)
         self.runs = Runs(database, hide=hide)
-        self.journals = Journals(database, hide=hide, release=self.runs.abandon)
+        self.journals = Journals(database, hide=hide, release=self.runs.release)
         self.budgets = Budgets(database)
         self.gauges = Gauges(database)
-        self.pulse = Pulse(database)
+        self.pulse = WriteProbe(database)
         self.records = Records(database)
         self.usage = UsageLog(database)
         self.settings = UserSettings(database)
@@ -68,7 +68,7 @@ class Store:
         cls,
         url: str,
         *,
-        hide: Hide,
+        hide: Redact,
         durability: Durability = "full",
         on_write: Callable[[float], None] | None = None,
     ) -> Self:

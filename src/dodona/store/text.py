@@ -10,7 +10,7 @@ import msgspec
 
 from dodona.core.errors import BadRequest
 
-Hide: TypeAlias = Callable[[str], str]  # takes known secrets out of a text
+Redact: TypeAlias = Callable[[str], str]  # takes known secrets out of a text
 
 
 def storable(text: str) -> str:
@@ -33,7 +33,7 @@ def to_json(value: Any) -> str:
         return msgspec.json.encode(changed(msgspec.to_builtins(value), storable)).decode()
 
 
-def to_hidden_json(value: Any, hide: Hide) -> str:
+def to_hidden_json(value: Any, hide: Redact) -> str:
     """The value as JSON text that gives the same back, but for the secrets in it.
 
     Raises what `changed` raises. Secrets are looked for in the whole text at once, as it is
@@ -50,7 +50,7 @@ def to_hidden_json(value: Any, hide: Hide) -> str:
     return to_json(changed(value, hide))
 
 
-def hidden(value: Any, hide: Hide) -> Any:
+def hidden(value: Any, hide: Redact) -> Any:
     """The value without the secrets in it; itself when it holds none."""
     text = to_json(value)
     plain = _unescaped(text) if "\\" in text else text
@@ -93,7 +93,7 @@ def from_json(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
-def bounded_json(name: str, value: Any, hide: Hide, *, most: int) -> str:
+def bounded_json(name: str, value: Any, hide: Redact, *, most: int) -> str:
     """The value as JSON text without secrets; BadRequest when it is none, or has too many bytes."""
     try:
         written = to_hidden_json(value, hide)

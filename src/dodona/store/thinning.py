@@ -24,7 +24,7 @@ class _Count:
     last: AuditEntry | None = None
 
 
-class Thinning:
+class AuditSampler:
     """What an operator does is always kept."""
 
     def __init__(self) -> None:

@@ -18,10 +18,10 @@ from dodona.core.thread_logs import (
     LONGEST_ENTRY,
     LONGEST_TITLE,
     EntryHit,
-    Pushing,
+    NewEntry,
     ThreadEntry,
-    ThreadListed,
     ThreadPage,
+    ThreadSummary,
 )
 from dodona.store import entry_words
 from dodona.store.database import Database, Row, Transaction
@@ -29,7 +29,7 @@ from dodona.store.projects import find_project
 from dodona.store.schema import thread_entries as entries
 from dodona.store.schema import threads
 from dodona.store.statements import SQLITE, Statement, addition, statement, upsert
-from dodona.store.text import Hide
+from dodona.store.text import Redact
 
 NEWEST: Final = -1  # as `after`: the last entries there are
 RECENT_SHARE: Final = 0.2  # of a score, for what was written just now
@@ -113,11 +113,11 @@ _SEEK = Statement(
 class Threads:
     """The `ThreadLogs` of the store; every call says whose. `hide` takes out known secrets."""
 
-    def __init__(self, database: Database, *, hide: Hide = str) -> None:
+    def __init__(self, database: Database, *, hide: Redact = str) -> None:
         self._database = database
         self._hide = hide
 
-    async def push(self, pushing: Pushing) -> ThreadEntry:
+    async def push(self, pushing: NewEntry) -> ThreadEntry:
         title = self._hide(" ".join(pushing.title.split()))
         _check(pushing, title)
         pushing = replace(pushing, content=self._hide(pushing.content))
@@ -134,12 +134,12 @@ class Threads:
                 rows = tx.rows(_LAST, thread_id=thread_id, limit=limit)[::-1]
             else:
                 rows = tx.rows(_AFTER, thread_id=thread_id, after=after, limit=limit)
-            thread = ThreadListed(*row)
+            thread = ThreadSummary(*row)
             return ThreadPage(thread, tuple(ThreadEntry(*each) for each in rows), thread.entries)
 
         return await self._database.read(read)
 
-    async def seek(
+    async def search(
         self, user_id: str, project_id: str, query: str, *, limit: int
     ) -> list[EntryHit]:
         terms = entry_words.terms_of(query)
@@ -157,15 +157,15 @@ class Threads:
 
         return _ranked(await self._database.read(seek), time())[:limit] if terms else []
 
-    async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadListed]:
+    async def list(self, user_id: str, project_id: str, *, limit: int = 50) -> list[ThreadSummary]:
         def listed(tx: Transaction) -> list[Row]:
             _check_project(tx, user_id, project_id)
             return tx.rows(_LIST, user_id=user_id, project_id=project_id, limit=limit)
 
-        return [ThreadListed(*row) for row in await self._database.read(listed)]
+        return [ThreadSummary(*row) for row in await self._database.read(listed)]
 
 
-def _check(pushing: Pushing, title: str) -> None:
+def _check(pushing: NewEntry, title: str) -> None:
     if pushing.author not in AUTHORS:
         raise _not_among("author", pushing.author, AUTHORS)
     if pushing.entry_type not in ENTRY_TYPES:
@@ -196,12 +196,12 @@ def _not_among(name: str, value: str, known: tuple[str, ...]) -> BadRequest:
     )
 
 
-def _push(tx: Transaction, pushing: Pushing, title: str) -> ThreadEntry:
+def _push(tx: Transaction, pushing: NewEntry, title: str) -> ThreadEntry:
     mine = {"user_id": pushing.user_id, "project_id": pushing.project_id}
     find_project(tx, **mine)
     if pushing.key is not None:
         # Whoever pushes the same at this moment is waited for.
-        tx.hold_name(f"thread entry {pushing.user_id} {pushing.project_id} {pushing.key}")
+        tx.lock_name(f"thread entry {pushing.user_id} {pushing.project_id} {pushing.key}")
         kept = tx.row(_KEPT, key=pushing.key, **mine)
         if kept is not None:
             return ThreadEntry(*kept)
@@ -223,7 +223,7 @@ def _push(tx: Transaction, pushing: Pushing, title: str) -> ThreadEntry:
     return ThreadEntry(*row)
 
 
-def _held(tx: Transaction, pushing: Pushing, title: str) -> Row:
+def _held(tx: Transaction, pushing: NewEntry, title: str) -> Row:
     """Id and title of the thread, begun if need be.
 
     It is locked: entries get their ids in the order in which they come to be seen, so that who

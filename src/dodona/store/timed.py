@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TypeVar
 
-from dodona.core.threads import Lost
+from dodona.core.threads import OnOrphaned
 from dodona.store.database import Database, Operation, Owners, log_lost
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class TimedDatabase:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: Lost = log_lost
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
     ) -> asyncio.Future[T]:
         began = perf_counter()
         future = self._database.submit(operation, soft=soft, lost=lost)

@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, or_, select, update
 from dodona.core.audit import AuditEntry
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.near import did_you_mean
-from dodona.core.tokens import PREFIX, SCOPES, Token
+from dodona.core.tokens import PREFIX, SCOPES, ApiToken
 from dodona.store.audit import add_entry
 from dodona.store.database import Database, Row, Transaction
 from dodona.store.schema import tokens
@@ -76,7 +76,7 @@ class Tokens:
         by: str,
         label: str = "",
         expires_at: float | None = None,
-    ) -> tuple[Token, str]:
+    ) -> tuple[ApiToken, str]:
         """A new token and its text, which cannot be had again."""
         _check(user_id, scopes, label)
         text = PREFIX + secrets.token_urlsafe(32)
@@ -90,7 +90,7 @@ class Tokens:
         }
         allowed = ", ".join(sorted(scopes))
 
-        def create(tx: Transaction) -> Token:
+        def create(tx: Transaction) -> ApiToken:
             made = _find(tx, tx.add(_ADD, **values))
             told = f"token {made.id} was made for {user_id}: {allowed}."
             add_entry(tx, AuditEntry.of_admin(told, user_id=by))
@@ -98,14 +98,14 @@ class Tokens:
 
         return await self._database.write(create), text
 
-    async def list(self) -> list[Token]:
+    async def list(self) -> list[ApiToken]:
         """All that there ever were, the oldest first."""
         return [_token(row) for row in await self._database.read(lambda tx: tx.rows(_LIST))]
 
-    async def revoke(self, token_id: int, *, by: str) -> Token:
+    async def revoke(self, token_id: int, *, by: str) -> ApiToken:
         """It counts no more, at once. Revoking it again changes nothing."""
 
-        def revoke(tx: Transaction) -> Token:
+        def revoke(tx: Transaction) -> ApiToken:
             found = _find(tx, token_id)
             if not tx.run(_REVOKE, its_id=token_id, now=time()):
                 return found
@@ -119,7 +119,7 @@ class Tokens:
         now = time()
         return await self._database.read(lambda tx: tx.row(_ACTIVE, now=now)) is not None
 
-    async def find(self, digest: str) -> Token | None:
+    async def find(self, digest: str) -> ApiToken | None:
         row = await self._database.read(lambda tx: tx.row(_FIND, its_hash=digest))
         if row is None or not compare_digest(row[0], digest):
             return None
@@ -145,16 +145,16 @@ def _check(user_id: str, scopes: Collection[str], label: str) -> None:
     check_length("the label of a token", label, most=LONGEST_LABEL)
 
 
-def _find(tx: Transaction, token_id: int) -> Token:
+def _find(tx: Transaction, token_id: int) -> ApiToken:
     row = tx.row(_READ, its_id=token_id)
     if row is None:
         raise NotFound(f"there is no token {token_id}.", hint="List them: dodona token list")
     return _token(row)
 
 
-def _token(row: Row) -> Token:
+def _token(row: Row) -> ApiToken:
     id_, user_id, label, scopes, created_at, expires_at, last_used_at, revoked_at = row
-    return Token(
+    return ApiToken(
         id=id_,
         user_id=user_id,
         label=label,

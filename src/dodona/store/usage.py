@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import ClauseElement
 
-from dodona.core.usage import By, Span, Spent
+from dodona.core.usage import GroupBy, Period, UsageTotals
 from dodona.store.database import Database, Row, Transaction
 from dodona.store.schema import token_records
 from dodona.store.statements import POSTGRES, Statement
@@ -36,11 +36,11 @@ _DAY: Final[dict[bool, ColumnClause[str]]] = {
     True: literal_column("to_char(to_timestamp(timestamp) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"),
     False: literal_column("date(timestamp, 'unixepoch')"),
 }
-_COLUMNS: Final[dict[By, tuple[ColumnElement[Any], ...]]] = {
-    By.AGENT: (_of.agent_id,),
-    By.MODEL: (_of.provider, _of.model),
-    By.SESSION: (_of.session_key,),
-    By.USER: (_of.user_id,),
+_COLUMNS: Final[dict[GroupBy, tuple[ColumnElement[Any], ...]]] = {
+    GroupBy.AGENT: (_of.agent_id,),
+    GroupBy.MODEL: (_of.provider, _of.model),
+    GroupBy.SESSION: (_of.session_key,),
+    GroupBy.USER: (_of.user_id,),
 }
 
 
@@ -53,13 +53,13 @@ def _total(*, own: bool) -> Statement:
     return Statement(lambda _: _between(select(*_SUMS), own=own))
 
 
-def grouped(by: By, *, own: bool) -> Statement:
+def grouped(by: GroupBy, *, own: bool) -> Statement:
     """Records put together; of one user, or of all."""
 
     def make(dialect: str) -> ClauseElement:
         names: tuple[ColumnElement[Any], ...]
-        names = (_DAY[dialect == POSTGRES],) if by is By.DAY else _COLUMNS[by]
-        order = names[0].desc() if by is By.DAY else _TOKENS.desc()
+        names = (_DAY[dialect == POSTGRES],) if by is GroupBy.DAY else _COLUMNS[by]
+        order = names[0].desc() if by is GroupBy.DAY else _TOKENS.desc()
         chosen = _between(select(*names, *_SUMS), own=own)
         return chosen.group_by(*names).order_by(order, *names).limit(bindparam("most"))
 
@@ -67,7 +67,7 @@ def grouped(by: By, *, own: bool) -> Statement:
 
 
 _TOTAL: Final = {own: _total(own=own) for own in (True, False)}
-_GROUPED: Final = {(by, own): grouped(by, own=own) for by in By for own in (True, False)}
+_GROUPED: Final = {(by, own): grouped(by, own=own) for by in GroupBy for own in (True, False)}
 
 
 class UsageLog:
@@ -76,16 +76,16 @@ class UsageLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def total(self, span: Span) -> Spent:
+    async def total(self, span: Period) -> UsageTotals:
         (row,) = await self._read(_TOTAL[span.user_id is not None], span)
         return _spent(row, 0)
 
-    async def grouped(self, span: Span, by: By, *, most: int) -> list[Spent]:
+    async def grouped(self, span: Period, by: GroupBy, *, most: int) -> list[UsageTotals]:
         statement = _GROUPED[by, span.user_id is not None]
         rows = await self._read(statement, span, most=most)
-        return [_spent(row, 2 if by is By.MODEL else 1) for row in rows]
+        return [_spent(row, 2 if by is GroupBy.MODEL else 1) for row in rows]
 
-    async def _read(self, statement: Statement, span: Span, **more: Any) -> list[Row]:
+    async def _read(self, statement: Statement, span: Period, **more: Any) -> list[Row]:
         values = {"since": span.since, "until": span.until, **more}
         if span.user_id is not None:
             values["user_id"] = span.user_id
@@ -96,10 +96,10 @@ class UsageLog:
         return await self._database.read(read)
 
 
-def _spent(row: Row, names: int) -> Spent:
+def _spent(row: Row, names: int) -> UsageTotals:
     calls, *tokens, cost, unpriced, estimated = row[names:]
     read, written, from_cache, to_cache, reasoning = map(int, tokens)
-    return Spent(
+    return UsageTotals(
         name=tuple(row[:names]),
         calls=calls,
         input_tokens=read,

@@ -24,7 +24,7 @@ _NO_RUN: Final = 0
 _NEVER: Final = float("inf")
 
 
-class Reach(NamedTuple):
+class WindowExtent(NamedTuple):
     """How far a run sees: the oldest run before it, how many they are, their tokens."""
 
     oldest: int | None
@@ -32,7 +32,7 @@ class Reach(NamedTuple):
     tokens: int
 
 
-NOTHING: Final = Reach(None, 0, 0)
+NOTHING: Final = WindowExtent(None, 0, 0)
 
 
 class _Step(NamedTuple):
@@ -126,7 +126,7 @@ def next_window(
     oldest: int | None,
     budget: int,
     max_runs: int,
-) -> tuple[Window, Reach]:
+) -> tuple[Window, WindowExtent]:
     """What a run sees that begins now after a parent; `oldest` is what that one saw first."""
     rows = _rows(
         tx, conversation_id, parent_id, budget=budget, max_runs=max_runs, oldest=oldest or _NO_RUN
@@ -138,7 +138,7 @@ def next_window(
     if is_full:
         rows = [row for row in rows if _is_in_half(_step(row), budget, max_runs)]
         first = _step(rows[0])
-    return _window(tx, parent_id, rows), Reach(first.run_id, first.depth + 1, first.total)
+    return _window(tx, parent_id, rows), WindowExtent(first.run_id, first.depth + 1, first.total)
 
 
 def same_window(

@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from dodona.core.errors import StoreError
-from dodona.core.threads import Lost, hand_over, settle
+from dodona.core.threads import OnOrphaned, post, settle
 from dodona.store.database import Operation, Transaction, log_lost
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class _Job:
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
     soft: bool
-    lost: Lost
+    lost: OnOrphaned
     result: Any = None
     error: BaseException | None = None
 
@@ -72,7 +72,7 @@ class Writer:
         self._thread.start()
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: Lost = log_lost
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
     ) -> asyncio.Future[T]:
         """A soft one does not wait for the disk, unless it is in a group with one that does.
 
@@ -222,11 +222,11 @@ class Writer:
 def _deliver(jobs: list[_Job]) -> None:
     """Hand the results over, in one call for each loop that waits."""
     if len(jobs) == 1:
-        hand_over(jobs[0].loop, _settle_all, jobs)
+        post(jobs[0].loop, _settle_all, jobs)
         return
     loops = {id(job.loop): job.loop for job in jobs}
     for loop in loops.values():
-        hand_over(loop, _settle_all, [job for job in jobs if job.loop is loop])
+        post(loop, _settle_all, [job for job in jobs if job.loop is loop])
 
 
 def _settle_all(jobs: list[_Job]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 from jinja2 import StrictUndefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 from dodona.core.near import did_you_mean
 
 LONGEST: Final = 256 * 1024  # characters of what is rendered
@@ -51,7 +51,7 @@ _TAGS = {
 def check(parsed: nodes.Template, what: str) -> None:
     """Refuse what could take long or grow large. No set, no macros: nothing can be doubled."""
     for node, loops in _walk(parsed):
-        line = Where("", node.lineno or 0)
+        line = Location("", node.lineno or 0)
         if loops > DEEPEST_LOOP or (isinstance(node, nodes.For) and node.recursive):
             raise ConfigError(f"loops nest at most {DEEPEST_LOOP} deep in a {what}.", where=line)
         if not isinstance(node, _ALLOWED) and not _is_range(node):
@@ -78,7 +78,7 @@ def check_names(parsed: nodes.Template, names: Iterable[str], what: str) -> None
         line, name = min(wrong, key=lambda each: each[0])
         raise ConfigError(
             f"the {what} asks for what there is not: '{name}' is undefined.",
-            where=Where("", line),
+            where=Location("", line),
             hint=did_you_mean(name, known) or f"There are: {', '.join(known)}.",
         )
 

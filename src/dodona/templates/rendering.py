@@ -13,7 +13,7 @@ from jinja2 import Template as JinjaTemplate
 from jinja2 import TemplateSyntaxError, UndefinedError, meta
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
-from dodona.core.errors import ConfigError, Where
+from dodona.core.errors import ConfigError, Location
 from dodona.core.near import did_you_mean
 from dodona.templates.language import (
     ENVIRONMENT,
@@ -53,19 +53,19 @@ class Template:
         except UndefinedError as wrong:
             raise ConfigError(
                 f"the {what} asks for what there is not: {_told(wrong)}.",
-                where=Where("", _line(wrong)),
+                where=Location("", _line(wrong)),
                 hint=_known_values(wrong, values),
             ) from wrong
         except SecurityError as wrong:
             raise ConfigError(
-                f"the {what} may not do that: {_told(wrong)}.", where=Where("", _line(wrong))
+                f"the {what} may not do that: {_told(wrong)}.", where=Location("", _line(wrong))
             ) from wrong
         except (
             *(TemplateRuntimeError, TypeError, ValueError, OverflowError, ArithmeticError),
             *(LookupError, RecursionError),
         ) as wrong:
             raise ConfigError(
-                f"the {what} cannot be rendered: {_told(wrong)}.", where=Where("", _line(wrong))
+                f"the {what} cannot be rendered: {_told(wrong)}.", where=Location("", _line(wrong))
             ) from wrong
 
 
@@ -79,7 +79,7 @@ def render(text: str, values: Mapping[str, Any], *, what: str = "template", file
     except ConfigError as wrong:
         line = wrong.where.line if wrong.where else 0
         raise ConfigError(
-            wrong.message, where=Where(file or what, line), hint=wrong.hint
+            wrong.message, where=Location(file or what, line), hint=wrong.hint
         ) from wrong
 
 
@@ -150,7 +150,7 @@ def _compiled(
     except TemplateSyntaxError as wrong:
         raise ConfigError(
             f"the {what} is no template: {_told(wrong)}.",
-            where=Where("", wrong.lineno),
+            where=Location("", wrong.lineno),
             hint="Text with {{, {% or {# in it goes between {% raw %} and {% endraw %}.",
         ) from wrong
     except (RecursionError, SyntaxError) as wrong:
@@ -169,5 +169,5 @@ def _check_size(text: str, what: str) -> None:
     for count, (line, _, _) in enumerate(ENVIRONMENT.lex(text)):
         if count >= MOST_TOKENS:
             raise ConfigError(
-                f"the {what} has more than {MOST_TOKENS:,} parts.", where=Where("", line)
+                f"the {what} has more than {MOST_TOKENS:,} parts.", where=Location("", line)
             )

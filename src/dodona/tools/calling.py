@@ -30,7 +30,7 @@ from dodona.core.errors import (
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.near import did_you_mean
 from dodona.core.ports import Effect
-from dodona.core.tools import CallOutcome, Tool, ToolContext, ToolOutcome
+from dodona.core.tools import Tool, ToolCallResult, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 
 MOST_CHARACTERS: Final = 100_000
@@ -49,7 +49,7 @@ class _TooSlow(ToolFailed):
 
 async def call_tool(
     tools: ToolRegistry, call: ToolCall, *, agent: str, context: ToolContext
-) -> CallOutcome:
+) -> ToolCallResult:
     """Call a tool as an agent's model asked. Raises nothing but cancellation."""
     started = perf_counter()
     arguments: dict[str, Any] = {}
@@ -70,7 +70,7 @@ async def call_tool(
         _log.exception("tool %s failed", call.name[:80], extra={"call": call.id, "agent": agent})
         said = f"{call.name} failed: an error inside the tool. Repeating the call may not help."
         result = _failed(call, said)
-    return CallOutcome(
+    return ToolCallResult(
         result,
         round((perf_counter() - started) * 1000),
         arguments,

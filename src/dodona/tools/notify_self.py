@@ -12,7 +12,7 @@ from dodona.conditions import compile_condition
 from dodona.core.errors import ConfigError, ToolRetry
 from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.core.messages import ToolSpec
-from dodona.core.notices import OF_AN_EVENT, Deferral, Moment, NewNotice, NoticeLog, deferred
+from dodona.core.notices import OF_AN_EVENT, Deferral, DeferUntil, NewNotice, NoticeLog, deferred
 from dodona.core.ports import Effect
 from dodona.core.tools import Category, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
@@ -82,7 +82,7 @@ def add(registry: ToolRegistry, log: NoticeLog) -> None:
         if due is None:
             if not arguments["persist_cross_session"]:
                 return ToolOutcome("Noted: it comes before the next turn.", events=(event,))
-            due = Deferral(Moment.SESSION)
+            due = Deferral(DeferUntil.SESSION)
         stored = await log.put(
             NewNotice(
                 user_id=context.user_id,
@@ -93,7 +93,7 @@ def add(registry: ToolRegistry, log: NoticeLog) -> None:
             )
         )
         # A note for another session does not come in this one.
-        heard = () if due.moment is Moment.SESSION else (deferred(stored),)
+        heard = () if due.moment is DeferUntil.SESSION else (deferred(stored),)
         return ToolOutcome(f"Noted: it comes {_told(due)}.", events=heard)
 
 
@@ -118,10 +118,10 @@ def _due(text: str) -> Deferral | None:
     if not text:
         return None
     if text == "next_session":
-        return Deferral(Moment.SESSION)
+        return Deferral(DeferUntil.SESSION)
     kind, _, rest = text.partition(":")
     if kind == "tool" and rest.strip():
-        return Deferral(Moment.TOOL, tool=rest.strip())
+        return Deferral(DeferUntil.TOOL, tool=rest.strip())
     if kind == "when" and rest.strip():
         return _once(rest.strip())
     if (delay := _DELAY.fullmatch(text)) is not None:
@@ -144,23 +144,23 @@ def _once(condition: str) -> Deferral:
         compile_condition(condition, names=OF_AN_EVENT)
     except ConfigError as error:
         raise ToolRetry(f"'{condition[:80]}' is no condition: {error.message}") from None
-    return Deferral(Moment.CONDITION, condition=condition)
+    return Deferral(DeferUntil.CONDITION, condition=condition)
 
 
 def _at(moment: float, text: str) -> Deferral:
     if not 0 <= moment <= time() + FURTHEST:
         raise ToolRetry(f"'{text[:80]}' is too far away.", hint="At most a year ahead.")
-    return Deferral(Moment.TIME, at=moment)
+    return Deferral(DeferUntil.TIME, at=moment)
 
 
 def _told(due: Deferral) -> str:
     match due.moment:
-        case Moment.TIME:
+        case DeferUntil.TIME:
             assert due.at is not None
             return f"at {datetime.fromtimestamp(due.at, UTC):%Y-%m-%d %H:%M:%S} UTC or after"
-        case Moment.TOOL:
+        case DeferUntil.TOOL:
             return f"when {due.tool} is called"
-        case Moment.CONDITION:
+        case DeferUntil.CONDITION:
             return f"once {due.condition} holds"
-        case Moment.SESSION:
+        case DeferUntil.SESSION:
             return "with the next question"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dodona.agent.exchange import Exchange, Turn
-from dodona.core.conversation import Asking, Driven, Ending, NewMessage, RunStatus
+from dodona.core.conversation import ClaimedRun, NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.core.tools import Source
 from dodona.store import Store
@@ -55,10 +55,10 @@ TOOL_CALLS = [
 
 async def asked(
     storage: Store, text: str, *, user: str = "ada", project: str = "default", tokens: int = 10
-) -> Driven:
+) -> ClaimedRun:
     """A run that has begun."""
-    asking = Asking(user_id=user, project_id=project, message=NewMessage("user", text, tokens))
-    taken = await storage.runs.ask(asking)
+    asking = RunRequest(user_id=user, project_id=project, message=NewMessage("user", text, tokens))
+    taken = await storage.runs.submit(asking)
     assert taken.driven is not None
     return taken.driven
 
@@ -90,10 +90,10 @@ async def answered(
     return driven.claim.run_id
 
 
-async def end(storage: Store, driven: Driven, said: NewMessage) -> None:
+async def end(storage: Store, driven: ClaimedRun, said: NewMessage) -> None:
     """Answer it."""
     journal = await storage.journals.open(driven.claim)
     used = driven.brief.question.token_count + said.token_count
     await journal.end(
-        Ending(status=RunStatus.SUCCEEDED, messages=(said,), model="oak-1", context_tokens=used)
+        RunEnd(status=RunStatus.SUCCEEDED, messages=(said,), model="oak-1", context_tokens=used)
     )

@@ -9,7 +9,7 @@ import pytest
 
 from dodona.agent.question import context_id
 from dodona.agent.views import RunViews
-from dodona.core.conversation import Asking, Ending, NewMessage, RunStatus
+from dodona.core.conversation import NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.core.errors import BadRequest, Fault, NotFound, ProviderError, as_json
 from dodona.core.ports import Effect, StepRecord, StepStart
 from dodona.core.projects import Project
@@ -116,7 +116,7 @@ async def test_steps_are_shown_with_times_tokens_and_errors(storage: Store) -> N
     failure = {"code": "tool_failed", "message": "the disk is full.", "hint": ""}
     journal.finish("loop[1]/tools[0]", StepRecord("call-tool", succeeded=False, error=failure))
     ending = NewMessage("assistant", "I could not.", 5)
-    await journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(ending,)))
+    await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(ending,)))
 
     steps = (await RunViews(storage).show("ada", driven.claim.run_id))["steps"]
     for step in steps:
@@ -153,7 +153,7 @@ async def test_a_step_that_wrote_down_its_failure_shows_it(storage: Store) -> No
     failure = {"code": "provider_failed", "message": "nobody answers.", "hint": ""}
     journal.begin(StepStart("think", "llm-call", Effect.NONE, "a long request"))
     journal.finish("think", StepRecord("llm-call", succeeded=False, writes={"failure": failure}))
-    await journal.end(Ending(status=RunStatus.FAILED, error=failure))
+    await journal.end(RunEnd(status=RunStatus.FAILED, error=failure))
 
     (step,) = (await RunViews(storage).show("ada", driven.claim.run_id))["steps"]
     assert (step["status"], step["error"], step["tokens"]) == ("failed", failure, None)
@@ -166,7 +166,9 @@ async def test_a_run_that_waits_is_shown_too(storage: Store) -> None:
     """It has not been started by anybody."""
     await asked(storage, "first")
     message = NewMessage("user", "second", 10)
-    waiting = await storage.runs.ask(Asking(user_id="ada", project_id="default", message=message))
+    waiting = await storage.runs.submit(
+        RunRequest(user_id="ada", project_id="default", message=message)
+    )
     shown = await RunViews(storage).show("ada", waiting.run_id)
     assert (shown["status"], shown["attempt"]) == ("queued", 0)
     assert (shown["started_at"], shown["question"]) == (None, "second")
@@ -179,7 +181,7 @@ async def test_a_run_that_failed_says_why(storage: Store) -> None:
     for error in (as_json(failure), told):
         driven = await asked(storage, "Well?")
         journal = await storage.journals.open(driven.claim)
-        await journal.end(Ending(status=RunStatus.FAILED, error=error))
+        await journal.end(RunEnd(status=RunStatus.FAILED, error=error))
         shown = await RunViews(storage).show("ada", driven.claim.run_id)
         assert (shown["status"], shown["error"]) == ("failed", told)
 

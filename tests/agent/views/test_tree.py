@@ -9,7 +9,7 @@ import pytest
 
 from dodona.agent.question import context_id
 from dodona.agent.views import ContextViews, TreeViews
-from dodona.core.conversation import Asking, Known, NewMessage
+from dodona.core.conversation import CachedWindow, NewMessage, RunRequest
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
 from dodona.core.projects import Project
 from dodona.store import Store
@@ -143,9 +143,9 @@ async def test_what_was_known_of_a_window_is_not_taken_for_another(
     await tree.checkout(*MINE, first)
     await tree.checkout(*MINE, second)
     message = NewMessage("user", "q2", 10)
-    known = Known(before.head_id, before.updated_at, kept=object())
-    taken = await storage.runs.ask(
-        Asking(user_id="ada", project_id="default", message=message, known=known)
+    known = CachedWindow(before.head_id, before.updated_at, kept=object())
+    taken = await storage.runs.submit(
+        RunRequest(user_id="ada", project_id="default", message=message, known=known)
     )
     assert taken.driven is not None
     assert taken.driven.brief.window is not None
@@ -306,8 +306,8 @@ async def test_branching_beside_a_run(storage: Store, tree: TreeViews) -> None:
     """From its question at once; from one that waits, once it is known what it follows."""
     (first,) = await talked(storage, 1)
     run = await asked(storage, "long")
-    waiting = await storage.runs.ask(
-        Asking(user_id="ada", project_id="default", message=NewMessage("user", "and?", 10))
+    waiting = await storage.runs.submit(
+        RunRequest(user_id="ada", project_id="default", message=NewMessage("user", "and?", 10))
     )
     (question,) = await storage.runs.messages("ada", run.claim.run_id)
     assert (await tree.branch(*MINE, message_id=str(question.id)))["head"] == first

@@ -13,7 +13,7 @@ import pytest
 from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult
 from dodona.core.model import (
     CallDelta,
-    Finish,
+    FinishReason,
     Model,
     ModelRequest,
     TextDelta,
@@ -44,7 +44,7 @@ async def test_text(aimock: Aimock, model: Model, subject: Subject, prompt: str)
     done = end(events)
     assert (done.message.text, done.message.calls) == (WORDS, ())
     assert (done.finish, done.provider, done.model) == (
-        Finish.STOP,
+        FinishReason.STOP,
         subject.provider,
         subject.model,
     )
@@ -87,7 +87,7 @@ async def test_parallel_tools(aimock: Aimock, model: Model, prompt: str) -> None
     events = await ask(model, request)
     assert {delta.index for delta in of(CallDelta, events)} == {0, 1}
     done = end(events)
-    assert (done.finish, done.message.text) == (Finish.TOOL_CALLS, "Let me see.")
+    assert (done.finish, done.message.text) == (FinishReason.TOOL_CALLS, "Let me see.")
     assert as_fixture(done.message) == CALLS
 
     assert end(await ask(model, answered(request, done.message))).message.text == WORDS
@@ -122,7 +122,7 @@ async def test_thinking_in_a_tool_loop(
     model = subject.at(line.url, http)
     request = question(prompt, tools=TOOLS, thinking=True, max_tokens=4000)
     done = end(await ask(model, request))
-    assert (done.finish, done.message.thinking) == (Finish.TOOL_CALLS, THOUGHTS)
+    assert (done.finish, done.message.thinking) == (FinishReason.TOOL_CALLS, THOUGHTS)
     assert end(await ask(model, answered(request, done.message))).message.text == WORDS
     body = line.requests[-1].json
     assert {key: body.get(key) for key in subject.thinking} == subject.thinking
@@ -190,10 +190,11 @@ async def test_usage(aimock: Aimock, model: Model, subject: Subject, prompt: str
 
 
 @pytest.mark.parametrize(
-    ("reason", "finish"), [("length", Finish.LENGTH), ("content_filter", Finish.REFUSAL)]
+    ("reason", "finish"),
+    [("length", FinishReason.LENGTH), ("content_filter", FinishReason.REFUSAL)],
 )
 async def test_finish(
-    aimock: Aimock, model: Model, subject: Subject, prompt: str, reason: str, finish: Finish
+    aimock: Aimock, model: Model, subject: Subject, prompt: str, reason: str, finish: FinishReason
 ) -> None:
     """Why an answer ended is told in one set of words, and in the provider's."""
     if subject.provider == "anthropic":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import Fault, ProviderError
-from dodona.core.model import Attempt, Model, Restart, TextDelta
+from dodona.core.model import FailedAttempt, Model, Restart, TextDelta
 from dodona.models import Timeouts
 from dodona.models.fallback import Fallback
 from dodona.net.http import Http
@@ -108,7 +108,7 @@ async def test_retry_after(
     )
     done = end(await ask(chain(), question(prompt)))
     assert (done.message.text, done.provider) == ("Now.", subject.provider)
-    assert [type(attempt) for attempt in done.attempts] == [Attempt]
+    assert [type(attempt) for attempt in done.attempts] == [FailedAttempt]
     (pause,) = sleeper.pauses
     assert pause >= 3
 

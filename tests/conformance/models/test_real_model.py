@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dodona.core.messages import UserText
-from dodona.core.model import Finish, Model, ModelRequest, TextDelta
+from dodona.core.model import FinishReason, Model, ModelRequest, TextDelta
 from dodona.models import connect
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -83,7 +83,7 @@ async def test_length(model: Model) -> None:
     pieces = of(TextDelta, events)
     assert len(pieces) > 4
     assert "".join(piece.text for piece in pieces) == done.message.text
-    assert done.finish is Finish.LENGTH
+    assert done.finish is FinishReason.LENGTH
     assert done.usage.output_tokens == 16
     assert done.usage.input_tokens > 10
 

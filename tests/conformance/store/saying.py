@@ -11,12 +11,12 @@ from sqlalchemy import Table, select
 
 from dodona.core.approvals import NewApproval
 from dodona.core.conversation import (
-    Busy,
     Claim,
+    ClaimedRun,
     Conversation,
-    Driven,
-    Ending,
+    LaneBusy,
     NewMessage,
+    RunEnd,
     RunStatus,
 )
 from dodona.store import Store
@@ -49,10 +49,10 @@ def answer(text: str = "so be it", tokens: int = 5) -> list[NewMessage]:
 
 async def next_of(
     store: Store, conversation_id: int, *, waking: int | None = None
-) -> Claim | Busy | None:
+) -> Claim | LaneBusy | None:
     """Whose turn it is in a lane: the claim, without what the run is told with it."""
-    found = await store.runs.drive(conversation_id, waking=waking)
-    return found.claim if isinstance(found, Driven) else found
+    found = await store.runs.claim_next(conversation_id, waking=waking)
+    return found.claim if isinstance(found, ClaimedRun) else found
 
 
 async def ended(
@@ -68,7 +68,7 @@ async def ended(
     journal = await store.journals.open(claim)
     for operation in also:
         journal.ride(operation)
-    ending = Ending(status=status, messages=tuple(given), error=error)
+    ending = RunEnd(status=status, messages=tuple(given), error=error)
     return (await journal.end(ending)).head_moved
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from dodona.core.audit import AuditEntry
 from dodona.store import Store
-from dodona.store.thinning import MOST_ALIKE, MOST_OF_ALL, MOST_PLACES, WINDOW, Thinning
+from dodona.store.thinning import MOST_ALIKE, MOST_OF_ALL, MOST_PLACES, WINDOW, AuditSampler
 from tests.conformance.store.test_schema import connect
 
 WRONG = AuditEntry(kind="auth", what="GET /api/runs: no.", address="192.0.2.1")
@@ -113,14 +113,14 @@ async def test_secrets_and_long_texts_are_not_kept(url: str) -> None:
 
 def test_what_an_operator_does_is_always_kept() -> None:
     """However often."""
-    thinning = Thinning()
+    thinning = AuditSampler()
     made = AuditEntry.of_admin("a token was made.", user_id="local")
     assert all(thinning.take(made) for _ in range(1_000))
 
 
 def test_many_places_at_once_are_bounded() -> None:
     """In what is kept of them, and in what is written."""
-    thinning = Thinning()
+    thinning = AuditSampler()
     now = time()
     flood = [replace(WRONG, address=f"10.0.{n >> 8}.{n & 255}", at=now) for n in range(9_000)]
     kept = [entry for entry in map(thinning.take, flood) if entry is not None]

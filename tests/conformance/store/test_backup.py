@@ -18,7 +18,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from dodona.core.errors import BadRequest, DodonaError, NotFound, StoreError
-from dodona.core.thread_logs import Pushing
+from dodona.core.thread_logs import NewEntry
 from dodona.store import Store, backup, locate, migrate, postgres, sqlite
 from dodona.store.check import check
 from dodona.store.location import Location
@@ -27,7 +27,7 @@ from dodona.store.migrate import NEWEST, REVISIONS, upgrade
 from dodona.store.schema import messages, thread_entries
 from tests.conformance.store.saying import answer, rows_of, said
 
-PUSHING = Pushing(
+PUSHING = NewEntry(
     user_id="ada",
     project_id="default",
     author="user",
@@ -102,7 +102,7 @@ async def test_there_and_back_again(url: str, tmp_path: Path) -> None:
     assert await asyncio.to_thread(checked, location) == []
     async with opened(url) as store:
         assert (await rows_of(store, messages), await rows_of(store, thread_entries)) == before
-        found = await store.threads.seek("ada", "default", "speak", limit=5)
+        found = await store.threads.search("ada", "default", "speak", limit=5)
         assert len(found) == 1
         new = await store.conversations.create("ada")
         assert new.id == talk + 2  # the one between was deleted before

@@ -13,10 +13,10 @@ from decimal import Decimal
 import pytest
 
 from dodona import store as ledger
-from dodona.core.conversation import Claim, Conversation, Ending, RunStatus
+from dodona.core.conversation import Claim, Conversation, RunEnd, RunStatus
 from dodona.core.errors import BudgetExceeded
 from dodona.core.model import Usage
-from dodona.core.spending import CallPlan, Used
+from dodona.core.spending import CallPlan, ModelUsage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import Store, Unit
@@ -83,13 +83,13 @@ class Traffic:
             owner=None if claim else store.owner,
         )
 
-    def used(self, plan: CallPlan) -> list[Used]:
+    def used(self, plan: CallPlan) -> list[ModelUsage]:
         """Nothing, a part, an estimate that is too high, or no account at all."""
         share = self.chance.random()
         part = Usage(int(plan.input_tokens * share), int(plan.max_output_tokens * share))
         guess = Usage(0, plan.max_output_tokens * 3, estimated=True)
         usage = self.chance.choice((None, part, part, guess, Usage()))
-        return [] if usage is None else [Used("openai", "oak", usage)]
+        return [] if usage is None else [ModelUsage("openai", "oak", usage)]
 
     async def loose(self, store: Store) -> None:
         """A call outside any run."""
@@ -125,7 +125,7 @@ class Traffic:
                 self.came_to["abandoned"] += 1
                 return claim
             journal.ride(METER.settle(hold, plan, self.used(plan)))
-        await journal.end(Ending(status=RunStatus.SUCCEEDED, messages=tuple(answer())))
+        await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=tuple(answer())))
         return None
 
 
@@ -158,7 +158,7 @@ async def test_no_ceiling_is_passed_and_nothing_leaks(
     for each in mortal:
         await each.close()
     for claim in filter(None, cut):
-        survivor.runs.abandon(claim)
+        survivor.runs.release(claim)
         talk = await survivor.conversations.get("ada", claim.conversation_id)
         await ended(survivor, await taken_over(survivor, talk), RunStatus.FAILED)
     while await held_by_others(survivor):

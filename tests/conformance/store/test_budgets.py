@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dodona.core.conversation import Claim, Conversation, RunStatus
-from dodona.core.errors import BudgetExceeded, as_json, revived
+from dodona.core.errors import BudgetExceeded, as_json, from_json
 from dodona.core.model import Usage
 from dodona.core.spending import Limit
-from dodona.store import NANOS, Hold, Line, Store, TokenRecord, Unit, reserve, settle
+from dodona.store import NANOS, BudgetLine, Reservation, Store, TokenRecord, Unit, reserve, settle
 from dodona.store.database import Transaction
 from dodona.store.schema import budgets, reservations
 from tests.conformance.store.saying import (
@@ -26,12 +26,12 @@ from tests.conformance.store.saying import (
 )
 
 
-def tokens(amount: int, ceiling: int = 1000, scope: str = "user:ada") -> Line:
-    return Line(scope, "2026-11-16", Unit.TOKENS, amount, ceiling)
+def tokens(amount: int, ceiling: int = 1000, scope: str = "user:ada") -> BudgetLine:
+    return BudgetLine(scope, "2026-11-16", Unit.TOKENS, amount, ceiling)
 
 
-def dollars(amount: float, ceiling: float = 10, scope: str = "user:ada") -> Line:
-    return Line(scope, "2026-11", Unit.USD, int(amount * NANOS), int(ceiling * NANOS))
+def dollars(amount: float, ceiling: float = 10, scope: str = "user:ada") -> BudgetLine:
+    return BudgetLine(scope, "2026-11", Unit.USD, int(amount * NANOS), int(ceiling * NANOS))
 
 
 async def state(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
@@ -61,13 +61,13 @@ async def test_a_call_holds_and_settles(store: Store) -> None:
 
 async def test_a_budget_has_its_scope_period_and_unit(store: Store) -> None:
     """The period is in the key: with the next one there is nothing to reset."""
-    today = Line("user:ada", "2026-11-16", Unit.TOKENS, 10, 10)
+    today = BudgetLine("user:ada", "2026-11-16", Unit.TOKENS, 10, 10)
     await store.budgets.reserve([today])
     with pytest.raises(BudgetExceeded):
         await store.budgets.reserve([today])
-    await store.budgets.reserve([Line("user:ada", "2026-11-17", Unit.TOKENS, 10, 10)])
-    await store.budgets.reserve([Line("user:bob", "2026-11-16", Unit.TOKENS, 10, 10)])
-    await store.budgets.reserve([Line("user:ada", "2026-11-16", Unit.USD, 10, 10)])
+    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-17", Unit.TOKENS, 10, 10)])
+    await store.budgets.reserve([BudgetLine("user:bob", "2026-11-16", Unit.TOKENS, 10, 10)])
+    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-16", Unit.USD, 10, 10)])
     assert len(await store.budgets.all()) == 4
 
 
@@ -108,7 +108,7 @@ async def test_settling_at_once_counts_once(store: Store, second: Store) -> None
     )
     assert sorted(found) == [False] * 15 + [True]
     assert not await store.budgets.settle(hold, tokens=60, nanos=0)
-    assert not await store.budgets.settle(Hold(hold.id + 1), tokens=60, nanos=0)
+    assert not await store.budgets.settle(Reservation(hold.id + 1), tokens=60, nanos=0)
     assert await state(store) == {("user:ada", "tokens"): (60, 0)}
 
 
@@ -143,9 +143,9 @@ RAISE = "To raise it: dodona budget set user --{} N"
             f"{RAISE.format('usd')}",
         ),
         (
-            Line("user:ada", "-", Unit.TOKENS, 10, 10),
+            BudgetLine("user:ada", "-", Unit.TOKENS, 10, 10),
             True,
-            Line("user:ada", "-", Unit.TOKENS, 1, 10),
+            BudgetLine("user:ada", "-", Unit.TOKENS, 1, 10),
             "the budget of user:ada does not allow 1 tokens more: 10 tokens of 10 tokens are "
             f"used. It does not reset. {RAISE.format('tokens')}",
         ),
@@ -153,7 +153,7 @@ RAISE = "To raise it: dodona budget set user --{} N"
     ids=["used", "held", "dollars", "total"],
 )
 async def test_what_a_refusal_says(
-    store: Store, *, first: Line, settled: bool, then: Line, words: str
+    store: Store, *, first: BudgetLine, settled: bool, then: BudgetLine, words: str
 ) -> None:
     """Which budget, how much was asked for, how much is used and held, and what to do."""
     hold = await store.budgets.reserve([first])
@@ -181,7 +181,7 @@ async def test_a_refusal_has_its_figures(store: Store) -> None:
         "wanted": 0.75,
         "resets_at": "2026-12-01T00:00:00Z",
     }
-    again = revived(told)
+    again = from_json(told)
     assert type(again) is BudgetExceeded
     assert again.details == told["details"]
 
@@ -225,8 +225,8 @@ async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
     """From the records, once: a budget of a day is no new one because it was set at noon."""
     scope = f"{kind}:{name}" if name else kind
     lines = [
-        Line(scope, period, Unit.TOKENS, 5, tokens_used + 5),
-        Line(scope, period, Unit.USD, 5, 2 * NANOS),
+        BudgetLine(scope, period, Unit.TOKENS, 5, tokens_used + 5),
+        BudgetLine(scope, period, Unit.USD, 5, 2 * NANOS),
     ]
     hold = await used.budgets.reserve(lines)
     assert {b.unit: (b.used, b.held) for b in await used.budgets.all()} == {
@@ -241,13 +241,13 @@ async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
 async def test_who_sees_which_budgets(used: Store) -> None:
     """One's own user and sessions, and what is everybody's; who may see all sees all."""
     for name in ("a", "b"):
-        await used.budgets.reserve([Line(f"session:{name}", "-", Unit.TOKENS, 1, 1000)])
+        await used.budgets.reserve([BudgetLine(f"session:{name}", "-", Unit.TOKENS, 1, 1000)])
     for user in ("ada", "bob"):
-        await used.budgets.reserve([Line(f"user:{user}", "-", Unit.TOKENS, 1, 1000)])
+        await used.budgets.reserve([BudgetLine(f"user:{user}", "-", Unit.TOKENS, 1, 1000)])
 
     async def seen(kind: str, user: str | None, period: str = "-") -> list[tuple[str, int, int]]:
         limit = Limit(kind, period, Unit.TOKENS, 1000)
-        found = await used.budgets.standing(limit, user_id=user)
+        found = await used.budgets.status(limit, user_id=user)
         return [(budget.scope, budget.used, budget.held) for budget in found]
 
     assert await seen("user", "ada") == [("user:ada", 110, 1)]
@@ -318,7 +318,7 @@ async def test_a_call_may_turn_out_larger_than_its_reservation(store: Store) -> 
 # -- in a run --------------------------------------------------------------------------------------
 
 
-async def reserved(store: Store, talk: Conversation) -> tuple[Any, Hold]:
+async def reserved(store: Store, talk: Conversation) -> tuple[Any, Reservation]:
     """A claimed run with 100 tokens and a dollar put aside."""
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
@@ -367,7 +367,7 @@ async def test_a_later_attempt_settles_what_the_one_before_held(
 ) -> None:
     """In full and marked as estimated; the zombie's own settlement comes too late."""
     claim, hold = await reserved(store, talk)
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     await claimed(store, talk)
     assert (await state(store))["user:ada", "tokens"] == (100, 0)
     assert not await store.budgets.settle(hold, tokens=1, nanos=1)
@@ -433,13 +433,13 @@ async def test_a_call_that_a_crash_cut_has_its_record(store: Store, talk: Conver
     if_cut = TokenRecord("ada", "oracle", "anthropic", "claude", 100, 50, 0.25, run_id=claim.run_id)
     journal = await store.journals.open(claim)
 
-    def held(tx: Transaction) -> Hold:
+    def held(tx: Transaction) -> Reservation:
         return reserve(tx, [], run_id=claim.run_id, step_key="ask", attempt=1, if_cut=if_cut)
 
     settled = await journal.commit(held)
     await journal.commit(held)
     await journal.commit(lambda tx: settle(tx, settled, tokens=3, nanos=0))
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     again = await next_of(store, talk.id)
     assert isinstance(again, Claim)
     (entry,) = await store.records.of_user("ada")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dodona.core.context_tree import BEGINNING, Pruned, TreePage
-from dodona.core.conversation import Asking, Claim, Conversation, NewSummary, RunStatus
+from dodona.core.conversation import Claim, Conversation, NewSummary, RunRequest, RunStatus
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.model import Usage
 from dodona.core.spending import TokenRecord
@@ -292,8 +292,8 @@ async def test_a_context_holds_what_is_before_its_head(store: Store) -> None:
     runs: list[int] = []
     talk = 0
     for number in range(3):
-        taken = await store.runs.ask(
-            Asking(user_id="ada", project_id="default", message=said(f"q{number}", tokens=100))
+        taken = await store.runs.submit(
+            RunRequest(user_id="ada", project_id="default", message=said(f"q{number}", tokens=100))
         )
         assert taken.driven is not None
         await ended(store, taken.driven.claim, DONE, answer(tokens=50))

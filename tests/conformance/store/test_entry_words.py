@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, text
 
-from dodona.core.thread_logs import EntryHit, Pushing, ThreadEntry
-from dodona.store import Store, locate, look, migrate
+from dodona.core.thread_logs import EntryHit, NewEntry, ThreadEntry
+from dodona.store import Store, inspect, locate, migrate
 from dodona.store.entry_words import LONGEST_TERM, MOST_TERMS, terms_of
 from dodona.store.schema import thread_entries, threads
 from dodona.store.statements import statement
@@ -25,7 +25,7 @@ DAY = 86_400.0
 async def pushed(store: Store, *contents: str, title: str = "Notes") -> list[ThreadEntry]:
     return [
         await store.threads.push(
-            Pushing(
+            NewEntry(
                 user_id="ada",
                 project_id="default",
                 author="user",
@@ -39,7 +39,7 @@ async def pushed(store: Store, *contents: str, title: str = "Notes") -> list[Thr
 
 
 async def sought(store: Store, query: str, limit: int = 10) -> list[EntryHit]:
-    return await store.threads.seek("ada", "default", query, limit=limit)
+    return await store.threads.search("ada", "default", query, limit=limit)
 
 
 async def texts(store: Store, query: str, limit: int = 10) -> list[str]:
@@ -195,7 +195,7 @@ def _make_second(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(command, "upgrade", lambda config, _: upgrade(config, "0002"))
         migrate(locate(url))
-    assert look(locate(url)).revision == "0002"
+    assert inspect(locate(url)).revision == "0002"
     with connect(url).begin() as connection:
         for line in (
             "INSERT INTO threads (id, user_id, project_id, title, created_at, updated_at) VALUES"

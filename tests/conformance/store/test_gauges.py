@@ -10,18 +10,20 @@ import pytest
 
 from dodona.core.conversation import Conversation
 from dodona.core.errors import BudgetExceeded, StoreError
-from dodona.core.spending import Line, Unit
+from dodona.core.spending import BudgetLine, Unit
 from dodona.store import Store
 from dodona.store.database import Transaction
-from dodona.store.pulse import KEY, SCOPE, Pulse, _beat
+from dodona.store.pulse import KEY, SCOPE, WriteProbe, _beat
 from dodona.store.schema import tree_globals
 from tests.conformance.store.saying import rows_of, said
 
 AT = datetime(2026, 11, 18, 23, 59, tzinfo=UTC).timestamp()
 
 
-def line(scope: str, period: str, amount: int, ceiling: int, unit: Unit = Unit.TOKENS) -> Line:
-    return Line(scope, period, unit, amount, ceiling)
+def line(
+    scope: str, period: str, amount: int, ceiling: int, unit: Unit = Unit.TOKENS
+) -> BudgetLine:
+    return BudgetLine(scope, period, unit, amount, ceiling)
 
 
 async def test_the_fullest_budget_of_each_kind(store: Store) -> None:
@@ -73,7 +75,7 @@ async def test_lanes_that_wait(store: Store, talk: Conversation) -> None:
 async def test_the_pulse_writes_and_not_too_often(store: Store) -> None:
     """One row, over and over; whoever asks within a second is told of the last one."""
     now = 0.0
-    pulse = Pulse(store.database, clock=lambda: now)
+    pulse = WriteProbe(store.database, clock=lambda: now)
 
     async def beats() -> str:
         return (await rows_of(store, tree_globals))[0]["value_json"]
@@ -102,7 +104,7 @@ async def test_a_pulse_that_does_not_come(store: Store) -> None:
     held = store.database.submit(hold)
     try:
         await asyncio.to_thread(is_held.wait, 60)
-        pulse = Pulse(store.database, patience=0.02)
+        pulse = WriteProbe(store.database, patience=0.02)
         for _ in range(3):
             with pytest.raises(StoreError, match=r"has not taken a write for 0\.02 seconds"):
                 await pulse.take()
@@ -114,7 +116,7 @@ async def test_a_pulse_that_does_not_come(store: Store) -> None:
             pass
 
 
-async def is_well(pulse: Pulse) -> bool:
+async def is_well(pulse: WriteProbe) -> bool:
     try:
         await pulse.take()
     except StoreError:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import Asking, Ending, NewMessage, RunStatus
+from dodona.core.conversation import NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.core.messages import Raw
-from dodona.core.thread_logs import Pushing
+from dodona.core.thread_logs import NewEntry
 from dodona.store import Store
 from dodona.store.schema import messages, oracle_contexts, thread_entries, threads
 from tests.conformance.store.saying import rows_of, said
@@ -28,12 +28,14 @@ async def hiding(url: str) -> AsyncIterator[Store]:
 async def test_messages_have_no_secrets(hiding: Store) -> None:
     """Neither in their text, nor beside it; what cannot be changed is left out."""
     question = replace(said(f"Is it {SECRET}?"), metadata={"wishes": {"model": SECRET}})
-    asked = await hiding.runs.ask(Asking(user_id="ada", project_id="default", message=question))
+    asked = await hiding.runs.submit(
+        RunRequest(user_id="ada", project_id="default", message=question)
+    )
     assert asked.driven is not None
     assert asked.driven.brief.question.content == "Is it ***?"
     journal = await hiding.journals.open(asked.driven.claim)
     await journal.end(
-        Ending(
+        RunEnd(
             status=RunStatus.SUCCEEDED,
             messages=(
                 NewMessage(
@@ -64,7 +66,7 @@ async def test_messages_have_no_secrets(hiding: Store) -> None:
 
 async def test_threads_have_no_secrets(hiding: Store) -> None:
     """Nor their titles."""
-    pushing = Pushing(
+    pushing = NewEntry(
         user_id="ada",
         project_id="default",
         author="user",

@@ -15,11 +15,11 @@ import pytest
 from sqlalchemy import text
 
 from dodona.core.contexts import ContextStatus
-from dodona.core.conversation import Asking, Claim, Conversation, Ending, RunStatus
+from dodona.core.conversation import Claim, Conversation, RunEnd, RunRequest, RunStatus
 from dodona.core.errors import Diverged, Fenced, NotFound, StoreError, TreeError
 from dodona.core.ports import Effect, StepRecord, StepStart
 from dodona.net.redactor import Redactor
-from dodona.store import Hold, Line, RunJournal, Store, Unit, reserve, settle
+from dodona.store import BudgetLine, Reservation, RunJournal, Store, Unit, reserve, settle
 from dodona.store import journal as journal_module
 from dodona.store.database import Database, Operation, Owners, Transaction, log_lost
 from dodona.store.schema import pins, runs, steps, tree_globals
@@ -29,7 +29,7 @@ from dodona.trees.nodes import KINDS
 from tests.conformance.store.saying import answer, asked, claimed, rows_of, said
 
 T = TypeVar("T")
-DONE = Ending(status=RunStatus.SUCCEEDED, messages=tuple(answer()))
+DONE = RunEnd(status=RunStatus.SUCCEEDED, messages=tuple(answer()))
 
 
 class Cast:
@@ -119,7 +119,7 @@ async def cut(
     reached = asyncio.create_task(cast.reached.wait())
     await asyncio.wait([lost, reached], return_when=asyncio.FIRST_COMPLETED)
     assert not lost.done(), lost
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     try:
         yield await claimed(store, talk), cast
     finally:
@@ -144,7 +144,7 @@ async def test_finished_steps_are_applied_and_not_repeated(
     journal = await store.journals.open(claim)
     whole = await cast.run(journal, body)
     await journal.flush()
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     again, silent = await played(store, await claimed(store, talk), body)
     assert whole.blackboard["trail"] == ["fetch", "put", "pay", "put", "fetch"]
     assert (again.succeeded, again.blackboard["trail"]) == (True, whole.blackboard["trail"])
@@ -203,7 +203,7 @@ async def test_a_leaf_that_asks_is_told_that_its_outcome_is_unknown(
         assert (await cast.run(journal, body)).succeeded
         assert (cast.calls, cast.unknown) == ({"send": 1}, ["send"])
         await journal.flush()
-        store.runs.abandon(claim)
+        store.runs.release(claim)
         again, silent = await played(store, await claimed(store, talk), body)
     assert again.blackboard["trail"] == ["fetch", "send"]
     assert silent.calls == {}
@@ -246,7 +246,7 @@ async def test_a_run_cut_at_any_step_ends_as_if_it_had_not_been(
     claim = await asked(store, talk)
     lost = asyncio.create_task(cast.run(await store.journals.open(claim), PROGRAM))
     await cast.reached.wait()
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     claim = await claimed(store, talk)
     mine = [row for row in await rows_of(store, steps) if row["run_id"] == claim.run_id]
     finished = [row["key"] for row in mine if row["status"] == "succeeded"]
@@ -391,13 +391,13 @@ async def test_three_tool_rounds_commit_at_most_eight_times(
     claim = await asked(store, talk)
     database = Counting(store.database)
     counted = Store(database, hide=str)
-    journal, cast, holds = await counted.journals.open(claim), Cast(), list[Hold]()
-    line = Line("user:ada", "2026-11", Unit.TOKENS, 100, 10_000)
+    journal, cast, holds = await counted.journals.open(claim), Cast(), list[Reservation]()
+    line = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 100, 10_000)
 
     async def call_model(_: Blackboard) -> None:
         settled = [holds.pop()] if holds else []
 
-        def pay_and_reserve(tx: Transaction) -> Hold:
+        def pay_and_reserve(tx: Transaction) -> Reservation:
             for hold in settled:
                 settle(tx, hold, tokens=60, nanos=0)
             return reserve(tx, [line], run_id=claim.run_id, step_key="model", attempt=1)
@@ -446,7 +446,7 @@ async def test_a_journal_is_one_runs(store: Store) -> None:
         assert journal.begin(start("act")) is None
         journal.finish("act", StepRecord("pay", True, {"found": number}))
         await journal.flush()
-        store.runs.abandon(claim)
+        store.runs.release(claim)
         journal = await store.journals.open(await claimed(store, each))
         record = journal.begin(start("act"))
         assert record is not None
@@ -526,7 +526,7 @@ async def test_secrets_are_not_kept(url: str, secret: str) -> None:
         )
         journal.finish("act", left)
         await journal.flush()
-        store.runs.abandon(claim)
+        store.runs.release(claim)
         journal = await store.journals.open(
             await claimed(store, await store.conversations.get("ada", claim.conversation_id))
         )
@@ -572,7 +572,7 @@ async def test_what_is_kept_comes_back_as_it_was(store: Store, talk: Conversatio
     journal = await store.journals.open(claim)
     await cast.run(journal, "(pay)")
     await journal.flush()
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     outcome, again = await played(store, await claimed(store, talk), "(pay)")
     found = outcome.blackboard["found"]
     assert again.calls == {}
@@ -644,7 +644,7 @@ async def test_a_run_that_was_taken_over_ends_at_its_next_barrier(
     body = "(sequence (fetch) (pay))"
     zombie = asyncio.create_task(cast.run(await store.journals.open(claim), body))
     await cast.reached.wait()
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     claim = await claimed(store, talk)
     outcome, alive = await played(store, claim, body)
     go_on.set()
@@ -662,7 +662,7 @@ async def test_a_flush_that_nobody_waited_for_tells_its_failure_to_the_next(
     journal = await store.journals.open(claim)
     journal.begin(start("act"))
     await journal.flush()
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     await claimed(store, talk)
     journal.finish("act", StepRecord("pay", True))
 
@@ -842,7 +842,7 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
     await journal.flush()
     journal.begin(start("lost"))
     journal.finish("kept", StepRecord("pay", True))
-    journal.leave()
+    journal.release()
 
     async def call(what: str) -> None:
         calls: dict[str, Callable[[], Any]] = {
@@ -865,7 +865,7 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
             f"this process leaves run {claim.run_id}: it goes on elsewhere."
         )
     assert await kept_steps(store) == {"kept": "started"}
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     assert (await claimed(store, talk)).attempt == 2
 
 
@@ -875,7 +875,7 @@ async def test_leaving_stops_who_waits_for_a_write(store: Store, talk: Conversat
     first = asyncio.create_task(journal.commit(lambda tx: tx.run(COUNT, key="a")))
     then = asyncio.create_task(journal.commit(lambda tx: tx.run(COUNT, key="b")))
     await asyncio.sleep(0)
-    journal.leave()
+    journal.release()
     outcomes = await asyncio.gather(first, then, return_exceptions=True)
     assert isinstance(outcomes[1], Fenced)
     assert await counted(store) == ["a"]
@@ -895,13 +895,13 @@ async def test_chunks_of_the_past_come_in_their_order(store: Store, talk: Conver
         journal.finish(key, StepRecord("pay", True, chunks=chunks))
     journal.begin(start("cut"))
     await journal.flush()
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     claim = await claimed(store, talk)
     journal = await store.journals.open(claim)
     journal.begin(start("c"))
     journal.finish("c", StepRecord("pay", True, chunks=([2_000_001, {"type": "done"}],)))
     await journal.flush()
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     journal = await store.journals.open(await claimed(store, talk))
     found = journal.past_chunks()
     assert [number for number, _ in found] == [
@@ -937,7 +937,7 @@ async def test_downtime_is_the_time_between_attempts(store: Store, talk: Convers
 
     await store.database.write(history)
     for _ in range(3):
-        store.runs.abandon(claim)
+        store.runs.release(claim)
         claim = await claimed(store, talk)
     journal = await store.journals.open(claim)
     passed = time.time() - now
@@ -951,7 +951,7 @@ async def test_downtime_of_a_run_of_which_nothing_is_known(
     claim = await asked(store, talk)
     now = time.time()
     await store.database.write(lambda tx: tx.run(RUN_TIME, at=now - 100))
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     journal = await store.journals.open(await claimed(store, talk))
     assert 100 - 0.01 <= journal.downtime <= 100 + (time.time() - now) + 0.01
 
@@ -965,9 +965,9 @@ async def test_steps_are_shown_to_their_user(store: Store, talk: Conversation) -
     journal.finish("a", StepRecord("pay", False, error={"code": "x"}))
     await journal.flush()
     first, second = await store.journals.steps("ada", claim.run_id)
-    assert (first.key, first.status, first.effect, first.left) == ("z", "started", "once", None)
+    assert (first.key, first.status, first.effect, first.output) == ("z", "started", "once", None)
     assert (first.attempt, len(first.request_hash), first.ended_at) == (1, 32, None)
-    assert (second.key, second.status, second.left) == ("a", "failed", {"error": {"code": "x"}})
+    assert (second.key, second.status, second.output) == ("a", "failed", {"error": {"code": "x"}})
     with pytest.raises(NotFound):
         await store.journals.steps("bob", claim.run_id)
 
@@ -976,8 +976,8 @@ async def test_steps_are_shown_to_their_user(store: Store, talk: Conversation) -
 
 
 async def in_context(store: Store, **more: Any) -> RunJournal:
-    asking = Asking(user_id="ada", project_id="default", message=said("?"), **more)
-    found = await store.runs.ask(asking)
+    asking = RunRequest(user_id="ada", project_id="default", message=said("?"), **more)
+    found = await store.runs.submit(asking)
     assert found.driven is not None
     return await store.journals.open(found.driven.claim)
 
@@ -999,7 +999,7 @@ async def test_an_end_without_a_model_leaves_the_context_as_it_was(store: Store)
     await journal.end(replace(DONE, model="oak", context_tokens=7))
     before = await store.contexts.get("ada", "default")
     journal = await in_context(store)
-    await journal.end(Ending(status=RunStatus.FAILED, error={"code": "x"}, context_tokens=9))
+    await journal.end(RunEnd(status=RunStatus.FAILED, error={"code": "x"}, context_tokens=9))
     assert await store.contexts.get("ada", "default") == before
 
 
@@ -1059,10 +1059,10 @@ async def test_secrets_in_an_error_are_not_kept(url: str) -> None:
         journal.begin(start("act"))
         writes = {"plain": f"<{secret}>", "json": json.dumps(secret), "fine": 'a "quote"\n'}
         journal.finish("act", StepRecord("pay", True, writes=writes))
-        await journal.end(Ending(status=RunStatus.FAILED, error={"message": f"bad {secret}"}))
+        await journal.end(RunEnd(status=RunStatus.FAILED, error={"message": f"bad {secret}"}))
         (step,) = await store.journals.steps("ada", claim.run_id)
         node = await store.runs.get("ada", claim.run_id)
-    assert step.left == {
+    assert step.output == {
         "writes": {"plain": "<[secret key]>", "json": '"[secret key]"', "fine": 'a "quote"\n'}
     }
     assert node.error == {"message": "bad [secret key]"}

@@ -10,10 +10,10 @@ from alembic import command, op
 from sqlalchemy import text
 
 from dodona.core.approvals import Decision
-from dodona.core.conversation import Asking, Driven
+from dodona.core.conversation import ClaimedRun, RunRequest
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Deferral, Moment, NewNotice, StoredNotice
-from dodona.store import Store, locate, look, migrate
+from dodona.core.notices import Deferral, DeferUntil, NewNotice, StoredNotice
+from dodona.store import Store, inspect, locate, migrate
 from dodona.store.check import check
 from dodona.store.migrate import NEWEST, REVISIONS
 from dodona.store.schema import runs
@@ -67,7 +67,7 @@ def migrate_to(url: str, revision: str, monkeypatch: pytest.MonkeyPatch) -> None
     with monkeypatch.context() as patch:
         patch.setattr(command, "upgrade", lambda config, _: upgrade(config, revision))
         migrate(locate(url))
-    assert look(locate(url)).revision == revision
+    assert inspect(locate(url)).revision == revision
 
 
 def make_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ async def test_a_store_of_the_first_schema_is_migrated(first: str) -> None:
         kept = {row["id"]: row for row in await rows_of(store, runs)}
         listed = await store.runs.list("ada", limit=10)
         said_in = [message.content for message in await store.runs.messages("ada", 1)]
-    assert (await asyncio.to_thread(look, locate(first))).revision == NEWEST
+    assert (await asyncio.to_thread(inspect, locate(first))).revision == NEWEST
     problems = await asyncio.to_thread(lambda: [each.problems for each in check(locate(first))])
     assert not any(problems)
     assert {number: row["user_id"] for number, row in kept.items()} == {
@@ -122,8 +122,8 @@ async def test_runs_of_the_first_schema_go_on(first: str) -> None:
     """The one that was cut is resumed with its journal, then the one that waited, then others."""
     async with await Store.open(first, hide=str) as store:
         assert await store.runs.open_lanes() == [1]
-        cut = await store.runs.drive(1)
-        assert isinstance(cut, Driven)
+        cut = await store.runs.claim_next(1)
+        assert isinstance(cut, ClaimedRun)
         assert (cut.claim.run_id, cut.claim.attempt, cut.claim.parent_id) == (3, 2, 2)
         assert cut.brief.pins is None  # they were named then, and not kept
         assert _words(cut) == ["one", "on one", "two", "on two"]
@@ -131,13 +131,13 @@ async def test_runs_of_the_first_schema_go_on(first: str) -> None:
         assert [step.key for step in await store.journals.steps("ada", 3)] == ["read", "pay"]
         assert journal.past_chunks() == []
         assert await ended(store, cut.claim)
-        waited = await store.runs.drive(1)
-        assert isinstance(waited, Driven)
+        waited = await store.runs.claim_next(1)
+        assert isinstance(waited, ClaimedRun)
         assert (waited.claim.run_id, waited.claim.parent_id) == (4, 3)
         assert _words(waited) == ["one", "on one", "two", "on two", "three"]
         assert await ended(store, waited.claim)
-        asked = await store.runs.ask(
-            Asking(user_id="ada", project_id="default", message=said("five"))
+        asked = await store.runs.submit(
+            RunRequest(user_id="ada", project_id="default", message=said("five"))
         )
         assert asked.driven is not None
         assert asked.run_id > 5
@@ -157,7 +157,7 @@ async def test_what_any_older_schema_held_is_kept(older: str) -> None:
                 user_id="ada",
                 project_id="default",
                 event=Event("self.notify", "test"),
-                due=Deferral(Moment.SESSION),
+                due=Deferral(DeferUntil.SESSION),
             )
         )
         asked = await store.approvals.ask("ada", approval(run_id=3))
@@ -176,7 +176,7 @@ async def test_what_any_older_schema_held_is_kept(older: str) -> None:
                 timestamp=3.0,
                 id="notice-4",
             ),
-            due=Deferral(Moment.SESSION),
+            due=Deferral(DeferUntil.SESSION),
             run_id=None,
             created_at=3.0,
             delivered_at=4.0,
@@ -195,7 +195,7 @@ async def test_a_migration_that_is_cut_changes_nothing(
     older: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The notices that were taken out are there again, and the next one migrates."""
-    before = await asyncio.to_thread(lambda: look(locate(older)).revision)
+    before = await asyncio.to_thread(lambda: inspect(locate(older)).revision)
 
     def cut(*_: Any, **__: Any) -> None:
         raise RuntimeError("cut")
@@ -207,7 +207,7 @@ async def test_a_migration_that_is_cut_changes_nothing(
             await asyncio.to_thread(migrate, locate(older))
 
     def notices() -> list[int]:
-        assert look(locate(older)).revision == before
+        assert inspect(locate(older)).revision == before
         with connect(older).connect() as connection:
             return [row[0] for row in connection.execute(text("SELECT id FROM notices"))]
 
@@ -216,6 +216,6 @@ async def test_a_migration_that_is_cut_changes_nothing(
         assert len(await store.notices.list("ada", limit=10)) == 2
 
 
-def _words(run: Driven) -> list[str]:
+def _words(run: ClaimedRun) -> list[str]:
     assert run.brief.window is not None
     return [message.content for message in run.brief.window.messages]

@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import Asking, Brief, Conversation, Driven, Ending, RunStatus
+from dodona.core.conversation import (
+    ClaimedRun,
+    Conversation,
+    RunEnd,
+    RunInputs,
+    RunRequest,
+    RunStatus,
+)
 from dodona.core.errors import BadRequest, Fenced, NotFound
 from dodona.core.events import SELF_NOTIFY, Event, Severity
-from dodona.core.notices import Deferral, Moment, NewNotice, StoredNotice
+from dodona.core.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.core.projects import Project
 from dodona.store import Store
 from dodona.store.notices import MOST_BRIEFED, MOST_PENDING
@@ -31,7 +38,7 @@ EVENT = Event(
     dedupe_key="oak",
     id="e-1",
 )
-NEXT_RUN = Deferral(Moment.SESSION)
+NEXT_RUN = Deferral(DeferUntil.SESSION)
 HERS = NewNotice(user_id="ada", project_id="default", event=EVENT, due=NEXT_RUN)
 
 
@@ -43,10 +50,10 @@ async def pending(store: Store, user_id: str = "ada", project_id: str = "default
     return [each.id for each in await store.notices.pending(user_id, project_id)]
 
 
-async def brief_of(store: Store, project_id: str = "default", user_id: str = "ada") -> Brief:
+async def brief_of(store: Store, project_id: str = "default", user_id: str = "ada") -> RunInputs:
     """What a question begins with that is asked now."""
-    question = Asking(user_id=user_id, project_id=project_id, message=said("?"))
-    found = await store.runs.ask(question)
+    question = RunRequest(user_id=user_id, project_id=project_id, message=said("?"))
+    found = await store.runs.submit(question)
     assert found.driven is not None
     await ended(store, found.driven.claim)
     return found.driven.brief
@@ -63,10 +70,10 @@ def ids(notices: Sequence[StoredNotice]) -> list[int]:
     "due",
     [
         NEXT_RUN,
-        Deferral(Moment.TIME, at=1_800_000_000.25),
-        Deferral(Moment.TIME, at=0.0),
-        Deferral(Moment.TOOL, tool="vault_search"),
-        Deferral(Moment.CONDITION, condition="event.severity == 'error'"),
+        Deferral(DeferUntil.TIME, at=1_800_000_000.25),
+        Deferral(DeferUntil.TIME, at=0.0),
+        Deferral(DeferUntil.TOOL, tool="vault_search"),
+        Deferral(DeferUntil.CONDITION, condition="event.severity == 'error'"),
     ],
     ids=str,
 )
@@ -148,21 +155,21 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"key": ""}, "the key of a notice must not be empty."),
     ({"key": "x" * 201}, "the key of a notice must have at most 200 characters (got 201)."),
-    ({"due": Deferral(Moment.TIME)}, "what is due at a time needs 'at'."),
-    ({"due": Deferral(Moment.TOOL)}, "what is due at a tool needs 'tool'."),
-    ({"due": Deferral(Moment.CONDITION)}, "what is due at a condition needs 'condition'."),
-    ({"due": Deferral(Moment.SESSION, at=1.0)}, "what is due at a session has no 'at'."),
-    ({"due": Deferral(Moment.TIME, at=1.0, tool="t")}, "what is due at a time has no 'tool'."),
+    ({"due": Deferral(DeferUntil.TIME)}, "what is due at a time needs 'at'."),
+    ({"due": Deferral(DeferUntil.TOOL)}, "what is due at a tool needs 'tool'."),
+    ({"due": Deferral(DeferUntil.CONDITION)}, "what is due at a condition needs 'condition'."),
+    ({"due": Deferral(DeferUntil.SESSION, at=1.0)}, "what is due at a session has no 'at'."),
+    ({"due": Deferral(DeferUntil.TIME, at=1.0, tool="t")}, "what is due at a time has no 'tool'."),
     (
-        {"due": Deferral(Moment.TIME, at=math.inf)},
+        {"due": Deferral(DeferUntil.TIME, at=math.inf)},
         "'at' must be seconds since 1970 (got inf).",
     ),
     (
-        {"due": Deferral(Moment.TOOL, tool="x" * 201)},
+        {"due": Deferral(DeferUntil.TOOL, tool="x" * 201)},
         "'tool' must have at most 200 characters (got 201).",
     ),
     (
-        {"due": Deferral(Moment.CONDITION, condition="x" * 2_001)},
+        {"due": Deferral(DeferUntil.CONDITION, condition="x" * 2_001)},
         "'condition' must have at most 2,000 characters (got 2,001).",
     ),
 ]
@@ -306,7 +313,7 @@ async def test_notices_are_delivered_with_the_run_that_tells_them(
     assert await pending(store) == [kept[1]]
     told = await store.notices.list("ada", limit=5)
     journal.ride(store.notices.delivered("ada", kept))
-    await journal.end(Ending(status=RunStatus.SUCCEEDED))
+    await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await pending(store) == []
     again = await store.notices.list("ada", limit=5)
     assert [again[0], again[2]] == [told[0], told[2]]  # the time of the first telling stays
@@ -320,11 +327,11 @@ async def test_who_has_lost_its_run_delivers_nothing(
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
     journal.ride(store.notices.delivered("ada", [kept.id]))
-    store.runs.abandon(claim)
-    taken = await store.runs.drive(talk.id)
-    assert isinstance(taken, Driven)
+    store.runs.release(claim)
+    taken = await store.runs.claim_next(talk.id)
+    assert isinstance(taken, ClaimedRun)
     with pytest.raises(Fenced):
-        await journal.end(Ending(status=RunStatus.SUCCEEDED))
+        await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await pending(second) == [kept.id]
     assert ids(taken.brief.notices) == [kept.id]
 
@@ -348,34 +355,34 @@ async def test_a_run_begins_with_what_waits_to_be_told(store: Store) -> None:
 
 async def test_a_run_that_waited_or_was_cut_is_told_what_waits_by_then(store: Store) -> None:
     """Not what waited when it was asked: that may have been told since."""
-    question = Asking(user_id="ada", project_id="default", message=said("?"))
-    first = await store.runs.ask(question)
+    question = RunRequest(user_id="ada", project_id="default", message=said("?"))
+    first = await store.runs.submit(question)
     assert first.driven is not None
     before = await put(store)
-    queued = await store.runs.ask(question)
+    queued = await store.runs.submit(question)
     assert queued.driven is None
     later = await put(store)
     await ended(store, first.driven.claim, also=[store.notices.delivered("ada", [before.id])])
     for attempt in (1, 2):
-        driven = await store.runs.drive(queued.conversation_id)
-        assert isinstance(driven, Driven)
+        driven = await store.runs.claim_next(queued.conversation_id)
+        assert isinstance(driven, ClaimedRun)
         assert (driven.claim.run_id, driven.claim.attempt) == (queued.run_id, attempt)
         assert driven.brief.notices == (later,)
-        store.runs.abandon(driven.claim)
+        store.runs.release(driven.claim)
 
 
 async def test_a_run_is_not_told_of_another_day(store: Store) -> None:
     """What is due while it may go on comes with it, and what was due before."""
     now = time()
     due = [now - 86_400 * 30, now + 60, now + 3_600, now + 86_400 * 2]
-    kept = [(await put(store, due=Deferral(Moment.TIME, at=at))).id for at in due]
+    kept = [(await put(store, due=Deferral(DeferUntil.TIME, at=at))).id for at in due]
     assert ids((await brief_of(store)).notices) == kept[:3]
 
 
 async def test_what_may_never_happen_takes_the_place_of_nothing(store: Store) -> None:
     """A run begins with so many at most: first what is due for sure, then the oldest."""
-    tool = Deferral(Moment.TOOL, tool="never")
+    tool = Deferral(DeferUntil.TOOL, tool="never")
     waiting = [(await put(store, due=tool)).id for _ in range(MOST_BRIEFED + 10)]
-    sure = [(await put(store)).id, (await put(store, due=Deferral(Moment.TIME, at=1.0))).id]
+    sure = [(await put(store)).id, (await put(store, due=Deferral(DeferUntil.TIME, at=1.0))).id]
     found = ids((await brief_of(store)).notices)
     assert found == [*waiting[: MOST_BRIEFED - 2], *sure]

@@ -18,7 +18,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from dodona.core.errors import ConfigError, StoreError
-from dodona.store import Condition, Durability, Store, locate, look, migrate
+from dodona.store import Durability, Store, StoreState, inspect, locate, migrate
 from dodona.store.migrate import NEWEST, VERSION_TABLE
 from dodona.store.sqlite import SqliteDatabase
 from tests.conformance.store.saying import exchange
@@ -38,11 +38,11 @@ def modes_in(folder: Path) -> dict[str, int]:
     return {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
 
 
-async def seen(url: str) -> Condition:
-    return await asyncio.to_thread(look, locate(url))
+async def seen(url: str) -> StoreState:
+    return await asyncio.to_thread(inspect, locate(url))
 
 
-async def migrated(url: str) -> Condition:
+async def migrated(url: str) -> StoreState:
     return await asyncio.to_thread(migrate, locate(url))
 
 
@@ -297,7 +297,7 @@ def test_no_room_for_a_new_store(tmp_path: Path) -> None:
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
     assert done.stdout.startswith(f"the store {file} cannot "), done.stderr
     migrate(locate(str(file)))
-    assert look(locate(str(file))).is_current
+    assert inspect(locate(str(file))).is_current
 
 
 # -- damage that is met later ----------------------------------------------------------------------

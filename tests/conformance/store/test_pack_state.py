@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import Conversation, Driven, Ending, RunStatus
+from dodona.core.conversation import ClaimedRun, Conversation, RunEnd, RunStatus
 from dodona.core.errors import BadRequest, Fenced
 from dodona.store import Store
 from dodona.store.pack_state import MOST_BYTES, MOST_KEYS
@@ -178,7 +178,7 @@ async def test_a_state_rides_with_what_a_run_commits(store: Store, talk: Convers
     await journal.commit(lambda _: None)
     assert await store.pack_state.all("ada") == {"p": {"n": 2, "only 1": True, "only 2": True}}
     journal.ride(store.pack_state.putting("ada", "p", {"n": None}))
-    await journal.end(Ending(status=RunStatus.SUCCEEDED))
+    await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await store.pack_state.all("ada") == {"p": {"only 1": True, "only 2": True}}
 
 
@@ -186,8 +186,8 @@ async def test_who_has_lost_its_run_changes_nothing(store: Store, talk: Conversa
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
     journal.ride(store.pack_state.putting("ada", "p", {"n": 1}))
-    store.runs.abandon(claim)
-    assert isinstance(await store.runs.drive(talk.id), Driven)
+    store.runs.release(claim)
+    assert isinstance(await store.runs.claim_next(talk.id), ClaimedRun)
     with pytest.raises(Fenced):
         await journal.commit(lambda _: None)
     assert await store.pack_state.all("ada") == {}
@@ -203,7 +203,7 @@ async def test_a_full_pack_harms_no_run(
     values = {"new": 1, "key 0001": "changed", "key 0002": None, "a": 1, "b": 2}
     journal.ride(store.pack_state.putting("ada", "p", values))
     with caplog.at_level(logging.WARNING, logger="dodona.store.pack_state"):
-        await journal.end(Ending(status=RunStatus.SUCCEEDED))
+        await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert [record.getMessage() for record in caplog.records] == [
         "the pack 'p' keeps 1000 keys for a user already; not kept: b, new"
     ]

@@ -11,16 +11,16 @@ from sqlalchemy import text
 
 from dodona.core.contexts import ContextStatus
 from dodona.core.conversation import (
-    Asked,
-    Asking,
-    Busy,
-    Driven,
-    Ended,
-    Ending,
-    Known,
+    CachedWindow,
+    ClaimedRun,
+    EndReceipt,
+    LaneBusy,
     NewMessage,
     NewSummary,
+    RunEnd,
+    RunRequest,
     RunStatus,
+    SubmittedRun,
 )
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.projects import Project
@@ -40,39 +40,39 @@ from tests.conformance.store.saying import deadlocks, exchange, rows_of, said
 DONE = RunStatus.SUCCEEDED
 
 
-def asking(question: str = "why?", **more: Any) -> Asking:
+def asking(question: str = "why?", **more: Any) -> RunRequest:
     values: dict[str, Any] = {"user_id": "ada", "project_id": "default", **more}
-    return Asking(message=said(question), **values)
+    return RunRequest(message=said(question), **values)
 
 
-async def driven(store: Store, question: str = "why?", **more: Any) -> Driven:
+async def driven(store: Store, question: str = "why?", **more: Any) -> ClaimedRun:
     """A question whose lane was free."""
-    asked = await store.runs.ask(asking(question, **more))
+    asked = await store.runs.submit(asking(question, **more))
     assert asked.driven is not None
     assert asked.driven.claim.run_id == asked.run_id
     return asked.driven
 
 
-async def answered(store: Store, run: Driven, text: str = "because", **more: Any) -> Ended:
+async def answered(store: Store, run: ClaimedRun, text: str = "because", **more: Any) -> EndReceipt:
     journal = await store.journals.open(run.claim)
     given = (NewMessage("assistant", text, more.pop("tokens", 5)),)
-    return await journal.end(Ending(status=DONE, messages=given, **more))
+    return await journal.end(RunEnd(status=DONE, messages=given, **more))
 
 
-async def exchanged(store: Store, question: str, **more: Any) -> tuple[int, Ended]:
+async def exchanged(store: Store, question: str, **more: Any) -> tuple[int, EndReceipt]:
     """A question with its answer: the run, and how it ended."""
     run = await driven(store, question, **more)
     return run.claim.run_id, await answered(store, run, f"on {question}")
 
 
-def words(run: Driven) -> list[str]:
+def words(run: ClaimedRun) -> list[str]:
     assert run.brief.window is not None
     return [message.content for message in run.brief.window.messages]
 
 
-async def next_driven(store: Store, asked: Asked) -> Driven:
-    found = await store.runs.drive(asked.conversation_id)
-    assert isinstance(found, Driven), found
+async def next_driven(store: Store, asked: SubmittedRun) -> ClaimedRun:
+    found = await store.runs.claim_next(asked.conversation_id)
+    assert isinstance(found, ClaimedRun), found
     return found
 
 
@@ -114,9 +114,9 @@ async def test_the_next_question_follows_the_answer(store: Store) -> None:
 async def test_a_question_waits_for_the_one_before(store: Store, second: Store) -> None:
     """Whichever process asks; its parent and window are those of the moment of its turn."""
     run = await driven(store, "one")
-    waiting = await second.runs.ask(asking("two"))
+    waiting = await second.runs.submit(asking("two"))
     assert waiting.driven is None
-    assert isinstance(await second.runs.drive(waiting.conversation_id), Busy)
+    assert isinstance(await second.runs.claim_next(waiting.conversation_id), LaneBusy)
     await answered(store, run, "on one")
     after = await next_driven(second, waiting)
     assert (after.claim.run_id, after.claim.attempt) == (waiting.run_id, 1)
@@ -129,13 +129,13 @@ async def test_a_question_waits_for_the_one_before(store: Store, second: Store) 
 async def test_a_question_does_not_pass_one_that_waits(store: Store) -> None:
     """Though nobody drives any: those who were first come first."""
     run = await driven(store, "one")
-    two = await store.runs.ask(asking("two"))
+    two = await store.runs.submit(asking("two"))
     await answered(store, run)
-    three = await store.runs.ask(asking("three"))
+    three = await store.runs.submit(asking("three"))
     assert three.driven is None
     order: list[int] = []
-    while (found := await store.runs.drive(two.conversation_id)) is not None:
-        assert isinstance(found, Driven)
+    while (found := await store.runs.claim_next(two.conversation_id)) is not None:
+        assert isinstance(found, ClaimedRun)
         order.append(found.claim.run_id)
         await answered(store, found)
     assert order == [two.run_id, three.run_id]
@@ -178,7 +178,7 @@ async def test_the_project_must_be_the_users(store: Store, project: str) -> None
     await store.projects.create(Project("bob", "wald"))
     before = {table: await rows_of(store, metadata.tables[table]) for table in metadata.tables}
     with pytest.raises(NotFound) as missing:
-        await store.runs.ask(asking(project_id=project))
+        await store.runs.submit(asking(project_id=project))
     assert str(missing.value) == f"there is no project '{project}'."
     assert before == {
         table: await rows_of(store, metadata.tables[table]) for table in metadata.tables
@@ -188,12 +188,12 @@ async def test_the_project_must_be_the_users(store: Store, project: str) -> None
 @pytest.mark.parametrize("budget", [3999, 128_001])
 async def test_a_budget_has_bounds(store: Store, budget: int) -> None:
     with pytest.raises(BadRequest, match="token_budget must be from 4000 to 128000"):
-        await store.runs.ask(asking(token_budget=budget))
+        await store.runs.submit(asking(token_budget=budget))
 
 
 async def test_a_question_says_something(store: Store) -> None:
     with pytest.raises(BadRequest, match="message is empty"):
-        await store.runs.ask(asking(""))
+        await store.runs.submit(asking(""))
     assert await rows_of(store, projects) == []
 
 
@@ -208,7 +208,7 @@ async def test_a_question_may_go_on_from_an_earlier_run(store: Store) -> None:
     assert run.claim.parent_id == first
     assert words(run) == ["one", "on one"]
     done = await answered(store, run)
-    assert done == Ended(head_moved=False, updated_at=ended.updated_at)
+    assert done == EndReceipt(head_moved=False, updated_at=ended.updated_at)
     assert (await driven(store, "four")).claim.parent_id == second
 
 
@@ -221,7 +221,7 @@ async def test_a_question_that_names_the_head_moves_it(store: Store) -> None:
 async def test_a_question_that_names_its_parent_keeps_it_while_it_waits(store: Store) -> None:
     first, _ = await exchanged(store, "one")
     run = await driven(store, "two")
-    waiting = await store.runs.ask(asking("three", parent=first))
+    waiting = await store.runs.submit(asking("three", parent=first))
     await answered(store, run)
     after = await next_driven(store, waiting)
     assert after.claim.parent_id == first
@@ -237,14 +237,14 @@ async def test_a_parent_must_be_there(store: Store) -> None:
     before = await rows_of(store, runs)
     for user, parent in (("ada", other), ("ada", 999_999), ("eve", old)):
         with pytest.raises(NotFound, match=f"there is no run {parent}"):
-            await store.runs.ask(asking("?", user_id=user, parent=parent))
+            await store.runs.submit(asking("?", user_id=user, parent=parent))
     assert await rows_of(store, runs) == before
 
 
 async def test_a_parent_must_have_ended(store: Store) -> None:
     run = await driven(store, "one")
     with pytest.raises(BadRequest) as refused:
-        await store.runs.ask(asking("two", parent=run.claim.run_id))
+        await store.runs.submit(asking("two", parent=run.claim.run_id))
     assert str(refused.value) == (
         f"run {run.claim.run_id} is running. Wait until it has ended, or cancel it."
     )
@@ -305,7 +305,7 @@ async def test_a_run_of_an_earlier_conversation_is_still_driven(
 ) -> None:
     """Its context is in another conversation by now; the run is told of its own."""
     run = await driven(store, "one")
-    waiting = await store.runs.ask(asking("two"))
+    waiting = await store.runs.submit(asking("two"))
     await driven(store, "three", anew=True)
     await answered(store, run)
     after = await next_driven(second, waiting)
@@ -317,8 +317,8 @@ async def test_a_run_outside_any_context_is_driven(store: Store) -> None:
     """A session's, for example: it has a project and a budget all the same."""
     talk = await store.conversations.create("ada", project_id="wald")
     await store.runs.accept("ada", talk.id, said("?"))
-    found = await store.runs.drive(talk.id)
-    assert isinstance(found, Driven)
+    found = await store.runs.claim_next(talk.id)
+    assert isinstance(found, ClaimedRun)
     assert (found.brief.project.user_id, found.brief.project.id) == ("ada", "wald")
     assert (found.brief.context.conversation_id, found.brief.context.token_budget) == (
         talk.id,
@@ -332,13 +332,13 @@ async def test_a_run_outside_any_context_is_driven(store: Store) -> None:
 
 async def test_who_knows_the_window_is_not_told_again(store: Store) -> None:
     """As long as nothing has moved since; then the window counts on from what it knows."""
-    known: Known | None = None
+    known: CachedWindow | None = None
     for number in range(4):
         run = await driven(store, f"q{number}", known=known)
         assert (run.brief.window is None) == (number > 0)
         assert run.brief.known is known
         ended = await answered(store, run, f"a{number}")
-        known = Known(run.claim.run_id, ended.updated_at, kept=object())
+        known = CachedWindow(run.claim.run_id, ended.updated_at, kept=object())
     run = await driven(store, "all")
     assert run.brief.known is None
     assert words(run) == [f"{what}{number}" for number in range(4) for what in "qa"]
@@ -348,14 +348,14 @@ async def test_who_knows_something_old_is_told(store: Store) -> None:
     """Another head, another time, or a summary that was made since."""
     first, ended = await exchanged(store, "one")
     for known in (
-        Known(first + 1, ended.updated_at),
-        Known(first, ended.updated_at + 1),
+        CachedWindow(first + 1, ended.updated_at),
+        CachedWindow(first, ended.updated_at + 1),
     ):
         run = await driven(store, "two", known=known)
         assert words(run)[:2] == ["one", "on one"]
         await store.runs.cancel("ada", run.claim.run_id)
         journal = await store.journals.open(run.claim)
-        await journal.end(Ending(status=RunStatus.CANCELLED))
+        await journal.end(RunEnd(status=RunStatus.CANCELLED))
         context = await store.contexts.get("ada", "default")
         assert context.conversation_id is not None
         await store.conversations.move_head(
@@ -364,7 +364,7 @@ async def test_who_knows_something_old_is_told(store: Store) -> None:
         talk = await store.conversations.get("ada", context.conversation_id)
         ended = replace(ended, updated_at=talk.updated_at)
     await store.summaries.keep("ada", NewSummary(run_id=first, content="briefly", token_count=3))
-    run = await driven(store, "three", known=Known(first, ended.updated_at))
+    run = await driven(store, "three", known=CachedWindow(first, ended.updated_at))
     assert run.brief.window is not None
     assert run.brief.window.summary is not None
     assert run.brief.window.summary.content == "briefly"
@@ -376,19 +376,19 @@ async def test_who_knows_a_branch_is_told_of_the_head(store: Store) -> None:
     await exchanged(store, "two")
     run = await driven(store, "three", parent=first)
     ended = await answered(store, run)
-    after = await driven(store, "four", known=Known(run.claim.run_id, ended.updated_at))
+    after = await driven(store, "four", known=CachedWindow(run.claim.run_id, ended.updated_at))
     assert words(after) == ["one", "on one", "two", "on two"]
 
 
 async def test_a_full_window_is_told_whoever_knows_it(store: Store) -> None:
     """For it drops to half, and the asker cannot know where that begins."""
     await store.settings.change("ada", lambda _: {"max_context_nodes": 4})
-    known: Known | None = None
+    known: CachedWindow | None = None
     for number in range(5):
         run = await driven(store, f"q{number}", known=known)
         assert (run.brief.window is None) == (number > 0)
         ended = await answered(store, run, f"a{number}")
-        known = Known(run.claim.run_id, ended.updated_at)
+        known = CachedWindow(run.claim.run_id, ended.updated_at)
     run = await driven(store, "more", known=known)
     assert words(run) == ["q3", "a3", "q4", "a4"]
 
@@ -403,7 +403,7 @@ async def test_first_questions_at_once_share_a_context(
     """Over two processes: none fails, one is driven, all are taken in, and nobody deadlocks."""
     before = deadlocks(url)
     found = await asyncio.gather(
-        *((store, second)[n % 2].runs.ask(asking(f"{number}.{n}")) for n in range(16))
+        *((store, second)[n % 2].runs.submit(asking(f"{number}.{n}")) for n in range(16))
     )
     assert len({asked.conversation_id for asked in found}) == 1
     assert len({asked.run_id for asked in found}) == 16
@@ -421,11 +421,11 @@ async def test_questions_and_ends_at_once(store: Store, second: Store, url: str)
 
     async def work(number: int) -> None:
         mine, user = both[number % 2], users[number % 4]
-        asked = await mine.runs.ask(asking(f"{number}", user_id=user))
+        asked = await mine.runs.submit(asking(f"{number}", user_id=user))
         if asked.driven is not None:
             await answered(mine, asked.driven, model="oak", context_tokens=10)
-        while (found := await mine.runs.drive(asked.conversation_id)) is not None:
-            if isinstance(found, Driven):
+        while (found := await mine.runs.claim_next(asked.conversation_id)) is not None:
+            if isinstance(found, ClaimedRun):
                 await answered(mine, found, model="oak", context_tokens=10)
             else:
                 await asyncio.sleep(0.001)
@@ -444,7 +444,7 @@ async def test_questions_and_ends_at_once(store: Store, second: Store, url: str)
 @pytest.mark.parametrize("turns", range(4))
 async def test_an_asker_that_was_cancelled_gives_the_run_back(store: Store, turns: int) -> None:
     """The question is taken in all the same, and whoever comes next may drive it."""
-    asked = asyncio.create_task(store.runs.ask(asking("one")))
+    asked = asyncio.create_task(store.runs.submit(asking("one")))
     for _ in range(turns):
         await asyncio.sleep(0)
     asked.cancel()
@@ -458,8 +458,8 @@ async def test_an_asker_that_was_cancelled_gives_the_run_back(store: Store, turn
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.01)
         lanes = await store.runs.open_lanes()
-    found = await store.runs.drive(lanes[0])
-    assert isinstance(found, Driven)
+    found = await store.runs.claim_next(lanes[0])
+    assert isinstance(found, ClaimedRun)
     assert (found.claim.attempt, found.brief.question.content) == (2, "one")
     assert words(found) == []
 
@@ -496,7 +496,7 @@ async def test_the_open_runs_of_a_context(store: Store) -> None:
     """The one that runs, then those that wait, in their order."""
     assert await store.runs.open_in("ada", "default") == []
     run = await driven(store, "one")
-    waiting = [(await store.runs.ask(asking(str(n)))).run_id for n in range(3)]
+    waiting = [(await store.runs.submit(asking(str(n)))).run_id for n in range(3)]
     await driven(store, "his", user_id="bob")
     assert await store.runs.open_in("ada", "default") == [run.claim.run_id, *waiting]
     await store.runs.cancel("ada", waiting[1])
@@ -536,7 +536,7 @@ async def test_a_run_without_tools_costs_few_statements(tmp_path: Any) -> None:
 
         connection.set_trace_callback(seen.append)
         try:
-            known = Known(first, ended.updated_at)
+            known = CachedWindow(first, ended.updated_at)
             run, asks = await counted(driven(store, "two", known=known))
             ends = await counted(answered(store, run, model="oak", context_tokens=9))
             after = await counted(driven(store, "three"))
@@ -590,5 +590,5 @@ async def test_taking_in_and_ending_outlive_the_power(store: Store) -> None:
     run = await driven(watched)
     journal = await watched.journals.open(run.claim)
     await journal.commit(lambda _: None)
-    await journal.end(Ending(status=DONE))
+    await journal.end(RunEnd(status=DONE))
     assert database.soft == [False, True, False]

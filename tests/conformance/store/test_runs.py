@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import Busy, Claim, Conversation, NewMessage, RunStatus
+from dodona.core.conversation import Claim, Conversation, LaneBusy, NewMessage, RunStatus
 from dodona.core.errors import BadRequest, Fenced, NotFound
 from dodona.core.messages import Raw
 from dodona.core.ports import Effect, StepStart
-from dodona.store import Line, Store, Unit, reserve
+from dodona.store import BudgetLine, Store, Unit, reserve
 from dodona.store.schema import messages, pins, reservations, runs, steps
 from tests.conformance.store.saying import (
     answer,
@@ -39,7 +39,7 @@ async def head_of(store: Store, talk: Conversation) -> int | None:
 
 async def taken_over(store: Store, talk: Conversation, claim: Claim) -> Claim:
     """The next attempt of a run whose driver was lost."""
-    store.runs.abandon(claim)
+    store.runs.release(claim)
     return await claimed(store, talk)
 
 
@@ -155,7 +155,7 @@ async def test_a_busy_lane_tells_who_holds_it(
     """The run, its owner, and in words the process that drives it; whoever asks."""
     claim = await asked(store, talk)
     await store.runs.accept("ada", talk.id, said("next"))
-    busy = Busy(claim.run_id, RunStatus.RUNNING, claim.owner, HERE)
+    busy = LaneBusy(claim.run_id, RunStatus.RUNNING, claim.owner, HERE)
     assert await next_of(second, talk.id) == busy
     assert await next_of(store, talk.id) == busy
 
@@ -171,7 +171,9 @@ async def test_claims_at_once_have_one_winner(
     )
     claims = [one for one in found if isinstance(one, Claim)]
     assert [(claim.run_id, claim.attempt) for claim in claims] == [(node.id, 1)]
-    assert all(isinstance(one, Busy) and one.run_id == node.id for one in found if one != claims[0])
+    assert all(
+        isinstance(one, LaneBusy) and one.run_id == node.id for one in found if one != claims[0]
+    )
 
 
 async def test_many_workers_drive_each_run_once(
@@ -185,7 +187,7 @@ async def test_many_workers_drive_each_run_once(
     async def work(mine: Store) -> None:
         nonlocal at_once, most
         while (claim := await next_of(mine, talk.id)) is not None:
-            if isinstance(claim, Busy):
+            if isinstance(claim, LaneBusy):
                 await asyncio.sleep(0.001)
                 continue
             at_once += 1
@@ -219,7 +221,7 @@ async def test_a_waiting_run_keeps_its_lane(
     claim = await asked(store, talk)
     later = await store.runs.accept("ada", talk.id, said("next"))
     await store.runs.wait(claim)
-    busy = Busy(claim.run_id, RunStatus.WAITING, None, "a person who was asked")
+    busy = LaneBusy(claim.run_id, RunStatus.WAITING, None, "a person who was asked")
     assert await next_of(store, talk.id) == busy
     assert await next_of(second, talk.id, waking=later.id) == busy
 
@@ -268,7 +270,7 @@ async def _flushes(store: Store, claim: Claim) -> None:
 
 
 async def _commits(store: Store, claim: Claim) -> None:
-    line = Line("user:ada", "2026-11", Unit.TOKENS, 1, 10)
+    line = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 1, 10)
     where = {"run_id": claim.run_id, "step_key": "ask", "attempt": claim.attempt}
     journal = await store.journals.open(claim)
     await journal.commit(lambda tx: reserve(tx, [line], **where))
@@ -376,7 +378,7 @@ async def test_cancelling_a_waiting_run_reaches_whoever_wakes_it(
     claim = await asked(store, talk)
     await store.runs.wait(claim)
     assert await store.runs.cancel("ada", claim.run_id) is RunStatus.WAITING
-    assert isinstance(await next_of(store, talk.id), Busy)
+    assert isinstance(await next_of(store, talk.id), LaneBusy)
     woken = await next_of(store, talk.id, waking=claim.run_id)
     assert isinstance(woken, Claim)
     assert woken.cancel_requested
@@ -419,7 +421,7 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
     """When anything that goes with it fails, the run has not ended; it can be ended again."""
     first = await store.conversations.append("ada", talk.id, exchange("a"))
     claim = await asked(store, talk)
-    line = Line("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
+    line = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
     journal = await store.journals.open(claim)
     where = {"run_id": claim.run_id, "step_key": "ask", "attempt": 1}
     await journal.commit(lambda tx: reserve(tx, [line], **where))
@@ -435,7 +437,7 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
         await ended(store, claim, DONE, answer(), also=[also_reserve, fail])
     assert [await rows_of(store, table) for table in KEPT] == before
     assert await head_of(store, talk) == first
-    assert isinstance(await next_of(store, talk.id), Busy)
+    assert isinstance(await next_of(store, talk.id), LaneBusy)
     (budget,) = await store.budgets.all()
     assert (budget.used, budget.held) == (0, 30)
 
@@ -537,5 +539,5 @@ async def test_open_lanes(store: Store, second: Store) -> None:
     await store.runs.accept("ada", talks["mine"].id, said("next"))
     await asked(second, talks["another's"])
     await store.runs.wait(await asked(store, talks["waiting"]))
-    store.runs.abandon(await asked(store, talks["given up"]))
+    store.runs.release(await asked(store, talks["given up"]))
     assert await store.runs.open_lanes() == [talks["queued"].id, talks["given up"].id]

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from dodona.core.agents import Queueing
-from dodona.core.conversation import Asked, Asking, Driven, Ending, NewMessage, RunStatus
+from dodona.core.conversation import (
+    ClaimedRun,
+    NewMessage,
+    RunEnd,
+    RunRequest,
+    RunStatus,
+    SubmittedRun,
+)
 from dodona.core.errors import LaneFull, NotFound
 from dodona.store import Store
 
@@ -19,24 +26,24 @@ def said(text: str, **metadata: Any) -> NewMessage:
     return NewMessage("user", text, 10, metadata or None)
 
 
-def asking(text: str = "why?", **more: Any) -> Asking:
+def asking(text: str = "why?", **more: Any) -> RunRequest:
     values = {"user_id": "ada", "project_id": "default", "session_key": KEY, "agent_id": "work"}
-    return Asking(message=more.pop("message", None) or said(text), **{**values, **more})
+    return RunRequest(message=more.pop("message", None) or said(text), **{**values, **more})
 
 
-async def send(store: Store, text: str = "why?", **more: Any) -> Asked:
-    return await store.runs.ask(asking(text, **more))
+async def send(store: Store, text: str = "why?", **more: Any) -> SubmittedRun:
+    return await store.runs.submit(asking(text, **more))
 
 
-async def end(store: Store, driven: Driven, text: str = "so.") -> None:
+async def end(store: Store, driven: ClaimedRun, text: str = "so.") -> None:
     journal = await store.journals.open(driven.claim)
     answer = NewMessage("assistant", text, 10)
-    await journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(answer,)))
+    await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(answer,)))
 
 
-async def follow(store: Store, asked: Asked) -> Driven:
-    found = await store.runs.drive(asked.conversation_id, token_budget=5000)
-    assert isinstance(found, Driven)
+async def follow(store: Store, asked: SubmittedRun) -> ClaimedRun:
+    found = await store.runs.claim_next(asked.conversation_id, token_budget=5000)
+    assert isinstance(found, ClaimedRun)
     return found
 
 
@@ -61,7 +68,9 @@ async def test_sessions_and_the_context_are_apart(store: Store) -> None:
     await end(store, first.driven)
     others = [
         await send(store, "two", session_key="work:chat:acme:eve"),
-        await store.runs.ask(Asking(user_id="ada", project_id="default", message=said("three"))),
+        await store.runs.submit(
+            RunRequest(user_id="ada", project_id="default", message=said("three"))
+        ),
     ]
     again = await send(store, "four")
     assert len({first.conversation_id, *(each.conversation_id for each in others)}) == 3

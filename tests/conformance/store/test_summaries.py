@@ -7,19 +7,26 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import Asking, Driven, Ending, NewMessage, NewSummary, RunStatus
+from dodona.core.conversation import (
+    ClaimedRun,
+    NewMessage,
+    NewSummary,
+    RunEnd,
+    RunRequest,
+    RunStatus,
+)
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.spending import NANOS, Line, Unit
+from dodona.core.spending import NANOS, BudgetLine, Unit
 from dodona.store import Store, reserve
 from dodona.store.contexts import MOST_DECISIONS, MOST_MENTIONED
 from dodona.store.schema import summaries
 from tests.conformance.store.saying import rows_of
 
 
-async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -> Driven:
+async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -> ClaimedRun:
     message = NewMessage("user", question, tokens)
-    found = await store.runs.ask(
-        Asking(user_id="ada", project_id="default", message=message, **more)
+    found = await store.runs.submit(
+        RunRequest(user_id="ada", project_id="default", message=message, **more)
     )
     assert found.driven is not None
     return found.driven
@@ -30,11 +37,11 @@ async def said(store: Store, question: str, *, anew: bool = False, **more: Any) 
     run = await asked(store, question, anew=anew)
     journal = await store.journals.open(run.claim)
     message = NewMessage("assistant", f"on {question}", 10)
-    await journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(message,), model="oak", **more))
+    await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(message,), model="oak", **more))
     return run.claim.run_id
 
 
-def questions(run: Driven) -> list[str]:
+def questions(run: ClaimedRun) -> list[str]:
     assert run.brief.window is not None
     return [message.content for message in run.brief.window.messages if message.role == "user"]
 
@@ -240,7 +247,7 @@ async def test_a_run_that_nobody_answered_leaves_nothing(store: Store) -> None:
     run = await asked(store, "one")
     journal = await store.journals.open(run.claim)
     message = NewMessage("assistant", "No answer.", 3)
-    await journal.end(Ending(status=RunStatus.FAILED, messages=(message,), decisions=("a",)))
+    await journal.end(RunEnd(status=RunStatus.FAILED, messages=(message,), decisions=("a",)))
     assert (await store.contexts.get("ada", "default")).key_decisions == ()
 
 
@@ -249,7 +256,7 @@ async def test_a_run_that_nobody_answered_leaves_nothing(store: Store) -> None:
 
 async def test_a_hold_outside_any_run_has_an_owner(store: Store, second: Store) -> None:
     """While its process lives nobody else settles it."""
-    lines = [Line("user:ada", "-", Unit.USD, NANOS, 10 * NANOS)]
+    lines = [BudgetLine("user:ada", "-", Unit.USD, NANOS, 10 * NANOS)]
     await store.commit(
         lambda tx: reserve(
             tx, lines, run_id=None, step_key="compression", attempt=0, owner=store.owner

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.projects import Project
-from dodona.core.thread_logs import Pushing, ThreadEntry
+from dodona.core.thread_logs import NewEntry, ThreadEntry
 from dodona.store import Store, threads
 from dodona.store.schema import metadata, thread_entries
 from dodona.store.schema import threads as table
@@ -23,7 +23,7 @@ from dodona.store.statements import SQLITE, Statement
 from tests.conformance.store.saying import rows_of
 from tests.conformance.store.test_schema import connect
 
-HERS = Pushing(
+HERS = NewEntry(
     user_id="ada",
     project_id="default",
     author="oracle",
@@ -171,10 +171,10 @@ async def test_anothers_are_not_found(store: Store) -> None:
                 f"there is no thread {thread_id}. List the threads of the project."
             )
     assert await store.threads.list("ada", "default") == []
-    assert await store.threads.seek("ada", "default", "secret oak", limit=5) == []
+    assert await store.threads.search("ada", "default", "secret oak", limit=5) == []
     mine = await pushed(store, "my oak")
     assert mine.thread_id not in {entry.thread_id for entry in theirs}
-    (hit,) = await store.threads.seek("ada", "default", "oak", limit=5)
+    (hit,) = await store.threads.search("ada", "default", "oak", limit=5)
     assert hit.entry == mine
 
 
@@ -185,7 +185,7 @@ async def test_a_project_that_is_not_there(store: Store, project: str) -> None:
     for asked in (
         pushed(store, project_id=project),
         store.threads.list("ada", project),
-        store.threads.seek("ada", project, "x", limit=5),
+        store.threads.search("ada", project, "x", limit=5),
     ):
         with pytest.raises(NotFound, match="there is no project"):
             await asked
@@ -307,7 +307,7 @@ async def test_a_thread_that_is_deleted_takes_its_entries_along(store: Store, ur
 
     await asyncio.to_thread(remove)
     assert [row["id"] for row in await rows_of(store, thread_entries)] == [stays.id]
-    (hit,) = await store.threads.seek("ada", "default", "oaks", limit=5)
+    (hit,) = await store.threads.search("ada", "default", "oaks", limit=5)
     assert hit.entry == stays
 
 

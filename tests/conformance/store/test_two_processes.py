@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dodona.core.conversation import Busy, Claim, Conversation, RunStatus
+from dodona.core.conversation import Claim, Conversation, LaneBusy, RunStatus
 from dodona.core.errors import Fenced, StoreError
 from dodona.store import Store, postgres, writer
 from dodona.store.schema import reservations
@@ -39,7 +39,7 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     ((run_id, attempt, owner),) = await told(worker)
     assert (run_id, attempt) == (node.id, 1)
     holder = f"process {worker.pid} on {socket.gethostname()}"
-    assert await next_of(store, talk.id) == Busy(run_id, RunStatus.RUNNING, owner, holder)
+    assert await next_of(store, talk.id) == LaneBusy(run_id, RunStatus.RUNNING, owner, holder)
     assert await store.runs.open_lanes() == []
     (budget,) = await store.budgets.all()
     assert (budget.used, budget.held) == (0, 30)
@@ -74,7 +74,7 @@ async def test_a_process_that_closes_the_store_lets_its_runs_go(
     await store.runs.accept("ada", talk.id, said("?"))
     worker = await workers.start("hold", url, talk.id)
     await told(worker)
-    assert isinstance(await next_of(store, talk.id), Busy)
+    assert isinstance(await next_of(store, talk.id), LaneBusy)
     await worker.communicate(b"\n")
     assert worker.returncode == 0
     assert (await claimed(store, talk)).attempt == 2
@@ -116,7 +116,7 @@ async def test_a_process_lives_on_after_the_server_was_restarted(
             )
         await alive_again(store, second)
         claim = await asked(store, talk)
-        assert isinstance(await next_of(second, talk.id), Busy)
+        assert isinstance(await next_of(second, talk.id), LaneBusy)
         assert await ended(store, claim, RunStatus.SUCCEEDED, answer())
 
 
@@ -139,7 +139,7 @@ async def test_a_run_that_ends_while_it_is_taken_over_ends_once(postgres_url: st
         talk = await store.conversations.create("ada")
         claim = await asked(store, talk)
         await store.conversations.append("ada", talk.id, answer())  # so that no head is moved
-        store.runs.abandon(claim)
+        store.runs.release(claim)
         with (
             psycopg.connect(postgres_url) as gate,
             psycopg.connect(postgres_url, autocommit=True) as watch,

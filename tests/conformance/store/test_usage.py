@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from dodona.core.model import Usage
-from dodona.core.usage import By, Span
+from dodona.core.usage import GroupBy, Period
 from dodona.store import Store, TokenRecord
 from dodona.store.statements import POSTGRES, SQLITE, Statement
 from dodona.store.usage import grouped
@@ -46,44 +46,44 @@ async def spent(store: Store) -> Store:
 @pytest.mark.parametrize(
     ("by", "whose", "found"),
     [
-        (By.DAY, "ada", {("2026-11-17",): 320, ("2026-11-16",): 10}),
-        (By.DAY, None, {("2026-11-17",): 4320, ("2026-11-16",): 10}),
-        (By.MODEL, "ada", {("openai", "elm"): 300, ("openai", "oak"): 30}),
-        (By.AGENT, None, {("agent-bob",): 4000, ("agent-ada",): 330}),
-        (By.SESSION, "bob", {("session-bob",): 4000}),
-        (By.USER, None, {("bob",): 4000, ("ada",): 330}),
-        (By.USER, "eve", {}),
+        (GroupBy.DAY, "ada", {("2026-11-17",): 320, ("2026-11-16",): 10}),
+        (GroupBy.DAY, None, {("2026-11-17",): 4320, ("2026-11-16",): 10}),
+        (GroupBy.MODEL, "ada", {("openai", "elm"): 300, ("openai", "oak"): 30}),
+        (GroupBy.AGENT, None, {("agent-bob",): 4000, ("agent-ada",): 330}),
+        (GroupBy.SESSION, "bob", {("session-bob",): 4000}),
+        (GroupBy.USER, None, {("bob",): 4000, ("ada",): 330}),
+        (GroupBy.USER, "eve", {}),
     ],
 )
 async def test_what_calls_came_to(
-    spent: Store, by: By, whose: str | None, found: dict[tuple[str, ...], int]
+    spent: Store, by: GroupBy, whose: str | None, found: dict[tuple[str, ...], int]
 ) -> None:
     """Days are those of UTC, the newest first; of others those that used most come first."""
-    rows = await spent.usage.grouped(Span(user_id=whose, **ALWAYS), by, most=10)
+    rows = await spent.usage.grouped(Period(user_id=whose, **ALWAYS), by, most=10)
     assert [(row.name, row.input_tokens) for row in rows] == list(found.items())
-    assert len(await spent.usage.grouped(Span(user_id=whose, **ALWAYS), by, most=1)) <= 1
+    assert len(await spent.usage.grouped(Period(user_id=whose, **ALWAYS), by, most=1)) <= 1
 
 
 async def test_what_is_unknown_is_told(spent: Store) -> None:
     """Calls without a price cost nothing here, and are counted; so are those that were guessed."""
-    total = await spent.usage.total(Span(user_id="ada", **ALWAYS))
+    total = await spent.usage.total(Period(user_id="ada", **ALWAYS))
     assert (total.calls, total.input_tokens, total.output_tokens) == (3, 330, 3)
     assert (total.cache_read_tokens, total.cache_write_tokens) == (6, 9)
     assert (total.cost_usd, total.unpriced, total.estimated) == (1.0, 1, 1)
-    nothing = await spent.usage.total(Span(user_id="eve", **ALWAYS))
+    nothing = await spent.usage.total(Period(user_id="eve", **ALWAYS))
     assert (nothing.calls, nothing.cost_usd, nothing.unpriced) == (0, 0.0, 0)
 
 
 async def test_from_when_until_when(spent: Store) -> None:
     """The first moment counts, the last does not."""
-    day = Span(user_id="ada", since=MIDNIGHT, until=MIDNIGHT + 5)
+    day = Period(user_id="ada", since=MIDNIGHT, until=MIDNIGHT + 5)
     assert (await spent.usage.total(day)).input_tokens == 20
 
 
-@pytest.mark.parametrize("by", By)
+@pytest.mark.parametrize("by", GroupBy)
 @pytest.mark.parametrize("whose", ["ada", None])
 @pytest.mark.usefixtures("store")
-def test_an_index_finds_what_is_added_up(url: str, by: By, whose: str | None) -> None:
+def test_an_index_finds_what_is_added_up(url: str, by: GroupBy, whose: str | None) -> None:
     """Not all records are read for those of a user, or of a day."""
     plan = _plan(url, grouped(by, own=whose is not None), user_id=whose)
     # Of an empty table PostgreSQL may take any that fits.

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from dodona.core.conversation import (
-    Asking,
+    ClaimedRun,
     Conversation,
-    Driven,
-    Ending,
     NewMessage,
     NewSummary,
+    RunEnd,
+    RunRequest,
     RunStatus,
     Window,
 )
@@ -21,36 +21,36 @@ from dodona.store.schema import runs
 from tests.conformance.store.saying import exchange, rows_of, said
 
 
-async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -> Driven:
+async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -> ClaimedRun:
     message = NewMessage("user", question, tokens)
-    found = await store.runs.ask(
-        Asking(user_id="ada", project_id="default", message=message, **more)
+    found = await store.runs.submit(
+        RunRequest(user_id="ada", project_id="default", message=message, **more)
     )
     assert found.driven is not None
     return found.driven
 
 
-async def ended(store: Store, run: Driven, answer: str = "so", *, tokens: int = 10) -> int:
+async def ended(store: Store, run: ClaimedRun, answer: str = "so", *, tokens: int = 10) -> int:
     journal = await store.journals.open(run.claim)
     message = NewMessage("assistant", answer, tokens)
-    await journal.end(Ending(status=RunStatus.SUCCEEDED, messages=(message,)))
+    await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(message,)))
     return run.claim.run_id
 
 
-def seen(run: Driven) -> Window:
+def seen(run: ClaimedRun) -> Window:
     assert run.brief.window is not None
     return run.brief.window
 
 
-def questions(run: Driven) -> list[str]:
+def questions(run: ClaimedRun) -> list[str]:
     return [message.content for message in seen(run).messages if message.role == "user"]
 
 
-async def resumed(store: Store, run: Driven) -> Driven:
+async def resumed(store: Store, run: ClaimedRun) -> ClaimedRun:
     """The next attempt of a run whose driver was lost."""
-    store.runs.abandon(run.claim)
-    again = await store.runs.drive(run.claim.conversation_id)
-    assert isinstance(again, Driven)
+    store.runs.release(run.claim)
+    again = await store.runs.claim_next(run.claim.conversation_id)
+    assert isinstance(again, ClaimedRun)
     assert again.claim.attempt == run.claim.attempt + 1
     assert again.claim.started_at == run.claim.started_at > 0
     return again
@@ -190,10 +190,12 @@ async def test_a_resumed_run_sees_what_it_saw(store: Store) -> None:
 async def test_a_resumed_run_that_waited_sees_what_it_saw(store: Store, second: Store) -> None:
     """Its window was fixed when it was first driven, not when it was asked."""
     first = await asked(store, "one")
-    waiting = await store.runs.ask(Asking(user_id="ada", project_id="default", message=said("two")))
+    waiting = await store.runs.submit(
+        RunRequest(user_id="ada", project_id="default", message=said("two"))
+    )
     await ended(store, first)
-    run = await second.runs.drive(waiting.conversation_id)
-    assert isinstance(run, Driven)
+    run = await second.runs.claim_next(waiting.conversation_id)
+    assert isinstance(run, ClaimedRun)
     assert questions(run) == ["one"]
     assert (await resumed(second, run)).brief.window == run.brief.window
 

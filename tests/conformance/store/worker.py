@@ -14,13 +14,13 @@ from time import monotonic
 from typing import Any
 
 from dodona.core.approvals import Decision, NewApproval
-from dodona.core.conversation import Driven, NewMessage
+from dodona.core.conversation import ClaimedRun, NewMessage
 from dodona.core.errors import Conflict
 from dodona.core.events import Event
-from dodona.core.notices import Deferral, Moment, NewNotice
-from dodona.store import Line, Store, Unit, reserve
+from dodona.core.notices import Deferral, DeferUntil, NewNotice
+from dodona.store import BudgetLine, Store, Unit, reserve
 
-CALL = Line("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
+CALL = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
 
 
 class Workers:
@@ -73,8 +73,8 @@ async def hold(url: str, *lanes: str) -> None:
     async with await Store.open(url, hide=str) as store:
         claims: list[tuple[int, int, str]] = []
         for lane in lanes:
-            driven = await store.runs.drive(int(lane))
-            assert isinstance(driven, Driven), driven
+            driven = await store.runs.claim_next(int(lane))
+            assert isinstance(driven, ClaimedRun), driven
             claim = driven.claim
             journal = await store.journals.open(claim)
             await journal.commit(
@@ -127,7 +127,7 @@ async def put(url: str) -> None:
     async with await Store.open(url, hide=str) as store:
         for number in itertools.count(1):
             event = Event("self.notify", "worker", payload={"number": number})
-            due = Deferral(Moment.SESSION)
+            due = Deferral(DeferUntil.SESSION)
             notice = NewNotice(user_id="ada", project_id="default", event=event, due=due)
             kept = await store.notices.put(notice)
             await store.pack_state.put("ada", "counting", {"last": number})
@@ -137,8 +137,8 @@ async def put(url: str) -> None:
 async def ask(url: str, lane: str) -> None:
     """Claim a run and ask whether it may make a call; then stay until told to go."""
     async with await Store.open(url, hide=str) as store:
-        driven = await store.runs.drive(int(lane))
-        assert isinstance(driven, Driven), driven
+        driven = await store.runs.claim_next(int(lane))
+        assert isinstance(driven, ClaimedRun), driven
         run_id = driven.claim.run_id
         asking = NewApproval(
             run_id=run_id, call_id="call", tool="t", arguments={}, reason="", expires_at=1e12

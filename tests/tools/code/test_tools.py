@@ -11,7 +11,7 @@ import pytest
 
 from dodona.core.messages import ToolCall
 from dodona.core.ports import Effect
-from dodona.core.tools import CallOutcome, Source, SourceKind, ToolContext
+from dodona.core.tools import Source, SourceKind, ToolCallResult, ToolContext
 from dodona.tools.calling import call_tool
 from dodona.tools.code import IndexedCode, NoCode, add_code_tools
 from dodona.tools.code.files import version_of
@@ -61,7 +61,7 @@ class Oracle:
     def write(self, path: str, text: str) -> None:
         (self.root / path).write_text(text, encoding="utf-8")
 
-    async def call(self, tool: str, project: str = "one", /, **arguments: Any) -> CallOutcome:
+    async def call(self, tool: str, project: str = "one", /, **arguments: Any) -> ToolCallResult:
         call = ToolCall("1", tool, json.dumps(arguments))
         context = ToolContext("ada", project, "run/1")
         return await call_tool(self.tools, call, agent="oracle", context=context)

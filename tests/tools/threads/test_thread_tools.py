@@ -14,8 +14,8 @@ import pytest
 
 from dodona.core.messages import ToolCall
 from dodona.core.ports import Effect
-from dodona.core.thread_logs import Pushing
-from dodona.core.tools import CallOutcome, Category, Source, SourceKind, ToolContext
+from dodona.core.thread_logs import NewEntry
+from dodona.core.tools import Category, Source, SourceKind, ToolCallResult, ToolContext
 from dodona.store import Store, locate, migrate
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
@@ -34,7 +34,7 @@ class Agent:
 
     async def call(
         self, name: str, *, key: str = "", user: str = "ada", **arguments: Any
-    ) -> CallOutcome:
+    ) -> ToolCallResult:
         self.calls += 1
         call = ToolCall("1", name, json.dumps(arguments))
         context = ToolContext(user, "default", key or f"run/{self.calls}")
@@ -207,7 +207,7 @@ def test_an_excerpt_shows_what_was_sought() -> None:
 async def test_no_line_of_an_entry_passes_for_another(oracle: Agent) -> None:
     """Heads begin a line, and neither the text of entries nor a title does."""
     await oracle.store.threads.push(
-        Pushing(
+        NewEntry(
             user_id="ada",
             project_id="default",
             author="user",

@@ -10,7 +10,7 @@ import pytest
 from dodona.core.errors import NotFound
 from dodona.core.messages import ToolCall
 from dodona.core.ports import Effect
-from dodona.core.tools import CallOutcome, Source, ToolContext
+from dodona.core.tools import Source, ToolCallResult, ToolContext
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import Vault, add_vault_tools
@@ -37,7 +37,7 @@ class Oracle:
         self.tools = ToolRegistry()
         add_vault_tools(self.tools, vault_of)
 
-    async def call(self, name: str, project: str = "one", **arguments: Any) -> CallOutcome:
+    async def call(self, name: str, project: str = "one", **arguments: Any) -> ToolCallResult:
         call = ToolCall("1", name, json.dumps(arguments))
         context = ToolContext("ada", project, "run/1")
         return await call_tool(self.tools, call, agent="oracle", context=context)

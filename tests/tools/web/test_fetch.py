@@ -12,7 +12,7 @@ import pytest
 from dodona.core.messages import ToolCall
 from dodona.core.origins import Origin
 from dodona.core.ports import Effect
-from dodona.core.tools import CallOutcome, SourceKind, ToolContext
+from dodona.core.tools import SourceKind, ToolCallResult, ToolContext
 from dodona.models.passages import passages
 from dodona.net.guard import GuardedHttp, Limits
 from dodona.tools.calling import call_tool
@@ -36,9 +36,11 @@ class Desk:
         limits = Limits(seconds=20, bytes=100_000)
         fetch.add(self.registry, http, manners=Manners(http, sleep=at_once), limits=limits)
 
-    async def fetch(self, url: str, *, vetted: set[str] | None = None, **more: int) -> CallOutcome:
+    async def fetch(
+        self, url: str, *, vetted: set[str] | None = None, **more: int
+    ) -> ToolCallResult:
         context = ToolContext(
-            "me", "project", "key", vetted_urls=None if vetted is None else frozenset(vetted)
+            "me", "project", "key", allowed_urls=None if vetted is None else frozenset(vetted)
         )
         call = ToolCall("1", "web_fetch", json.dumps({"url": url, **more}))
         return await call_tool(self.registry, call, agent="oracle", context=context)

@@ -13,7 +13,7 @@ import pytest
 from dodona.core.messages import ToolCall
 from dodona.core.origins import Origin
 from dodona.core.ports import Effect
-from dodona.core.tools import CallOutcome, SourceKind, ToolContext
+from dodona.core.tools import SourceKind, ToolCallResult, ToolContext
 from dodona.models.passages import passages
 from dodona.net.guard import GuardedHttp, Limits
 from dodona.tools.calling import call_tool
@@ -40,7 +40,7 @@ async def http(site: Site) -> AsyncIterator[GuardedHttp]:
         yield gate
 
 
-async def search(engine: Engine | None, query: str = "oak", **more: Any) -> CallOutcome:
+async def search(engine: Engine | None, query: str = "oak", **more: Any) -> ToolCallResult:
     registry = ToolRegistry()
     add_web_tools(registry, engine=engine, http=None, limits=LIMITS)
     call = ToolCall("1", "web_search", json.dumps({"query": query, **more}))

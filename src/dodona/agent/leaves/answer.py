@@ -8,15 +8,15 @@ from dodona.agent import decision
 from dodona.agent.citations import Citation, check
 from dodona.agent.citations import may_cite as may_cite_in
 from dodona.agent.exchange import Exchange, Turn
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.control import OUTPUT_LIMIT
 from dodona.agent.leaves.model import NOTHING_SAID
 from dodona.agent.leaves.registry import leaf
-from dodona.agent.notice import Notice, limit_reached
-from dodona.agent.outside import note_results
+from dodona.agent.notice import TurnWarning, limit_reached
+from dodona.agent.outside import record_origins
 from dodona.agent.state import AgentState
-from dodona.agent.telling import drain, tell
-from dodona.agent.traces import Traces
+from dodona.agent.telling import deliver_notices, emit_event
+from dodona.agent.traces import Provenance
 from dodona.core import chunks
 from dodona.core.events import (
     BUDGET_ITERATION_EXCEEDED,
@@ -25,7 +25,7 @@ from dodona.core.events import (
     Severity,
 )
 from dodona.core.messages import AssistantText, ToolResult, UserText
-from dodona.core.notices import Point
+from dodona.core.notices import InjectionPoint
 from dodona.core.tools import Source
 from dodona.trees import Blackboard, Step
 
@@ -41,7 +41,7 @@ _EVENTS: Final = {
 
 
 @leaf("oracle.cite_sources", step=True)
-def cite_sources(bb: Blackboard, host: Host, step: Step) -> None:
+def cite_sources(bb: Blackboard, host: RunContext, step: Step) -> None:
     """Show where the answer is from, and mark what it cites and nobody has returned."""
     del bb
     for source in cited(host):
@@ -58,7 +58,7 @@ def cite_sources(bb: Blackboard, host: Host, step: Step) -> None:
         )
 
 
-def citations(host: Host) -> tuple[Citation, ...]:
+def citations(host: RunContext) -> tuple[Citation, ...]:
     """What the answer cites, and whether that was returned, in this run or before it."""
     if host.final is None:
         return ()
@@ -70,13 +70,13 @@ def citations(host: Host) -> tuple[Citation, ...]:
 
 
 @leaf("may-cite?")
-def may_cite(bb: Blackboard, host: Host) -> bool:
+def may_cite(bb: Blackboard, host: RunContext) -> bool:
     """Is there a source to show, or anything in the answer that may be a citation?"""
     del bb
     return bool(host.sources) or (host.final is not None and may_cite_in(host.final.text))
 
 
-def cited(host: Host) -> tuple[Source, ...]:
+def cited(host: RunContext) -> tuple[Source, ...]:
     """The sources that the answer names; all that were found when it names none."""
     text = host.final.text if host.final is not None else ""
     # A note that was read whole says less than the lines of it that were found.
@@ -87,7 +87,7 @@ def cited(host: Host) -> tuple[Source, ...]:
 
 
 @leaf("oracle.save_exchange", reads=("tool_results",), writes=("saved",))
-def save_exchange(bb: Blackboard, host: Host) -> None:
+def save_exchange(bb: Blackboard, host: RunContext) -> None:
     """Keep question and answer; it is written when the run ends, all at once."""
     _take_cut_turn(bb, host)
     final = host.final or AssistantText(NOTHING_SAID)
@@ -104,10 +104,10 @@ def save_exchange(bb: Blackboard, host: Host) -> None:
 
 
 @leaf("oracle.save_partial", reads=("tool_results", "stopped", "failure"), writes=("saved",))
-def save_partial(bb: Blackboard, host: Host) -> None:
+def save_partial(bb: Blackboard, host: RunContext) -> None:
     """Keep what there is of an answer that was not finished."""
     _take_cut_turn(bb, host)
-    said = host.heard.text if host.heard is not None else ""
+    said = host.partial_answer.text if host.partial_answer is not None else ""
     if host.final is not None:
         said = host.final.text
     if not said.strip():
@@ -125,12 +125,12 @@ def save_partial(bb: Blackboard, host: Host) -> None:
     bb["saved"] = True
 
 
-def _traces(host: Host) -> Traces:
+def _traces(host: RunContext) -> Provenance:
     """With what the history had read: this answer may speak for it when that is no longer there."""
-    return Traces.of(host.sources, host.outside)
+    return Provenance.of(host.sources, host.untrusted_origins)
 
 
-def _take_cut_turn(bb: Blackboard, host: Host) -> None:
+def _take_cut_turn(bb: Blackboard, host: RunContext) -> None:
     """A turn whose tools were stopped: what came of those that had ended is kept."""
     answer = host.answer
     if answer is None or (host.turns and host.turns[-1].answer is answer):
@@ -143,11 +143,11 @@ def _take_cut_turn(bb: Blackboard, host: Host) -> None:
         for index, call in enumerate(answer.calls)
     )
     host.turns.append(Turn(answer, results))
-    note_results(host, given.values())
+    record_origins(host, given.values())
 
 
 @leaf("oracle.explain_end", reads=("state", "failure"), writes=("failure", "stopped"), step=True)
-def explain_end(bb: Blackboard, host: Host, step: Step) -> bool:
+def explain_end(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """Tell why the run stopped; False when it was no limit but an error."""
     if bb["failure"] is not None:
         return False
@@ -160,17 +160,19 @@ def explain_end(bb: Blackboard, host: Host, step: Step) -> bool:
     limit = notice.metadata.get("limit")
     if limit in _EVENTS:
         # Told by whoever subscribes to it: core, so it is always told.
-        tell(host, _EVENTS[limit], Severity.ERROR, message=notice.text, **dict(notice.metadata))
-        drain(host, step, Point.IMMEDIATE)
+        emit_event(
+            host, _EVENTS[limit], Severity.ERROR, message=notice.text, **dict(notice.metadata)
+        )
+        deliver_notices(host, step, InjectionPoint.IMMEDIATE)
     else:
         step.emit(chunks.system(notice.system_type, notice.text, notice.metadata))
-    if host.heard is None or not host.heard.text.strip():
+    if host.partial_answer is None or not host.partial_answer.text.strip():
         step.emit(chunks.content(notice.text))
     bb["stopped"] = notice.text
     return True
 
 
-def notice_of_end(bb: Blackboard, host: Host) -> Notice | None:
+def notice_of_end(bb: Blackboard, host: RunContext) -> TurnWarning | None:
     """Which limit ended the work; None when it was none."""
     state = host.state(bb)
     reason = _reason(bb, state, host.journal.downtime)
@@ -188,7 +190,7 @@ def _reason(bb: Blackboard, state: AgentState, downtime: float) -> str:
     return ""
 
 
-def _notice(reason: str, state: AgentState, host: Host) -> Notice:
+def _notice(reason: str, state: AgentState, host: RunContext) -> TurnWarning:
     config = state.config
     match reason:
         case decision.MAX_ITERATIONS:
@@ -204,15 +206,15 @@ def _notice(reason: str, state: AgentState, host: Host) -> Notice:
             advice = "Ask it to go on, or raise timeout_seconds."
             return limit_reached("seconds", seconds, config.timeout_seconds, advice)
         case decision.NO_PROGRESS:
-            return Notice("no_progress", "Stopped: the same call gave the same result again.")
+            return TurnWarning("no_progress", "Stopped: the same call gave the same result again.")
         case decision.ERROR_LIMIT:
             many = decision.ERRORS_IN_A_ROW
-            return Notice("error_limit", f"Stopped: {many} calls of tools failed in a row.")
+            return TurnWarning("error_limit", f"Stopped: {many} calls of tools failed in a row.")
         case _ if reason == OUTPUT_LIMIT:
             allowed: int = host.wishes["max_tokens"]
             return limit_reached("tokens of output", host.output_tokens, allowed, "Allow more.")
         case _:
-            return Notice("limit_reached", f"Stopped: {reason}.", {"limit": reason})
+            return TurnWarning("limit_reached", f"Stopped: {reason}.", {"limit": reason})
 
 
 @leaf("oracle.recover", writes=("failure", "stopped"), step=True)

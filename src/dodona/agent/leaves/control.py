@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.decision import notices_of, without_notices
-from dodona.agent.host import Host
+from dodona.agent.decision import pending_warnings, without_warnings
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.registry import decorator, leaf
-from dodona.agent.loops import LoopWatch
-from dodona.agent.notice import Notice
+from dodona.agent.loops import LoopDetector
+from dodona.agent.notice import TurnWarning
 from dodona.agent.state import AgentState
-from dodona.agent.telling import drain, leave_notices, tell
+from dodona.agent.telling import deliver_notices, emit_event, store_notices
 from dodona.core import chunks, notices
 from dodona.core.events import AGENT_LOOP_DETECTED, AGENT_TURN_START, TASK_CHECKPOINT, Severity
 from dodona.core.messages import ToolCall
-from dodona.core.notices import Point
+from dodona.core.notices import InjectionPoint
 from dodona.trees import Blackboard, Step
 
 OUTPUT_LIMIT = "max_tokens"  # what the request allowed is used up
@@ -22,7 +22,7 @@ CHECKPOINT_EVERY = 10  # turns after which an agent should look back
 
 
 @decorator("turn-control", reads=("state",), writes=("state", "notices", "inbox"), step=True)
-def turn_control(bb: Blackboard, host: Host, step: Step) -> bool:
+def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """May another turn begin? What it should know goes to the user here, then to the model."""
     host.is_live = True
     state = _rested(host.state(bb), host.journal.downtime)
@@ -30,24 +30,28 @@ def turn_control(bb: Blackboard, host: Host, step: Step) -> bool:
     if goes_on and host.output_left() == 0:
         goes_on, reason = False, OUTPUT_LIMIT
     if not goes_on:
-        host.keep_state(bb, state.terminated(reason))
+        host.save_state(bb, state.terminated(reason))
         return False
     host.turn_began = host.feed.last
-    if not host.is_sent:
+    if not host.is_subagent:
         _show_size(host, step)
     state = host.decisions.on_turn_start(state)
-    own = [_own(host, step, notice) for notice in notices_of(state)]
-    state = without_notices(state) if own else state
-    host.keep_state(bb, state)
-    tell(host, AGENT_TURN_START, Severity.DEBUG, turn=state.turn)
+    own = [_own(host, step, notice) for notice in pending_warnings(state)]
+    state = without_warnings(state) if own else state
+    host.save_state(bb, state)
+    emit_event(host, AGENT_TURN_START, Severity.DEBUG, turn=state.turn)
     if state.turn % CHECKPOINT_EVERY == 0 and state.turn < state.config.iteration_warning:
         said = f"{state.turn} turns so far. Look back: what is done, and what is left to do?"
-        tell(host, TASK_CHECKPOINT, turn=state.turn, message=said)
-    leave_notices(bb, host, [*own, *drain(host, step, Point.IMMEDIATE, Point.TURN_START)])
+        emit_event(host, TASK_CHECKPOINT, turn=state.turn, message=said)
+    store_notices(
+        bb,
+        host,
+        [*own, *deliver_notices(host, step, InjectionPoint.IMMEDIATE, InjectionPoint.TURN_START)],
+    )
     return True
 
 
-def _show_size(host: Host, step: Step) -> None:
+def _show_size(host: RunContext, step: Step) -> None:
     size = chunks.context_update(tokens=host.transcript.tokens, limit=host.chosen.context_size)
     step.emit(size)
 
@@ -60,17 +64,17 @@ def _rested(state: AgentState, downtime: float) -> AgentState:
     return state.paused(downtime - before).extended(downtime=downtime)
 
 
-def _own(host: Host, step: Step, notice: Notice) -> notices.Notice:
+def _own(host: RunContext, step: Step, notice: TurnWarning) -> notices.Notice:
     """What the decision tree itself has to say, shown at once."""
-    if not host.is_sent:
+    if not host.is_subagent:
         step.emit(chunks.system(notice.system_type, notice.text, notice.metadata))
     return notices.Notice(
         subscriber="turn-control",
         event_type=AGENT_TURN_START,
         severity=Severity.WARNING,
-        point=Point.TURN_START,
+        point=InjectionPoint.TURN_START,
         text=notice.text,
-        shown=notice.text,
+        user_text=notice.text,
         system_type=notice.system_type,
         metadata=notice.metadata,
         is_kept=False,
@@ -78,11 +82,11 @@ def _own(host: Host, step: Step, notice: Notice) -> notices.Notice:
 
 
 @leaf("oracle.detect_loop", reads=("answer", "loop"), writes=("loop",))
-def detect_loop(bb: Blackboard, host: Host) -> None:
+def detect_loop(bb: Blackboard, host: RunContext) -> None:
     """Notice the same calls again and again; the model is told so once."""
     calls = [ToolCall(*call) for call in bb["answer"]["calls"]]
     kept: dict[str, Any] = bb["loop"]
-    watch, pattern = (LoopWatch.read(kept) if kept else LoopWatch()).after(calls)
+    watch, pattern = (LoopDetector.read(kept) if kept else LoopDetector()).after(calls)
     bb["loop"] = watch.as_json()
     if pattern:
-        tell(host, AGENT_LOOP_DETECTED, Severity.WARNING, pattern=pattern[:1000])
+        emit_event(host, AGENT_LOOP_DETECTED, Severity.WARNING, pattern=pattern[:1000])

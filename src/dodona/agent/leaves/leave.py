@@ -11,42 +11,42 @@ from hashlib import blake2b
 from time import time
 from typing import Any, Final, cast
 
-from dodona.agent.exchange import arguments_of
-from dodona.agent.host import Host
+from dodona.agent.exchange import parse_arguments
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.registry import leaf
-from dodona.agent.outside import held
+from dodona.agent.outside import approval_reason
 from dodona.agent.rule_trees import run_rule_tree
-from dodona.agent.telling import hear, keep_state, note_to_self
+from dodona.agent.telling import handle_event, self_notice_event, set_pack_state
 from dodona.core import chunks
 from dodona.core.approvals import Approval, Decision, NewApproval
 from dodona.core.events import TOOL_CALL_HELD, TOOL_CALL_PENDING, Event, Severity
 from dodona.core.messages import ToolCall
-from dodona.core.rules import Deny, Fired, NotifySelf, RequireApproval, RunTree
+from dodona.core.rules import Deny, NotifySelf, RequireApproval, RuleAction, RunTree
 from dodona.core.tools import Tool
 from dodona.trees import Blackboard, Step
 
-ASKED: Final = "asked"
-ALLOWED: Final = "allowed"
-REFUSED: Final = "refused"
+PENDING: Final = "asked"
+APPROVED: Final = "allowed"
+DENIED: Final = "refused"
 
 
-def tool_of(host: Host, name: str) -> Tool | None:
+def tool_of(host: RunContext, name: str) -> Tool | None:
     """The tool of that name, if it was offered."""
-    return host.means.toolbox.find(name) if name in host.role.names else None
+    return host.means.toolbox.find(name) if name in host.role.tool_names else None
 
 
-def leave_of(bb: Blackboard) -> Mapping[str, Any] | None:
+def approval_of(bb: Blackboard) -> Mapping[str, Any] | None:
     """What was decided about the call in hand, if anything."""
-    kept: Any = bb["leave"]
+    kept: Any = bb["approval"]
     if not isinstance(kept, dict):
         return None
     leave = cast("dict[str, Any]", kept)
     return leave if leave["id"] == bb["_item"]["id"] else None
 
 
-def announce(host: Host, step: Step, call: ToolCall) -> Event:
+def announce(host: RunContext, step: Step, call: ToolCall) -> Event:
     """Show a call before it is made."""
-    arguments = arguments_of(call.arguments)
+    arguments = parse_arguments(call.arguments)
     step.emit(chunks.tool_call(id=call.id, name=call.name, arguments=arguments, status="pending"))
     payload = {"tool": call.name, "call": call.id, "arguments": arguments}
     event = host.event(TOOL_CALL_PENDING, Severity.DEBUG, payload)
@@ -54,42 +54,48 @@ def announce(host: Host, step: Step, call: ToolCall) -> Event:
     return event
 
 
-@leaf("needs-leave?", reads=("_item",))
-def needs_leave(bb: Blackboard, host: Host) -> bool:
+@leaf("needs-approval?", reads=("_item",))
+def needs_approval(bb: Blackboard, host: RunContext) -> bool:
     """Is there a rule about calls, or is this one that is held?"""
-    if host.hearing.rules.wants(TOOL_CALL_PENDING):
+    if host.notifications.rules.listens_to(TOOL_CALL_PENDING):
         return True
     tool = tool_of(host, bb["_item"]["name"])
-    return tool is not None and bool(held(host, tool))
+    return tool is not None and bool(approval_reason(host, tool))
 
 
-def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
+def _request(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
     del host, arguments
     return f"{bb['_item']['name']}\0{bb['_item']['arguments']}"
 
 
-@leaf("tools.ask_leave", reads=("_item",), writes=("leave",), effect="none", request=_request)
-async def ask_leave(bb: Blackboard, step: Step, host: Host) -> None:
+@leaf(
+    "tools.request_approval",
+    reads=("_item",),
+    writes=("approval",),
+    effect="none",
+    request=_request,
+)
+async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Let the rules decide about a call; ask a person where they, or wariness, want one asked."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
     event = announce(host, step, call)
     told: list[Event] = []
-    decided = await _decided(host, step, hear(host, event), told)
+    decided = await _decided(host, step, handle_event(host, event), told)
     tool = tool_of(host, call.name)
-    if decided is None and tool is not None and (reason := held(host, tool)):
+    if decided is None and tool is not None and (reason := approval_reason(host, tool)):
         payload = {"tool": call.name, "call": call.id, "reason": reason}
         host.emit(host.event(TOOL_CALL_HELD, Severity.WARNING, payload))
         decided = RequireApproval(reason)
-    leave: dict[str, Any] = {"id": call.id, "outcome": ALLOWED, "reason": ""}
+    leave: dict[str, Any] = {"id": call.id, "outcome": APPROVED, "reason": ""}
     leave["events"] = [each.as_json() for each in told]
     if isinstance(decided, Deny):
-        leave.update(outcome=REFUSED, reason=f"{call.name} was refused: {decided.reason}")
+        leave.update(outcome=DENIED, reason=f"{call.name} was refused: {decided.reason}")
     elif decided is not None:
         asked = await _asked(host, step, call, decided)
         # A person may take long, and the process may be gone by then: what led here must not.
         await host.journal.flush()
-        leave.update(outcome=ASKED, reason=decided.reason, approval=asked.call_id)
+        leave.update(outcome=PENDING, reason=decided.reason, approval=asked.call_id)
         step.emit(
             chunks.approval(
                 id=call.id,
@@ -100,11 +106,11 @@ async def ask_leave(bb: Blackboard, step: Step, host: Host) -> None:
                 expires_at=asked.expires_at,
             )
         )
-    bb["leave"] = leave
+    bb["approval"] = leave
 
 
 async def _decided(
-    host: Host, step: Step, verdicts: list[Fired], told: list[Event]
+    host: RunContext, step: Step, verdicts: list[RuleAction], told: list[Event]
 ) -> Deny | RequireApproval | None:
     """The first refusal, or else the first wish for a person; trees are asked as they come."""
     asking: RequireApproval | None = None
@@ -113,9 +119,9 @@ async def _decided(
         if isinstance(action, RunTree):
             wanted = await run_rule_tree(host, step, fired)
             if wanted.state:
-                keep_state(host, fired.pack, wanted.state)
+                set_pack_state(host, fired.pack, wanted.state)
             if wanted.notify:
-                told.append(note_to_self(host, NotifySelf(wanted.notify), fired.rule))
+                told.append(self_notice_event(host, NotifySelf(wanted.notify), fired.rule))
             action = Deny(wanted.deny) if wanted.deny else None
         if isinstance(action, Deny):
             return action
@@ -124,8 +130,8 @@ async def _decided(
     return asking
 
 
-async def _asked(host: Host, step: Step, call: ToolCall, wish: RequireApproval) -> Approval:
-    seconds = wish.timeout_seconds or host.means.conduct.approval_seconds
+async def _asked(host: RunContext, step: Step, call: ToolCall, wish: RequireApproval) -> Approval:
+    seconds = wish.timeout_seconds or host.means.conduct.approval_timeout
     # Some models give their calls the same ids in every turn: what was allowed once must not
     # allow another call.
     place = blake2b(host.key(step).encode(), digest_size=3).hexdigest()
@@ -135,35 +141,35 @@ async def _asked(host: Host, step: Step, call: ToolCall, wish: RequireApproval) 
             run_id=host.claim.run_id,
             call_id=f"{call.id}~{place}",
             tool=call.name,
-            arguments=arguments_of(call.arguments),
+            arguments=parse_arguments(call.arguments),
             reason=wish.reason,
             expires_at=time() + seconds,
         ),
     )
 
 
-@leaf("is-asked?", reads=("_item", "leave"))
-def is_asked(bb: Blackboard) -> bool:
+@leaf("awaits-approval?", reads=("_item", "approval"))
+def awaits_approval(bb: Blackboard) -> bool:
     """Does the call in hand wait for a person?"""
-    leave = leave_of(bb)
-    return leave is not None and leave["outcome"] == ASKED
+    leave = approval_of(bb)
+    return leave is not None and leave["outcome"] == PENDING
 
 
-@leaf("tools.await_leave", reads=("_item", "leave"), writes=("leave",), effect="none")
-async def await_leave(bb: Blackboard, step: Step, host: Host) -> None:
+@leaf("tools.await_approval", reads=("_item", "approval"), writes=("approval",), effect="none")
+async def await_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Wait for the person; the run's clocks stand still meanwhile."""
     host.is_live = True
-    leave: dict[str, Any] = bb["leave"]
+    leave: dict[str, Any] = bb["approval"]
     # Whoever looks from elsewhere, or after a crash, should see what is asked.
     await host.journal.flush()
     storage = host.means.storage
     asked = await storage.approvals.get(host.user_id, host.claim.run_id, leave["approval"])
-    decided = await host.means.desk.decided(host.user_id, asked, step)
+    decided = await host.means.approvals.wait_for_decision(host.user_id, asked, step)
     rested = max(0.0, (decided.decided_at or time()) - decided.asked_at)
     if decided.decision is Decision.APPROVED:
-        bb["leave"] = {**leave, "outcome": ALLOWED, "rested": rested}
+        bb["approval"] = {**leave, "outcome": APPROVED, "rested": rested}
         return
-    bb["leave"] = {**leave, "outcome": REFUSED, "rested": rested, "reason": _refusal(decided)}
+    bb["approval"] = {**leave, "outcome": DENIED, "rested": rested, "reason": _refusal(decided)}
 
 
 def _refusal(decided: Approval) -> str:

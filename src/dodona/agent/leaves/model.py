@@ -1,4 +1,4 @@
-"""The model's part of a turn: `llm-call` asks it, `take-answer` takes what it said."""
+"""The model's part of a turn: `llm-call` asks it, `record-answer` takes what it said."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dodona.agent.calling import call_model
-from dodona.agent.heard import Heard
-from dodona.agent.host import Host
+from dodona.agent.calling import call_in_run
+from dodona.agent.heard import PartialAnswer
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.registry import leaf
 from dodona.agent.paying import ModelCall
-from dodona.agent.telling import tell
+from dodona.agent.telling import emit_event
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity
@@ -22,20 +22,20 @@ from dodona.trees import Blackboard, Step
 NOTHING_SAID: Final = "The model ended without an answer."
 
 
-def _asked(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
+def _asked(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
     del bb, arguments
     return f"{host.chosen.model.name}\0{host.transcript.digest}"
 
 
 @leaf("llm-call", reads=("failure",), writes=("answer", "failure"), effect="none", request=_asked)
-async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
+async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     """Ask the model, and let the user see what it says as it says it."""
     host.is_live = True
     before = host.feed.last
 
     def show(event: ModelEvent) -> None:
         match event:
-            case _ if host.is_sent:
+            case _ if host.is_subagent:
                 step.progress()  # its words are for whoever sent it
             case TextDelta(text):
                 step.emit(chunks.content(text))
@@ -46,10 +46,10 @@ async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
             case _:
                 step.progress()
 
-    heard = Heard()
-    host.heard = heard
+    heard = PartialAnswer()
+    host.partial_answer = heard
     try:
-        done = await call_model(host, _call(host, step), show, heard)
+        done = await call_in_run(host, _call(host, step), show, heard)
     except DodonaError as error:
         bb["failure"] = as_json(error)["error"]
         return False
@@ -58,12 +58,12 @@ async def llm_call(bb: Blackboard, step: Step, host: Host) -> bool:
     bb["answer"] = answer = kept(done)
     if not (answer["calls"] or answer["text"].strip()):
         answer.update(text=NOTHING_SAID, raw=None)
-        if not host.is_sent:
+        if not host.is_subagent:
             step.emit(chunks.content(NOTHING_SAID))
     return True
 
 
-def _call(host: Host, step: Step) -> ModelCall:
+def _call(host: RunContext, step: Step) -> ModelCall:
     settings, wishes, chosen = host.pins.settings, host.wishes, host.chosen
     left = host.output_left()
     request = ModelRequest(
@@ -73,7 +73,7 @@ def _call(host: Host, step: Step) -> ModelCall:
         temperature=wishes.get("temperature", chosen.temperature),
         stop=tuple(wishes.get("stop", ())),
         thinking=wishes.get("thinking", settings.thinking_enabled),
-        cache_key=f"dodona-{host.claim.conversation_id}{host.role.within}",
+        cache_key=f"dodona-{host.claim.conversation_id}{host.role.parent_step}",
         allow_restart=True,
     )
     return ModelCall(
@@ -110,27 +110,27 @@ def message_of(answer: Mapping[str, Any]) -> AssistantText:
 
 
 @leaf(
-    "oracle.take_answer",
+    "oracle.record_answer",
     reads=("answer", "state"),
     writes=("state", "tool_calls", "tool_results"),
 )
-def take_answer(bb: Blackboard, host: Host) -> None:
+def record_answer(bb: Blackboard, host: RunContext) -> None:
     """Put the answer into the transcript, and the calls that it makes on the blackboard."""
     answer: dict[str, Any] = bb["answer"]
     message = message_of(answer)
-    host.heard = None
-    host.used = (answer["provider"], answer["model"])
+    host.partial_answer = None
+    host.answered_by = (answer["provider"], answer["model"])
     host.output_tokens += answer["output_tokens"]
     # What a provider reads from its cache costs next to nothing, and comes again every turn.
     fresh = answer["input_tokens"] - answer["cache_read_tokens"] + answer["output_tokens"]
     state = host.state(bb)
     host.context_tokens = answer["input_tokens"] + answer["output_tokens"]
     host.tokens_used += host.context_tokens
-    host.keep_state(bb, replace(state, tokens_used=state.tokens_used + max(0, fresh)))
+    host.save_state(bb, replace(state, tokens_used=state.tokens_used + max(0, fresh)))
     if not message.calls:
         host.final, host.finish = message, answer["finish"]
         bb["tool_calls"] = []
-        tell(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
+        emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
         return
     host.answer = message
     host.transcript.add(message, answer["output_tokens"])

@@ -4,42 +4,42 @@ from __future__ import annotations
 
 from typing import Final
 
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.registry import leaf
 from dodona.agent.rule_trees import run_rule_trees
-from dodona.agent.telling import drain, leave_notices
+from dodona.agent.telling import deliver_notices, store_notices
 from dodona.core.messages import SystemText
-from dodona.core.notices import Notice, Point
+from dodona.core.notices import InjectionPoint, Notice
 from dodona.trees import Blackboard, Step
 
-_HERE: Final = (Point.IMMEDIATE, Point.AFTER_TOOL, Point.TURN_END)
+_HERE: Final = (InjectionPoint.IMMEDIATE, InjectionPoint.AFTER_TOOL, InjectionPoint.TURN_END)
 
 
 @leaf("has-notices?")
-def has_notices(bb: Blackboard, host: Host) -> bool:
+def has_notices(bb: Blackboard, host: RunContext) -> bool:
     """Is there something to tell here, or a rule's tree to run? Its time may not have come."""
     del bb
-    return bool(host.hearing.trees) or host.hearing.inbox.has(*_HERE)
+    return bool(host.notifications.pending_trees) or host.notifications.inbox.has(*_HERE)
 
 
 @leaf(
-    "oracle.tell_notices",
+    "oracle.deliver_notices",
     reads=("finished", "stopped"),
     writes=("notices", "inbox"),
     effect="none",
 )
-async def tell_notices(bb: Blackboard, step: Step, host: Host) -> None:
+async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Tell what happened in this turn; what is gathered longer, at the latest before the end."""
     host.is_live = True
     await run_rule_trees(host, step)
     is_last = bool(bb["finished"] or bb["stopped"])
-    leave_notices(bb, host, drain(host, step, *_HERE, is_last=is_last))
+    store_notices(bb, host, deliver_notices(host, step, *_HERE, is_last=is_last))
 
 
-@leaf("oracle.take_notices", reads=("notices", "inbox"))
-def take_notices(bb: Blackboard, host: Host) -> None:
+@leaf("oracle.add_notices", reads=("notices", "inbox"))
+def add_notices(bb: Blackboard, host: RunContext) -> None:
     """Let the model's next request end with what was told; some of it stays with the exchange."""
-    host.hearing.restore(bb["inbox"])
+    host.notifications.restore(bb["inbox"])
     notices = [Notice.read(kept) for kept in bb["notices"]]
     told = [notice.text for notice in notices if notice.text]
     if told:

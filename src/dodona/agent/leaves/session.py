@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.registry import leaf
-from dodona.agent.telling import tell
+from dodona.agent.telling import emit_event
 from dodona.core.events import QUERY_START, SESSION_END, SESSION_RESUMED
 from dodona.trees import Blackboard
 
 
 @leaf("oracle.begin")
-def begin(bb: Blackboard, host: Host) -> None:
+def begin(bb: Blackboard, host: RunContext) -> None:
     """Tell that a question came in, and from where its conversation goes on."""
     del bb
-    tell(host, QUERY_START, question=host.brief.question.content[:200])
+    emit_event(host, QUERY_START, question=host.brief.question.content[:200])
     context = host.brief.context
     if host.history.messages:
         idle = host.brief.question.created_at - (context.last_activity or context.session_start)
-        tell(
+        emit_event(
             host,
             SESSION_RESUMED,
             previous_model=context.last_model or host.chosen.model.name,
@@ -28,15 +28,15 @@ def begin(bb: Blackboard, host: Host) -> None:
 
 
 @leaf("oracle.end_session", reads=("failure",))
-def end_session(bb: Blackboard, host: Host) -> None:
+def end_session(bb: Blackboard, host: RunContext) -> None:
     """Tell that the run is over, and how it went."""
     failure = bb.get("failure")
-    host.hearing.is_over = True
-    tell(
+    host.notifications.has_ended = True
+    emit_event(
         host,
         SESSION_END,
         ended=bb["_status"],
         error=failure["code"] if failure else None,
         turns=len(host.turns) + (host.final is not None),
-        model=host.used[1],
+        model=host.answered_by[1],
     )

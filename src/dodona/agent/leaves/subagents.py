@@ -7,60 +7,60 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
-from dodona.agent.errands import Errand, run_errand
-from dodona.agent.exchange import arguments_of
-from dodona.agent.host import Host
+from dodona.agent.errands import SubagentResult, run_subagent
+from dodona.agent.exchange import parse_arguments
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.answer import notice_of_end
-from dodona.agent.leaves.leave import REFUSED, announce, leave_of
+from dodona.agent.leaves.leave import DENIED, announce, approval_of
 from dodona.agent.leaves.registry import leaf
 from dodona.agent.leaves.tools import report
-from dodona.agent.notice import Notice
-from dodona.agent.pins import Deputy
-from dodona.agent.subagents import LIBRARIAN, delegated_to
-from dodona.agent.summing import is_too_large, summing_task
+from dodona.agent.notice import TurnWarning
+from dodona.agent.pins import PinnedSubagent
+from dodona.agent.subagents import LIBRARIAN, subagent_name
+from dodona.agent.summing import is_too_large, summary_prompt
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolCall, ToolResult, UserText
-from dodona.core.tools import CallOutcome
+from dodona.core.tools import ToolCallResult
 from dodona.trees import Blackboard, Step
 
 NO_MODEL: Final = "extractive"  # a provider that quotes, and cannot sum up
 
 
 @leaf("is-delegated?", reads=("_item",))
-def is_delegated(bb: Blackboard, host: Host) -> bool:
+def is_delegated(bb: Blackboard, host: RunContext) -> bool:
     """Is this call not of a tool, but of a subagent?"""
-    return delegated_to(bb["_item"]["name"]) in host.pins.deputies
+    return subagent_name(bb["_item"]["name"]) in host.pins.deputies
 
 
-@leaf("oracle.announce", reads=("_item", "leave"), step=True)
-def announce_call(bb: Blackboard, step: Step, host: Host) -> None:
+@leaf("oracle.announce", reads=("_item", "approval"), step=True)
+def announce_call(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Show a call before the work that it begins; by itself, so that a crash does not repeat it."""
     host.is_live = True
-    if leave_of(bb) is None:
+    if approval_of(bb) is None:
         announce(host, step, ToolCall(**bb["_item"]))
 
 
-def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
+def _request(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
     del host, arguments
     return f"{bb['_item']['name']}\0{bb['_item']['arguments']}"
 
 
 @leaf(
     "oracle.delegate",
-    reads=("_item", "_index", "leave", "state"),
+    reads=("_item", "_index", "approval", "state"),
     writes=("tool_results",),
     effect="none",
     request=_request,
 )
-async def delegate(bb: Blackboard, step: Step, host: Host) -> None:
+async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Let a subagent do a task; its report is a result for the model, like any tool's."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
-    deputy = host.pins.deputies[delegated_to(call.name)]
+    deputy = host.pins.deputies[subagent_name(call.name)]
     started = perf_counter()
     task = _task(call)
-    leave = leave_of(bb)
-    if leave is not None and leave["outcome"] == REFUSED:
+    leave = approval_of(bb)
+    if leave is not None and leave["outcome"] == DENIED:
         done = leave["reason"]
     elif task:
         done = await _done(bb, step, host, deputy, task)
@@ -76,49 +76,51 @@ async def delegate(bb: Blackboard, step: Step, host: Host) -> None:
 
 
 def _reported(
-    host: Host, step: Step, call: ToolCall, done: Errand | str, duration_ms: int
+    host: RunContext, step: Step, call: ToolCall, done: SubagentResult | str, duration_ms: int
 ) -> dict[str, Any]:
     """What the journal keeps; of an errand also what it used, read and where that was from."""
     if isinstance(done, str):
         result = ToolResult(call.id, call.name, done, failed=True)
-        return report(host, step, CallOutcome(result, duration_ms))
+        return report(host, step, ToolCallResult(result, duration_ms))
     result = ToolResult(call.id, call.name, done.text, failed=done.failed)
     sources = tuple(done.host.sources)
-    kept = report(host, step, CallOutcome(result, duration_ms, sources=sources))
-    outside = sorted(origin.value for origin in done.host.outside)
+    kept = report(host, step, ToolCallResult(result, duration_ms, sources=sources))
+    outside = sorted(origin.value for origin in done.host.untrusted_origins)
     return {**kept, "tokens": done.tokens, "outside": outside, "subagent": done.host.role.agent}
 
 
-async def _done(bb: Blackboard, step: Step, host: Host, deputy: Deputy, task: str) -> Errand | str:
+async def _done(
+    bb: Blackboard, step: Step, host: RunContext, deputy: PinnedSubagent, task: str
+) -> SubagentResult | str:
     """The errand, or why there was none."""
     try:
-        return await run_errand(host, step, deputy, task, state=host.state(bb))
+        return await run_subagent(host, step, deputy, task, state=host.state(bb))
     except DodonaError as error:
         return f"The {deputy.name} could not: {error.message}"
 
 
 def _task(call: ToolCall) -> str:
-    given = arguments_of(call.arguments).get("task")
+    given = parse_arguments(call.arguments).get("task")
     return given.strip() if isinstance(given, str) else ""
 
 
 @leaf("is-too-large?", reads=("tool_results",))
-def too_large(bb: Blackboard, host: Host) -> bool:
+def too_large(bb: Blackboard, host: RunContext) -> bool:
     """Should somebody sum up what a tool returned, before the model reads it?"""
-    if not host.means.conduct.summarises or LIBRARIAN.name not in host.pins.deputies:
+    if not host.means.conduct.summarise_results or LIBRARIAN.name not in host.pins.deputies:
         return False
     kept: Mapping[str, Any] = bb["tool_results"]
     return not kept["failed"] and is_too_large(kept, host.count(kept["text"]))
 
 
 @leaf(
-    "oracle.sum_up",
+    "oracle.summarise_result",
     reads=("_item", "tool_results", "state"),
     writes=("tool_results",),
     effect="none",
     request=_request,
 )
-async def sum_up(bb: Blackboard, step: Step, host: Host) -> None:
+async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Let the Librarian sum up a large result. Without a report the result stays as it is."""
     host.is_live = True
     kept: dict[str, Any] = bb["tool_results"]
@@ -130,7 +132,7 @@ async def sum_up(bb: Blackboard, step: Step, host: Host) -> None:
         return
     started = perf_counter()
     reader = replace(deputy, tools=())
-    task = summing_task(kept, bb["_item"]["arguments"], host.brief.question.content)
+    task = summary_prompt(kept, bb["_item"]["arguments"], host.brief.question.content)
     done = await _done(bb, step, host, reader, task)
     if isinstance(done, str):
         return
@@ -145,14 +147,14 @@ async def sum_up(bb: Blackboard, step: Step, host: Host) -> None:
     bb["tool_results"] = summed
 
 
-@leaf("subagent.take_task", reads=("task",))
-def take_task(bb: Blackboard, host: Host) -> None:
+@leaf("subagent.add_task", reads=("task",))
+def add_task(bb: Blackboard, host: RunContext) -> None:
     """Begin the transcript with the task."""
-    host.begin(UserText(bb["task"]))
+    host.add_prompt(UserText(bb["task"]))
 
 
 @leaf("subagent.explain_end", reads=("state", "failure"), writes=("stopped",))
-def explain_errand(bb: Blackboard, host: Host) -> bool:
+def explain_errand(bb: Blackboard, host: RunContext) -> bool:
     """Say why the work stopped; it has failed all the same."""
     failure = bb["failure"]
     if failure is not None:
@@ -163,7 +165,7 @@ def explain_errand(bb: Blackboard, host: Host) -> bool:
     return False
 
 
-def _limit(notice: Notice) -> str:
+def _limit(notice: TurnWarning) -> str:
     """Without the advice, which is for users."""
     told = notice.metadata
     if "limit_value" not in told:

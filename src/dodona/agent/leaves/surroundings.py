@@ -7,9 +7,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from dodona.agent.host import Host
+from dodona.agent.host import RunContext
 from dodona.agent.leaves.registry import leaf
-from dodona.agent.telling import tell
+from dodona.agent.telling import emit_event
 from dodona.core.errors import DodonaError
 from dodona.core.events import SOURCE_STALE
 from dodona.core.messages import Message, SystemText, UserText
@@ -25,8 +25,8 @@ LONGEST_LINE: Final = 160
 _log = logging.getLogger(__name__)
 
 
-@leaf("oracle.look_around", writes=("surroundings", "stale"), effect="none")
-async def look_around(bb: Blackboard, host: Host) -> None:
+@leaf("oracle.retrieve_context", writes=("retrieved", "stale"), effect="none")
+async def retrieve_context(bb: Blackboard, host: RunContext) -> None:
     """List the notes and threads that bear on the question, and what changed since it was read.
 
     It comes behind the history: what was said before stays the beginning of every request.
@@ -35,26 +35,26 @@ async def look_around(bb: Blackboard, host: Host) -> None:
     kinds = _kinds(host)
     stale, *parts = await asyncio.gather(_stale(host), _notes(host, kinds), _threads(host, kinds))
     bb["stale"] = stale
-    bb["surroundings"] = "\n\n".join(filter(None, parts))
+    bb["retrieved"] = "\n\n".join(filter(None, parts))
 
 
-@leaf("oracle.take_question", reads=("surroundings", "stale"))
-def take_question(bb: Blackboard, host: Host) -> None:
+@leaf("oracle.add_question", reads=("retrieved", "stale"))
+def add_question(bb: Blackboard, host: RunContext) -> None:
     """Begin the transcript of the run: what is around, then the question."""
     for path in bb["stale"]:
-        tell(host, SOURCE_STALE, path=path)
-    around: str = bb["surroundings"]
+        emit_event(host, SOURCE_STALE, path=path)
+    around: str = bb["retrieved"]
     before: tuple[Message, ...] = (SystemText(around),) if around else ()
-    host.begin(*before, UserText(host.brief.question.content))
+    host.add_prompt(*before, UserText(host.brief.question.content))
 
 
-def _kinds(host: Host) -> set[Category]:
+def _kinds(host: RunContext) -> set[Category]:
     """Of the tools that the run has: what cannot be read need not be listed."""
-    found = (host.means.toolbox.find(name) for name in host.role.names)
+    found = (host.means.toolbox.find(name) for name in host.role.tool_names)
     return {tool.category for tool in found if tool is not None}
 
 
-async def _notes(host: Host, kinds: set[Category]) -> str:
+async def _notes(host: RunContext, kinds: set[Category]) -> str:
     if Category.VAULT not in kinds:
         return ""
     try:
@@ -67,14 +67,14 @@ async def _notes(host: Host, kinds: set[Category]) -> str:
     return _listing(host, "Notes of the project, those that may bear on the question first:", lines)
 
 
-async def _threads(host: Host, kinds: set[Category]) -> str:
+async def _threads(host: RunContext, kinds: set[Category]) -> str:
     if Category.THREAD not in kinds:
         return ""
     logs, whose = host.means.storage.threads, (host.user_id, host.project_id)
     known = await logs.list(*whose, limit=MOST_THREADS)
     if not known:
         return ""
-    hits = await logs.seek(*whose, host.brief.question.content, limit=MOST_THREADS)
+    hits = await logs.search(*whose, host.brief.question.content, limit=MOST_THREADS)
     first = dict.fromkeys(hit.entry.thread_id for hit in hits)
     titles = {hit.entry.thread_id: hit.title for hit in hits} | {t.id: t.title for t in known}
     ordered = [*first, *(thread.id for thread in known if thread.id not in first)]
@@ -82,7 +82,7 @@ async def _threads(host: Host, kinds: set[Category]) -> str:
     return _listing(host, "Threads of the project:", lines)
 
 
-def _listing(host: Host, head: str, lines: Sequence[str]) -> str:
+def _listing(host: RunContext, head: str, lines: Sequence[str]) -> str:
     """As many lines as there is room for, and how many are left out."""
     room = MOST_TOKENS // 2 - host.count(head)
     taken: list[str] = []
@@ -98,7 +98,7 @@ def _listing(host: Host, head: str, lines: Sequence[str]) -> str:
     return "\n".join((head, *taken, *([f"… and {left} more."] if left else [])))
 
 
-async def _stale(host: Host) -> list[str]:
+async def _stale(host: RunContext) -> list[str]:
     """What was read in this conversation and is another by now."""
     read = host.history.traces.read
     stale: list[str] = []
@@ -110,7 +110,9 @@ async def _stale(host: Host) -> list[str]:
     return stale[:MOST_STALE]
 
 
-async def _versions(host: Host, kind: SourceKind, paths: tuple[str, ...]) -> dict[str, str] | None:
+async def _versions(
+    host: RunContext, kind: SourceKind, paths: tuple[str, ...]
+) -> dict[str, str] | None:
     try:
         if kind is SourceKind.NOTE:
             return await (await host.means.notes(host.user_id, host.project_id)).versions(paths)

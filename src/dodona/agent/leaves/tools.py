@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dodona.agent.exchange import Turn
-from dodona.agent.host import Host
-from dodona.agent.leaves.leave import REFUSED, announce, leave_of, tool_of
+from dodona.agent.host import RunContext
+from dodona.agent.leaves.leave import DENIED, announce, approval_of, tool_of
 from dodona.agent.leaves.registry import leaf
-from dodona.agent.outside import note_results, vetted_urls
-from dodona.agent.telling import hear, result_context, tell
+from dodona.agent.outside import allowed_urls, record_origins
+from dodona.agent.telling import emit_event, handle_event, rule_result
 from dodona.core import chunks
 from dodona.core.events import (
     AGENT_TURN_END,
@@ -27,7 +27,7 @@ from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.near import did_you_mean
 from dodona.core.notices import stored_from
 from dodona.core.ports import Effect
-from dodona.core.tools import CallOutcome, Source, ToolContext
+from dodona.core.tools import Source, ToolCallResult, ToolContext
 from dodona.trees import Blackboard, Step
 
 UNKNOWN: Final = (
@@ -36,7 +36,7 @@ UNKNOWN: Final = (
 )
 
 
-def _effect(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> Effect:
+def _effect(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> Effect:
     """What the call may do: nothing, if it will not be made."""
     del arguments
     tool = tool_of(host, bb["_item"]["name"])
@@ -44,11 +44,11 @@ def _effect(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> Effect:
 
 
 def _refusal(bb: Blackboard) -> str:
-    leave = leave_of(bb)
-    return leave["reason"] if leave is not None and leave["outcome"] == REFUSED else ""
+    leave = approval_of(bb)
+    return leave["reason"] if leave is not None and leave["outcome"] == DENIED else ""
 
 
-def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
+def _request(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
     del host, arguments
     call = bb["_item"]
     return f"{call['name']}\0{call['arguments']}"
@@ -56,29 +56,29 @@ def _request(bb: Blackboard, host: Host, arguments: Mapping[str, Any]) -> str:
 
 @leaf(
     "tools.execute",
-    reads=("_item", "_index", "leave"),
+    reads=("_item", "_index", "approval"),
     writes=("tool_results",),
     effect=_effect,
     request=_request,
 )
-async def execute_tool(bb: Blackboard, step: Step, host: Host) -> None:
+async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Make one call; what comes of it, also an error, is a result for the model."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
-    leave = leave_of(bb)
+    leave = approval_of(bb)
     if leave is None:
         announce(host, step, call)
     tool = tool_of(host, call.name)
     if step.outcome_unknown:
         outcome = _failed(call, UNKNOWN)
     elif tool is None:
-        outcome = CallOutcome(_not_offered(host, call), 0)
+        outcome = ToolCallResult(_not_offered(host, call), 0)
     elif reason := _refusal(bb):
         outcome = _failed(call, reason)
     else:
         outcome = await _called(host, step, call)
     kept = report(host, step, outcome)
-    if tool is not None and tool.origin.is_outside:
+    if tool is not None and tool.origin.is_untrusted:
         kept["outside"] = [tool.origin.value]
     if leave is not None:
         kept["rested"] = leave.get("rested", 0.0)
@@ -86,29 +86,29 @@ async def execute_tool(bb: Blackboard, step: Step, host: Host) -> None:
     bb["tool_results"] = {**kept, "index": bb["_index"]}
 
 
-def _failed(call: ToolCall, said: str) -> CallOutcome:
-    return CallOutcome(ToolResult(call.id, call.name, said, failed=True), 0)
+def _failed(call: ToolCall, said: str) -> ToolCallResult:
+    return ToolCallResult(ToolResult(call.id, call.name, said, failed=True), 0)
 
 
-async def _called(host: Host, step: Step, call: ToolCall) -> CallOutcome:
+async def _called(host: RunContext, step: Step, call: ToolCall) -> ToolCallResult:
     context = ToolContext(
         host.user_id,
         host.project_id,
         key=f"run-{host.claim.run_id}/{host.key(step)}",
         agent=host.role.agent,
-        vetted_urls=vetted_urls(host),
+        allowed_urls=allowed_urls(host),
     )
     return await host.means.call_tool(call, agent=host.role.agent, context=context)
 
 
-def _not_offered(host: Host, call: ToolCall) -> ToolResult:
-    names = sorted(host.role.names)
+def _not_offered(host: RunContext, call: ToolCall) -> ToolResult:
+    names = sorted(host.role.tool_names)
     near = did_you_mean(call.name, names) or f"There are: {', '.join(names)}."
     said = f"There is no tool '{call.name[:80]}' here. {near}"
     return ToolResult(call.id, call.name, said, failed=True)
 
 
-def report(host: Host, step: Step, outcome: CallOutcome) -> dict[str, Any]:
+def report(host: RunContext, step: Step, outcome: ToolCallResult) -> dict[str, Any]:
     """Tell everybody what came of a call; what the journal keeps of it."""
     result = outcome.result
     status = "error" if result.failed else "success"
@@ -141,7 +141,7 @@ def report(host: Host, step: Step, outcome: CallOutcome) -> dict[str, Any]:
     return kept
 
 
-def _event(host: Host, kept: Mapping[str, Any]) -> Event:
+def _event(host: RunContext, kept: Mapping[str, Any]) -> Event:
     """What came of a call, as an event: made of what its step left, also after a crash."""
     payload = {"tool": kept["name"], "call": kept["id"], "ms": kept["ms"]}
     if not kept["failed"]:
@@ -150,8 +150,8 @@ def _event(host: Host, kept: Mapping[str, Any]) -> Event:
     return host.event(kind, Severity.WARNING, {**payload, "error": kept["text"][:200]})
 
 
-@leaf("oracle.take_results", reads=("tool_results", "state"), writes=("state",))
-def take_results(bb: Blackboard, host: Host) -> None:
+@leaf("oracle.record_results", reads=("tool_results", "state"), writes=("state",))
+def record_results(bb: Blackboard, host: RunContext) -> None:
     """Put the results into the transcript, in the order of the calls, and judge them."""
     given: dict[int, dict[str, Any]] = {kept["index"]: kept for kept in bb["tool_results"]}
     answer = host.answer
@@ -173,30 +173,30 @@ def take_results(bb: Blackboard, host: Host) -> None:
     if tokens or rested:
         host.tokens_used += tokens
         state = replace(state, tokens_used=state.tokens_used + tokens).paused(rested)
-    host.keep_state(bb, state)
-    host.hearing.note_turn((kept["name"], kept["failed"]) for kept in given.values())
+    host.save_state(bb, state)
+    host.notifications.note_turn((kept["name"], kept["failed"]) for kept in given.values())
     for _, kept in sorted(given.items()):
         host.sources.update(dict.fromkeys(Source.read(each) for each in kept["sources"]))
         _hear(host, kept)
-    note_results(host, given.values())
-    tell(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
+    record_origins(host, given.values())
+    emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
 
 
-def _hear(host: Host, kept: Mapping[str, Any]) -> None:
+def _hear(host: RunContext, kept: Mapping[str, Any]) -> None:
     """Let the run hear what came of a call, and what the call itself had to say."""
-    hear(host, _event(host, kept), result=result_context(kept))
+    handle_event(host, _event(host, kept), result=rule_result(kept))
     if (subagent := kept.get("subagent")) is not None:
         kind = SUBAGENT_FAILED if kept["failed"] else SUBAGENT_COMPLETE
         severity = Severity.WARNING if kept["failed"] else Severity.INFO
         payload = {"agent": subagent, "ms": kept["ms"], "report": kept["text"][:200]}
-        tell(host, kind, severity, **payload)
+        emit_event(host, kind, severity, **payload)
     for each in kept.get("events", ()):
         event = Event.read(each)
         deferred = event.payload.get("deferred")
         if deferred is None:
-            hear(host, event)
+            handle_event(host, event)
         else:
-            host.hearing.inbox.expect([stored_from(event, deferred, host.project_id)])
+            host.notifications.inbox.schedule([stored_from(event, deferred, host.project_id)])
 
 
 def _judged(call: ToolCall, result: ToolResult) -> dict[str, Any]:

@@ -19,7 +19,7 @@
     ;; What its model said, what that called, and what came of it.
     :answer nil
     :tool_calls []
-    :leave nil
+    :approval nil
     :tool_results []
 
     ;; How it ends.
@@ -29,7 +29,7 @@
   }
 
   (sequence
-    (action take-task :fn "subagent.take_task")
+    (action add-task :fn "subagent.add_task")
 
     (selector work
       (timeout in-time :seconds (blackboard :seconds_left)
@@ -37,9 +37,9 @@
                        :until (blackboard :finished)
           (decorator turn-control
             (sequence turn
-              (action take-notices :fn "oracle.take_notices")
+              (action add-notices :fn "oracle.add_notices")
               (llm-call)
-              (action take-answer :fn "oracle.take_answer")
+              (action record-answer :fn "oracle.record_answer")
               (if (condition has-tool-calls?)
                 (sequence
                   (action detect-loop :fn "oracle.detect_loop")
@@ -47,17 +47,17 @@
                                   :max-concurrent (blackboard :max_parallel_tools)
                     (for-each (blackboard :tool_calls)
                       (sequence
-                        (if (condition needs-leave?)
+                        (if (condition needs-approval?)
                           (sequence
-                            (action ask-leave :fn "tools.ask_leave")
-                            (if (condition is-asked?)
-                              (action await-leave :fn "tools.await_leave"))))
+                            (action request-approval :fn "tools.request_approval")
+                            (if (condition awaits-approval?)
+                              (action await-approval :fn "tools.await_approval"))))
                         (action execute-tool :fn "tools.execute"))))
-                  (action take-results :fn "oracle.take_results")
+                  (action record-results :fn "oracle.record_results")
                   (if (condition has-notices?)
                     (sequence
-                      (action tell-notices :fn "oracle.tell_notices")
-                      (action take-told :fn "oracle.take_notices"))))
+                      (action deliver-notices :fn "oracle.deliver_notices")
+                      (action take-told :fn "oracle.add_notices"))))
                 (set :finished true))))))
 
       ;; A limit ended it, or an error: that is what it reports.

@@ -10,7 +10,7 @@
     :seconds_left 120
 
     ;; The notes and threads around it, and what was read before and has changed since.
-    :surroundings ""
+    :retrieved ""
     :stale []
 
     ;; Where the run stands: turns, tokens, what was done last.
@@ -24,7 +24,7 @@
     ;; What the model said, what it called, and what came of that.
     :answer nil
     :tool_calls []
-    :leave nil
+    :approval nil
     :tool_results []
 
     ;; How it ends.
@@ -36,8 +36,8 @@
 
   (sequence
     (action begin :fn "oracle.begin")
-    (action look-around :fn "oracle.look_around")
-    (action take-question :fn "oracle.take_question")
+    (action retrieve-context :fn "oracle.retrieve_context")
+    (action add-question :fn "oracle.add_question")
 
     (selector answer
       ;; Turn after turn, until the model answers without calling a tool.
@@ -47,9 +47,9 @@
           ;; Refuses a turn when a limit is reached; rules warn before that.
           (decorator turn-control
             (sequence turn
-              (action take-notices :fn "oracle.take_notices")
+              (action add-notices :fn "oracle.add_notices")
               (llm-call)
-              (action take-answer :fn "oracle.take_answer")
+              (action record-answer :fn "oracle.record_answer")
               (if (condition has-tool-calls?)
                 (sequence
                   (action detect-loop :fn "oracle.detect_loop")
@@ -58,11 +58,11 @@
                     (for-each (blackboard :tool_calls)
                       (sequence
                         ;; Rules may refuse a call, or want a person asked.
-                        (if (condition needs-leave?)
+                        (if (condition needs-approval?)
                           (sequence
-                            (action ask-leave :fn "tools.ask_leave")
-                            (if (condition is-asked?)
-                              (action await-leave :fn "tools.await_leave"))))
+                            (action request-approval :fn "tools.request_approval")
+                            (if (condition awaits-approval?)
+                              (action await-approval :fn "tools.await_approval"))))
                         (if (condition is-delegated?)
                           (sequence
                             (action announce :fn "oracle.announce")
@@ -71,12 +71,12 @@
                           (sequence
                             (action execute-tool :fn "tools.execute")
                             (if (condition is-too-large?)
-                              (action sum-up :fn "oracle.sum_up")))))))
-                  (action take-results :fn "oracle.take_results")
+                              (action summarise-result :fn "oracle.summarise_result")))))))
+                  (action record-results :fn "oracle.record_results")
                   (if (condition has-notices?)
                     (sequence
-                      (action tell-notices :fn "oracle.tell_notices")
-                      (action take-told :fn "oracle.take_notices"))))
+                      (action deliver-notices :fn "oracle.deliver_notices")
+                      (action take-told :fn "oracle.add_notices"))))
                 (set :finished true))))))
 
       ;; A limit ended it: say which. After an error this fails, and so does the run.
@@ -85,8 +85,8 @@
     ;; What is left to tell is kept with the answer.
     (if (condition has-notices?)
       (sequence
-        (action tell-last :fn "oracle.tell_notices")
-        (action take-last :fn "oracle.take_notices")))
+        (action tell-last :fn "oracle.deliver_notices")
+        (action take-last :fn "oracle.add_notices")))
 
     (if (blackboard :finished)
       (sequence

@@ -3,7 +3,7 @@
 from dodona.agent.views.approvals import ApprovalViews
 from dodona.agent.views.contexts import ContextViews
 from dodona.agent.views.notices import NoticeViews
-from dodona.agent.views.preferences import Preferences
+from dodona.agent.views.preferences import SettingsViews
 from dodona.agent.views.projects import ProjectViews
 from dodona.agent.views.rules import RuleViews
 from dodona.agent.views.runs import RunViews
@@ -15,11 +15,11 @@ __all__ = [
     "ApprovalViews",
     "ContextViews",
     "NoticeViews",
-    "Preferences",
     "ProjectViews",
     "RuleViews",
     "RunViews",
     "SessionViews",
+    "SettingsViews",
     "SpendingViews",
     "TreeViews",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.approving import Desk
+from dodona.agent.approving import ApprovalGate
 from dodona.agent.views.moments import iso
 from dodona.core.approvals import Approval, Approvals, Decision
 
@@ -12,7 +12,7 @@ from dodona.core.approvals import Approval, Approvals, Decision
 class ApprovalViews:
     """The approvals of all users; every call says whose."""
 
-    def __init__(self, approvals: Approvals, desk: Desk) -> None:
+    def __init__(self, approvals: Approvals, desk: ApprovalGate) -> None:
         self._approvals = approvals
         self._desk = desk
 

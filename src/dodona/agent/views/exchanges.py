@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dodona.agent.exchange import arguments_of
+from dodona.agent.exchange import parse_arguments
 from dodona.agent.views.moments import iso
 from dodona.core.conversation import StoredMessage
 
@@ -37,7 +37,7 @@ def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": call["id"],
         "name": call["name"],
-        "arguments": arguments_of(call["arguments"]),
+        "arguments": parse_arguments(call["arguments"]),
         "result": call["result"],
         "status": "error" if call["failed"] else "success",
         "duration_ms": call.get("duration_ms"),

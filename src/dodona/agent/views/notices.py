@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.agent.choices import Choices, ChoicesOf
+from dodona.agent.choices import OverridesCache, UserOverrides
 from dodona.agent.views.moments import iso
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.near import did_you_mean
@@ -17,7 +17,7 @@ MOST_NOTICES: Final = 200  # on a page
 class NoticeViews:
     """The notices of all users; every call says whose."""
 
-    def __init__(self, log: NoticeLog, subscribers: Subscribers, choices: ChoicesOf) -> None:
+    def __init__(self, log: NoticeLog, subscribers: Subscribers, choices: OverridesCache) -> None:
         self._log = log
         self._subscribers = subscribers
         self._choices = choices
@@ -63,9 +63,11 @@ class NoticeViews:
         return _subscriber(found, choices)
 
 
-def _subscriber(found: Mapping[str, Any], choices: Choices) -> dict[str, Any]:
+def _subscriber(found: Mapping[str, Any], choices: UserOverrides) -> dict[str, Any]:
     name = found["id"]
-    is_on = (found["enabled"] or name in choices.voiced) and name not in choices.silenced
+    is_on = (
+        found["enabled"] or name in choices.enabled_subscribers
+    ) and name not in choices.disabled_subscribers
     return {**found, "enabled": found["core"] or is_on}
 
 

@@ -9,7 +9,7 @@ from dodona.agent.settings import ModelSettings
 from dodona.core.storage import Storage
 
 
-class Preferences:
+class SettingsViews:
     """The settings of all users; every call says whose."""
 
     def __init__(self, storage: Storage) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, cast
 
-from dodona.agent.choices import Choices, ChoicesOf
+from dodona.agent.choices import OverridesCache, UserOverrides
 from dodona.agent.config import AgentConfig
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.events import Event, Severity
 from dodona.core.near import did_you_mean
-from dodona.core.rules import HOOKS, RuleChoices, Rules
+from dodona.core.rules import HOOKS, RuleOverrides, Rules
 
 _OF_AN_EVENT = ("type", "severity", "payload")
 _PARTS = ("turn", "history", "user", "project", "result")
@@ -20,7 +20,7 @@ _PARTS = ("turn", "history", "user", "project", "result")
 class RuleViews:
     """The rules, as they are for each user."""
 
-    def __init__(self, rules: Rules, choices: ChoicesOf) -> None:
+    def __init__(self, rules: Rules, choices: OverridesCache) -> None:
         self._rules = rules
         self._choices = choices
 
@@ -52,10 +52,10 @@ class RuleViews:
         rule = self._find(rule_id)
         choices = await self._choices(user_id)
         event = _event(rule, sample.get("event"))
-        fired = self._rules.fire(
+        fired = self._rules.evaluate(
             event,
             _over(_sample_context(user_id, event), _context(sample.get("context"))),
-            choices=RuleChoices(frozenset({rule_id}), frozenset(), choices.rules.parameters),
+            choices=RuleOverrides(frozenset({rule_id}), frozenset(), choices.rules.parameters),
             state=choices.state,
         )
         ours = [each.action for each in fired if each.rule == rule_id]
@@ -70,7 +70,7 @@ class RuleViews:
         return known[rule_id]
 
 
-def _rule(found: Mapping[str, Any], choices: Choices) -> dict[str, Any]:
+def _rule(found: Mapping[str, Any], choices: UserOverrides) -> dict[str, Any]:
     """With what the user has decided in place of the defaults."""
     decided, rule_id = choices.rules, found["id"]
     is_on = found["enabled"] or rule_id in decided.enabled

@@ -124,7 +124,7 @@ def _answer(messages: Sequence[StoredMessage]) -> dict[str, Any]:
 
 def _step(step: StepRow) -> dict[str, Any]:
     """`tokens` and `error` are read from what the step left, as long as that is kept."""
-    left: Mapping[str, Any] = step.left or {}
+    left: Mapping[str, Any] = step.output or {}
     writes: Mapping[str, Any] = left.get("writes") or {}
     return {
         "key": step.key,

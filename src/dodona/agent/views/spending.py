@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from dodona.core.spending import Budget, Limit, Limits, kind_of, resets_at
 from dodona.core.storage import Storage
-from dodona.core.usage import By, Span, Spent
+from dodona.core.usage import GroupBy, Period, UsageTotals
 
 # What the parts of a name are called.
-_NAMES: Final[Mapping[By, tuple[str, ...]]] = {
-    By.DAY: ("day",),
-    By.AGENT: ("agent_id",),
-    By.MODEL: ("provider", "model"),
-    By.SESSION: ("session_key",),
-    By.USER: ("user_id",),
+_NAMES: Final[Mapping[GroupBy, tuple[str, ...]]] = {
+    GroupBy.DAY: ("day",),
+    GroupBy.AGENT: ("agent_id",),
+    GroupBy.MODEL: ("provider", "model"),
+    GroupBy.SESSION: ("session_key",),
+    GroupBy.USER: ("user_id",),
 }
 
 
@@ -28,7 +28,7 @@ class SpendingViews:
         self._budgets = storage.budgets
         self._limits = limits
 
-    async def usage(self, span: Span, by: By, *, most: int) -> dict[str, Any]:
+    async def usage(self, span: Period, by: GroupBy, *, most: int) -> dict[str, Any]:
         """All of it, and by what it is put together."""
         grouped = await self._usage.grouped(span, by, most=most)
         return {
@@ -43,12 +43,12 @@ class SpendingViews:
         """Those that a user's calls fall under. A day, a month and an agent are everybody's."""
         found: list[dict[str, Any]] = []
         for limit in self._limits.limits(time()):
-            standing = await self._budgets.standing(limit, user_id=user_id, most=most)
+            standing = await self._budgets.status(limit, user_id=user_id, most=most)
             found += [_status(budget, limit) for budget in standing]
         return found
 
 
-def _sums(spent: Spent) -> dict[str, Any]:
+def _sums(spent: UsageTotals) -> dict[str, Any]:
     return {
         "calls": spent.calls,
         "input_tokens": spent.input_tokens,

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from dodona.agent.question import context_id
 from dodona.agent.views.moments import iso
-from dodona.core.context_tree import MessagePlace, TreeLink, TreeNode
+from dodona.core.context_tree import MessageLocation, TreeLink, TreeNode
 from dodona.core.contexts import ContextStatus, OracleContext
 from dodona.core.conversation import Conversation, RunStatus
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
@@ -183,7 +183,7 @@ class TreeViews:
             raise _unknown(name)
         return run_id
 
-    async def _message(self, talk: Conversation, message_id: str) -> MessagePlace:
+    async def _message(self, talk: Conversation, message_id: str) -> MessageLocation:
         missing = NotFound(
             f"there is no message {message_id!r:.80} in this conversation.",
             hint="Use the id of a message that an exchange or a node shows.",
@@ -221,7 +221,7 @@ class TreeViews:
             ) from missing
 
 
-def _before(place: MessagePlace) -> int | None:
+def _before(place: MessageLocation) -> int | None:
     """The node that one goes on from: before a question, after an answer."""
     run = place.run
     if place.role != "user":

@@ -11,14 +11,14 @@ from typing import Final
 
 import aiohttp
 
-from dodona.app.building import build
-from dodona.app.choice import Choice, Chooser
+from dodona.app.building import build_model
+from dodona.app.choice import ModelChoice, ModelSelector
 from dodona.app.config import Config
 from dodona.app.credentials import Credentials
-from dodona.app.probes import spots
+from dodona.app.probes import default_targets
 from dodona.cli.checkups.finding import Finding, ok, warning, wrong
 from dodona.core.errors import ConfigError
-from dodona.models.counter import TokenCounter
+from dodona.models.counter import OfflineTokenCounter
 from dodona.models.providers import PROVIDERS
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
@@ -31,13 +31,13 @@ async def look(
     config: Config, credentials: Credentials, redactor: Redactor
 ) -> AsyncIterator[Finding]:
     async with Http() as http:
-        chooser = Chooser(config, credentials, http=http, spots=spots(os.environ))
+        chooser = ModelSelector(config, credentials, http=http, spots=default_targets(os.environ))
         for agent in ("", *config.settings.agents):
             name = f"agents.{agent}" if agent else "agent"
             try:
                 choice = await chooser.choose(agent)
                 await asyncio.to_thread(
-                    build, choice, http=http, redactor=redactor, counter=TokenCounter()
+                    build_model, choice, http=http, redactor=redactor, counter=OfflineTokenCounter()
                 )
             except ConfigError as error:
                 yield wrong(name, error.message, error.hint)
@@ -47,7 +47,7 @@ async def look(
                     yield finding
 
 
-async def reached(name: str, choice: Choice, http: Http) -> AsyncIterator[Finding]:
+async def reached(name: str, choice: ModelChoice, http: Http) -> AsyncIterator[Finding]:
     if choice.provider not in PROVIDERS:
         yield ok(name, f"{choice.provider}, which needs nobody")
         return
@@ -74,14 +74,14 @@ async def reached(name: str, choice: Choice, http: Http) -> AsyncIterator[Findin
         yield warning("clock", f"it differs from {choice.provider}'s by {skew:,.0f} s.", "Set it.")
 
 
-def _listing(choice: Choice) -> str:
+def _listing(choice: ModelChoice) -> str:
     """Where its models are listed, which costs nothing."""
     row = PROVIDERS[choice.provider]
     base = (choice.base_url or row.base_url).rstrip("/")
     return f"{base}/v1/models" if row.wire == "anthropic" else f"{base}/models"
 
 
-def _headers(choice: Choice) -> dict[str, str]:
+def _headers(choice: ModelChoice) -> dict[str, str]:
     if choice.key is None:
         return {}
     if PROVIDERS[choice.provider].wire == "anthropic":

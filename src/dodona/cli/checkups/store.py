@@ -21,7 +21,7 @@ from dodona.core.errors import ConfigError, DodonaError
 from dodona.store.check import check
 from dodona.store.location import Location, locate
 from dodona.store.migrate import NEWEST
-from dodona.store.opening import look as look_at
+from dodona.store.opening import inspect as look_at
 from dodona.store.owners import is_held
 
 SCARCE: Final = 1 << 30  # bytes of disk

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dodona.gateway.errors import WrongMethod
-from dodona.gateway.gate import Gate
+from dodona.gateway.errors import MethodNotAllowed
+from dodona.gateway.gate import GatewayState
 from dodona.gateway.operation import Operation
 from dodona.gateway.routes import (
     approvals,
@@ -34,7 +34,7 @@ from dodona.gateway.routes import (
     v1,
     vault,
 )
-from dodona.gateway.watching import note_operation
+from dodona.gateway.watching import set_operation
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,
@@ -60,13 +60,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 )
 
 
-def routes(gate: Gate) -> list[Route]:
+def routes(gate: GatewayState) -> list[Route]:
     """A route for each path; which operation is meant, its method says."""
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
     return [_route(gate, path, [o for o in OPERATIONS if o.path == path]) for path in paths]
 
 
-def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
+def _route(gate: GatewayState, path: str, operations: Iterable[Operation]) -> Route:
     by_method = {operation.method: operation for operation in operations}
     if "GET" in by_method:
         by_method["HEAD"] = by_method["GET"]
@@ -74,8 +74,8 @@ def _route(gate: Gate, path: str, operations: Iterable[Operation]) -> Route:
     async def dispatch(request: Request) -> Response:
         operation = by_method.get(request.method)
         if operation is None:
-            raise WrongMethod(request.method, by_method)
-        note_operation(request.scope, operation.name)
+            raise MethodNotAllowed(request.method, by_method)
+        set_operation(request.scope, operation.name)
         return await operation.answer(request, gate)
 
     route = Route(path, dispatch)

@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from dodona.core.approvals import Decision
 from dodona.core.errors import BadRequest
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -25,22 +25,22 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 LONGEST_NOTE: Final = 2_000
 _MOST: Final = 10**18 - 1
 
 
-async def pending(visit: Visit) -> Response:
-    return answer({"approvals": await visit.agency.approvals.pending(visit.user_id)})
+async def pending(visit: ApiRequest) -> Response:
+    return json_response({"approvals": await visit.agency.approvals.pending(visit.user_id)})
 
 
-async def decide(visit: Visit) -> Response:
-    approved, note = _decision(await visit.document())
+async def decide(visit: ApiRequest) -> Response:
+    approved, note = _decision(await visit.json())
     decided = await visit.agency.approvals.decide(
         visit.user_id, visit.values["run_id"], visit.values["call"], approved=approved, note=note
     )
-    return answer(decided)
+    return json_response(decided)
 
 
 def _decision(asked: dict[str, Any]) -> tuple[bool, str]:
@@ -86,23 +86,23 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/approvals",
         name="listApprovals",
-        about="The calls that wait for you, the oldest first.",
+        summary="The calls that wait for you, the oldest first.",
         handle=pending,
-        answers={200: Says("All of them.", "ApprovalList")},
+        responses={200: ResponseSpec("All of them.", "ApprovalList")},
         errors=(400, 503),
     ),
     Operation(
         method="POST",
         path="/api/runs/{run_id}/approvals/{call}",
         name="decideApproval",
-        about="Allow a call, or refuse it.",
+        summary="Allow a call, or refuse it.",
         handle=decide,
         parameters=(
             Parameter(name="run_id", about="Which run.", place="path", bounds=(0, _MOST)),
             Parameter(name="call", about="The id of the call.", place="path"),
         ),
         body="ApprovalDecision",
-        answers={200: Says("What was decided.", "Approval")},
+        responses={200: ResponseSpec("What was decided.", "Approval")},
         errors=(400, 404, 408, 409, 413, 415, 503),
     ),
 )

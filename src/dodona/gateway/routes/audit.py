@@ -10,8 +10,8 @@ from dodona.agent.views.audit import audit_json
 from dodona.core.audit import KINDS, OUTCOMES
 from dodona.core.errors import BadRequest
 from dodona.core.near import did_you_mean
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -24,12 +24,12 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: ApiRequest) -> Response:
     """The newest first; `next` is what to give as `before` to see those that are older."""
     kind, limit = visit.values["kind"], visit.values["limit"]
     if kind is not None and kind not in KINDS:
@@ -46,7 +46,7 @@ async def page(visit: Visit) -> Response:
         )
     )
     last = found[-1].id if len(found) == limit else None
-    return answer({"entries": [audit_json(each) for each in found], "next": last})
+    return json_response({"entries": [audit_json(each) for each in found], "next": last})
 
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -76,7 +76,7 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/audit",
         name="readAudit",
-        about="Who was turned away, and who changed what, the newest first.",
+        summary="Who was turned away, and who changed what, the newest first.",
         handle=page,
         parameters=(
             Parameter(
@@ -89,7 +89,7 @@ OPERATIONS: Final = (
             Parameter(name="before", about="Only those with a smaller id.", bounds=(1, _MOST)),
             Parameter(name="limit", about="How many at most.", bounds=(1, 1_000), default=100),
         ),
-        answers={200: Says("A page of the log.", "AuditPage")},
+        responses={200: ResponseSpec("A page of the log.", "AuditPage")},
         errors=(400, 503),
         scope="admin",
     ),

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from dodona.core.code import Code
 from dodona.core.errors import BadRequest
 from dodona.core.projects import DEFAULT_PROJECT
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import Schema, document, listed, number, text, whole, yes_or_no
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 MOST_LINES: Final = 10_000_000
 
@@ -95,49 +95,49 @@ SCHEMAS: Final[dict[str, Schema]] = {
 }
 
 
-async def state(visit: Visit) -> Response:
-    return answer(await (await _code(visit)).state())
+async def state(visit: ApiRequest) -> Response:
+    return json_response(await (await _code(visit)).state())
 
 
-async def search(visit: Visit) -> Response:
+async def search(visit: ApiRequest) -> Response:
     code = await _code(visit)
     hits = await code.search(_given(visit, "query"), visit.values["limit"])
-    return answer({"hits": hits, "is_complete": (await code.state()).is_complete})
+    return json_response({"hits": hits, "is_complete": (await code.state()).is_complete})
 
 
-async def definitions(visit: Visit) -> Response:
+async def definitions(visit: ApiRequest) -> Response:
     code = await _code(visit)
     found = await code.definitions(_given(visit, "name"), visit.values["limit"])
-    return answer({"definitions": found})
+    return json_response({"definitions": found})
 
 
-async def references(visit: Visit) -> Response:
+async def references(visit: ApiRequest) -> Response:
     code = await _code(visit)
     found = await code.references(_given(visit, "name"), visit.values["limit"])
-    return answer({"references": found})
+    return json_response({"references": found})
 
 
-async def repo_map(visit: Visit) -> Response:
+async def repo_map(visit: ApiRequest) -> Response:
     code = await _code(visit)
     drawn = await code.repo_map(visit.values["tokens"], visit.values["focus"] or "")
-    return answer({"map": drawn})
+    return json_response({"map": drawn})
 
 
-async def file(visit: Visit) -> Response:
+async def file(visit: ApiRequest) -> Response:
     code = await _code(visit)
     path, first, last = _given(visit, "path"), visit.values["first"], visit.values["last"]
-    return answer(await code.read(path, first, last))
+    return json_response(await code.read(path, first, last))
 
 
-async def index(visit: Visit) -> Response:
-    return answer(await (await _code(visit)).refresh())
+async def index(visit: ApiRequest) -> Response:
+    return json_response(await (await _code(visit)).refresh())
 
 
-async def _code(visit: Visit) -> Code:
+async def _code(visit: ApiRequest) -> Code:
     return await visit.agency.code(visit.user_id, visit.values["project_id"])
 
 
-def _given(visit: Visit, name: str) -> str:
+def _given(visit: ApiRequest, name: str) -> str:
     value = visit.values[name]
     if value is None:
         raise BadRequest(f"{name} is missing.", hint=f"Add ?{name}=… to the address.")
@@ -157,7 +157,7 @@ def _limit(most: int, usual: int) -> Parameter:
 
 def _get(path: str, name: str, about: str, **more: Any) -> Operation:
     return Operation(
-        method="GET", path=f"/api/code{path}", name=name, about=about, errors=_ERRORS, **more
+        method="GET", path=f"/api/code{path}", name=name, summary=about, errors=_ERRORS, **more
     )
 
 
@@ -168,7 +168,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "What the index of a project's code holds.",
         handle=state,
         parameters=(_PROJECT,),
-        answers={200: Says("Its state.", "CodeState")},
+        responses={200: ResponseSpec("Its state.", "CodeState")},
     ),
     _get(
         "/search",
@@ -180,7 +180,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             _limit(100, 8),
             _PROJECT,
         ),
-        answers={200: Says("Pieces of code, the best first.", "CodeHits")},
+        responses={200: ResponseSpec("Pieces of code, the best first.", "CodeHits")},
     ),
     _get(
         "/definitions",
@@ -188,7 +188,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Where a name is defined; of an unknown name, where the nearest are.",
         handle=definitions,
         parameters=(_NAME, _limit(100, 20), _PROJECT),
-        answers={200: Says("Definitions.", "CodeDefinitions")},
+        responses={200: ResponseSpec("Definitions.", "CodeDefinitions")},
     ),
     _get(
         "/references",
@@ -196,7 +196,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Where a name is used.",
         handle=references,
         parameters=(_NAME, _limit(1_000, 50), _PROJECT),
-        answers={200: Says("References.", "CodeReferences")},
+        responses={200: ResponseSpec("References.", "CodeReferences")},
     ),
     _get(
         "/map",
@@ -210,7 +210,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(name="focus", about="Words or paths that come first."),
             _PROJECT,
         ),
-        answers={200: Says("The map.", "CodeMap")},
+        responses={200: ResponseSpec("The map.", "CodeMap")},
     ),
     _get(
         "/file",
@@ -223,16 +223,16 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(name="last", about="To this line.", bounds=(1, MOST_LINES)),
             _PROJECT,
         ),
-        answers={200: Says("The lines.", "CodeFile")},
+        responses={200: ResponseSpec("The lines.", "CodeFile")},
     ),
     Operation(
         method="POST",
         path="/api/code/index",
         name="indexCode",
-        about="Take in what has changed, and wait for it.",
+        summary="Take in what has changed, and wait for it.",
         handle=index,
         parameters=(_PROJECT,),
-        answers={200: Says("The state after that.", "CodeState")},
+        responses={200: ResponseSpec("The state after that.", "CodeState")},
         errors=_ERRORS,
     ),
 )

@@ -7,18 +7,18 @@ from collections.abc import AsyncGenerator
 from starlette.responses import Response
 
 from dodona.gateway.answers import encoded
-from dodona.gateway.operation import EVENTS, Operation, Says
+from dodona.gateway.operation import EVENTS, Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 
-async def events(visit: Visit) -> Response:
+async def events(visit: ApiRequest) -> Response:
     if visit.request.method == "HEAD":
         return Response(media_type="text/event-stream")
     return visit.stream(_pieces(visit))
 
 
-async def _pieces(visit: Visit) -> AsyncGenerator[bytes]:
+async def _pieces(visit: ApiRequest) -> AsyncGenerator[bytes]:
     redactor = visit.gate.redactor
     types = tuple(each.strip() for each in visit.values["types"].split(","))
     async with visit.agency.events.subscribe(types=types, user_id=visit.user_id) as told:
@@ -33,7 +33,7 @@ OPERATIONS = (
         method="GET",
         path="/api/events",
         name="followEvents",
-        about="Your events from now on.",
+        summary="Your events from now on.",
         handle=events,
         parameters=(
             Parameter(
@@ -42,7 +42,7 @@ OPERATIONS = (
                 default="*",
             ),
         ),
-        answers={200: Says("One event after the other.", "Event", EVENTS)},
+        responses={200: ResponseSpec("One event after the other.", "Event", EVENTS)},
         errors=(400,),
     ),
 )

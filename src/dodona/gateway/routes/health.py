@@ -5,21 +5,21 @@ from __future__ import annotations
 from starlette.responses import Response
 
 import dodona
-from dodona.gateway.answers import answer
-from dodona.gateway.errors import Leaving
-from dodona.gateway.operation import Operation, Says
-from dodona.gateway.visit import Visit
+from dodona.gateway.answers import json_response
+from dodona.gateway.errors import ShuttingDown
+from dodona.gateway.operation import Operation, ResponseSpec
+from dodona.gateway.visit import ApiRequest
 
 
-async def alive(_visit: Visit) -> Response:
-    return answer({"status": "ok", "name": "dodona", "version": dodona.__version__})
+async def alive(_visit: ApiRequest) -> Response:
+    return json_response({"status": "ok", "name": "dodona", "version": dodona.__version__})
 
 
-async def ready(visit: Visit) -> Response:
+async def ready(visit: ApiRequest) -> Response:
     """Not while we are leaving: whoever balances load sends nothing here any more."""
     if visit.gate.closing.is_leaving:
-        raise Leaving("Dodona is stopping.")
-    return answer({"status": "ready", **await visit.gate.ready()})
+        raise ShuttingDown("Dodona is stopping.")
+    return json_response({"status": "ready", **await visit.gate.ready()})
 
 
 OPERATIONS = (
@@ -27,9 +27,9 @@ OPERATIONS = (
         method="GET",
         path="/healthz",
         name="isAlive",
-        about="Answers as long as the process does.",
+        summary="Answers as long as the process does.",
         handle=alive,
-        answers={200: Says("It does.", "Health")},
+        responses={200: ResponseSpec("It does.", "Health")},
         errors=(400,),
         is_open=True,
     ),
@@ -37,9 +37,9 @@ OPERATIONS = (
         method="GET",
         path="/readyz",
         name="isReady",
-        about="Whether questions can be answered.",
+        summary="Whether questions can be answered.",
         handle=ready,
-        answers={200: Says("They can.", "Readiness")},
+        responses={200: ResponseSpec("They can.", "Readiness")},
         errors=(400, 503),
         scope="",
     ),

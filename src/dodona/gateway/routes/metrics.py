@@ -8,10 +8,10 @@ from starlette.responses import Response
 
 import dodona
 from dodona.core.metrics import CONTENT_TYPE
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.shapes import Schema, document, listed, named, number, one_of, text, whole
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Status": document(
@@ -37,13 +37,13 @@ SCHEMAS: Final[dict[str, Schema]] = {
 }
 
 
-async def metrics(visit: Visit) -> Response:
+async def metrics(visit: ApiRequest) -> Response:
     text = await visit.gate.beside.measures.text()
     return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
 
-async def status(visit: Visit) -> Response:
-    return answer({"version": dodona.__version__, **await visit.gate.beside.status()})
+async def status(visit: ApiRequest) -> Response:
+    return json_response({"version": dodona.__version__, **await visit.gate.beside.status()})
 
 
 OPERATIONS = (
@@ -51,20 +51,20 @@ OPERATIONS = (
         method="GET",
         path="/metrics",
         name="readMetrics",
-        about="What the process counts, in the text format of Prometheus.",
+        summary="What the process counts, in the text format of Prometheus.",
         handle=metrics,
         scope="admin",
-        answers={200: Says("The numbers.", "Text", "text/plain")},
+        responses={200: ResponseSpec("The numbers.", "Text", "text/plain")},
         errors=(400,),
     ),
     Operation(
         method="GET",
         path="/api/status",
         name="readStatus",
-        about="What the gateway does at the moment.",
+        summary="What the gateway does at the moment.",
         handle=status,
         scope="admin",
-        answers={200: Says("Runs, lanes, streams and budgets now.", "Status")},
+        responses={200: ResponseSpec("Runs, lanes, streams and budgets now.", "Status")},
         errors=(400, 503),
     ),
 )

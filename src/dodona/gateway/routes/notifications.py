@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from dodona.core.errors import BadRequest
 from dodona.core.events import Severity
-from dodona.core.notices import Moment, Point
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.core.notices import DeferUntil, InjectionPoint
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -25,12 +25,12 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: ApiRequest) -> Response:
     limit = visit.values["limit"]
     found = await visit.agency.notices.list(
         visit.user_id,
@@ -39,21 +39,23 @@ async def page(visit: Visit) -> Response:
         limit=limit,
     )
     last = found[-1]["id"] if len(found) == limit else None
-    return answer({"notices": found, "next": last})
+    return json_response({"notices": found, "next": last})
 
 
-async def dismiss(visit: Visit) -> Response:
-    return answer(await visit.agency.notices.dismiss(visit.user_id, visit.values["notice_id"]))
+async def dismiss(visit: ApiRequest) -> Response:
+    return json_response(
+        await visit.agency.notices.dismiss(visit.user_id, visit.values["notice_id"])
+    )
 
 
-async def subscribers(visit: Visit) -> Response:
-    return answer(await visit.agency.notices.subscribers(visit.user_id))
+async def subscribers(visit: ApiRequest) -> Response:
+    return json_response(await visit.agency.notices.subscribers(visit.user_id))
 
 
-async def switch(visit: Visit) -> Response:
-    is_on = _enabled(await visit.document())
+async def switch(visit: ApiRequest) -> Response:
+    is_on = _enabled(await visit.json())
     name = visit.values["subscriber_id"]
-    return answer(await visit.agency.notices.switch(visit.user_id, name, is_on=is_on))
+    return json_response(await visit.agency.notices.switch(visit.user_id, name, is_on=is_on))
 
 
 def _enabled(asked: dict[str, Any]) -> bool:
@@ -73,7 +75,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "message": text(),
             "due": document(
                 {
-                    "moment": one_of(*(each.value for each in Moment)),
+                    "moment": one_of(*(each.value for each in DeferUntil)),
                     "at": or_null(time()),
                     "tool": text("Told when this tool is called."),
                     "condition": text("Told when an event fits this expression."),
@@ -95,7 +97,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
             "name": text(),
             "description": text(),
             "events": listed(text(), "Patterns of types."),
-            "inject_at": one_of(*(each.value for each in Point)),
+            "inject_at": one_of(*(each.value for each in InjectionPoint)),
             "core": yes_or_no("It cannot be turned off."),
             "enabled": yes_or_no("For you."),
             "file": text("Where it is defined."),
@@ -115,46 +117,46 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/notifications",
         name="listNotices",
-        about="Notices that wait for a later moment or another session, and those that were told.",
+        summary="Notices that wait for a later moment or another session, and those that were told.",
         handle=page,
         parameters=(
             Parameter(name="project_id", about="Only those of this project."),
             Parameter(name="before", about="Only those with a smaller id.", bounds=(1, _MOST)),
             Parameter(name="limit", about="How many at most.", bounds=(1, 200), default=50),
         ),
-        answers={200: Says("A page of notices.", "NoticeList")},
+        responses={200: ResponseSpec("A page of notices.", "NoticeList")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="DELETE",
         path="/api/notifications/{notice_id}",
         name="dismissNotice",
-        about="Do not tell a notice any more.",
+        summary="Do not tell a notice any more.",
         handle=dismiss,
         parameters=(
             Parameter(name="notice_id", about="Which one.", place="path", bounds=(0, _MOST)),
         ),
-        answers={200: Says("The notice.", "StoredNotice")},
+        responses={200: ResponseSpec("The notice.", "StoredNotice")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="GET",
         path="/api/subscribers",
         name="listSubscribers",
-        about="Who makes notices of events.",
+        summary="Who makes notices of events.",
         handle=subscribers,
-        answers={200: Says("All of them.", "SubscriberList")},
+        responses={200: ResponseSpec("All of them.", "SubscriberList")},
         errors=(400, 503),
     ),
     Operation(
         method="PUT",
         path="/api/subscribers/{subscriber_id}",
         name="switchSubscriber",
-        about="Turn a subscriber on or off for you, at once.",
+        summary="Turn a subscriber on or off for you, at once.",
         handle=switch,
         parameters=(Parameter(name="subscriber_id", about="Which one.", place="path"),),
         body="Switch",
-        answers={200: Says("The subscriber.", "Subscriber")},
+        responses={200: ResponseSpec("The subscriber.", "Subscriber")},
         errors=(400, 404, 408, 413, 415, 503),
     ),
 )

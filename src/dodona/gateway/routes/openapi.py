@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
-from dodona.gateway.visit import Visit
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
+from dodona.gateway.visit import ApiRequest
 
 
-async def document(visit: Visit) -> Response:
-    return answer(visit.gate.document)
+async def document(visit: ApiRequest) -> Response:
+    return json_response(visit.gate.document)
 
 
 OPERATIONS = (
@@ -18,9 +18,9 @@ OPERATIONS = (
         method="GET",
         path="/api/openapi.json",
         name="describe",
-        about="This document: OpenAPI 3.1.",
+        summary="This document: OpenAPI 3.1.",
         handle=document,
-        answers={200: Says("OpenAPI.", "Description")},
+        responses={200: ResponseSpec("OpenAPI.", "Description")},
         errors=(400,),
         scope="",
     ),

@@ -13,45 +13,45 @@ from dodona.core.chunks import Chunk
 from dodona.core.conversation import RunStatus
 from dodona.core.errors import BadRequest
 from dodona.core.projects import DEFAULT_PROJECT
-from dodona.gateway.answers import answer
-from dodona.gateway.errors import Leaving
-from dodona.gateway.operation import EVENTS, Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.errors import ShuttingDown
+from dodona.gateway.operation import EVENTS, Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
-from dodona.gateway.racing import first_of, hung_up
-from dodona.gateway.sse import rendered
-from dodona.gateway.visit import Visit
+from dodona.gateway.racing import first_completed, wait_disconnect
+from dodona.gateway.sse import encode_events
+from dodona.gateway.visit import ApiRequest
 
 RUN_HEADER = "dodona-run"
 _MOST = 10**18 - 1
 
 
-async def ask(visit: Visit) -> Response:
+async def ask(visit: ApiRequest) -> Response:
     """Waits for the whole answer. A client that leaves, leaves the run alone."""
-    question = Question.read(await visit.document())
+    question = Question.read(await visit.json())
     oracle, user_id = visit.agency.oracle, visit.user_id
     run_id = await oracle.ask(user_id, question)
 
     async def answered() -> Response:
         found = await oracle.answer(user_id, run_id)
-        return answer(found.as_json(), headers={RUN_HEADER: str(run_id)})
+        return json_response(found.as_json(), headers={RUN_HEADER: str(run_id)})
 
     async def left() -> Response:
-        await hung_up(visit.request.receive)
+        await wait_disconnect(visit.request.receive)
         return Response(status_code=204)  # nobody is there to read it
 
     async def closed() -> Response:
         await visit.gate.closing.wait()
-        raise Leaving(
+        raise ShuttingDown(
             f"Dodona is stopping. Run {run_id} goes on when it is back.",
             hint=f"Then GET /api/runs/{run_id}/events.",
         )
 
-    return await first_of(answered(), left(), closed())
+    return await first_completed(answered(), left(), closed())
 
 
-async def stream(visit: Visit) -> Response:
+async def stream(visit: ApiRequest) -> Response:
     """The answer as it comes. What is wrong with the question is told before the stream begins."""
-    question = Question.read(await visit.document())
+    question = Question.read(await visit.json())
     run_id = await visit.agency.oracle.ask(visit.user_id, question)
     batches = visit.agency.oracle.events(visit.user_id, run_id)
     return visit.stream(pieces(batches, at_once=True), {RUN_HEADER: str(run_id)})
@@ -65,18 +65,18 @@ async def pieces(
         yield b""
     async with aclosing(batches):
         async for batch in batches:
-            yield rendered(batch)
+            yield encode_events(batch)
 
 
-async def cancel(visit: Visit) -> Response:
-    asked = await visit.document()
+async def cancel(visit: ApiRequest) -> Response:
+    asked = await visit.json()
     project_id, run_id = _to_cancel(asked)
     oracle = visit.agency.oracle
     if run_id is None:
-        return answer({"run_ids": await oracle.cancel_all(visit.user_id, project_id)})
+        return json_response({"run_ids": await oracle.cancel_all(visit.user_id, project_id)})
     status = await oracle.cancel(visit.user_id, run_id)
     is_over = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
-    return answer({"run_ids": [] if is_over else [run_id], "status": status.value})
+    return json_response({"run_ids": [] if is_over else [run_id], "status": status.value})
 
 
 def _to_cancel(asked: dict[str, Any]) -> tuple[str, int | None]:
@@ -96,14 +96,14 @@ def _to_cancel(asked: dict[str, Any]) -> tuple[str, int | None]:
     )
 
 
-async def context(visit: Visit) -> Response:
+async def context(visit: ApiRequest) -> Response:
     project_id = visit.values["project_id"]
-    return answer(await visit.agency.contexts.show(visit.user_id, project_id))
+    return json_response(await visit.agency.contexts.show(visit.user_id, project_id))
 
 
-async def close(visit: Visit) -> Response:
+async def close(visit: ApiRequest) -> Response:
     project_id = visit.values["project_id"]
-    return answer(await visit.agency.contexts.close(visit.user_id, project_id))
+    return json_response(await visit.agency.contexts.close(visit.user_id, project_id))
 
 
 _PROJECT = Parameter(name="project_id", about="Whose context.", default=DEFAULT_PROJECT)
@@ -114,52 +114,52 @@ OPERATIONS = (
         method="POST",
         path="/api/oracle",
         name="ask",
-        about="Ask, and wait for the whole answer.",
+        summary="Ask, and wait for the whole answer.",
         handle=ask,
         body="Question",
-        answers={200: Says("The answer.", "Answer")},
+        responses={200: ResponseSpec("The answer.", "Answer")},
         errors=_ASKING,
-        asks=True,
+        starts_run=True,
     ),
     Operation(
         method="POST",
         path="/api/oracle/stream",
         name="askAndStream",
-        about="Ask, and get the answer chunk by chunk. The header Dodona-Run names the run.",
+        summary="Ask, and get the answer chunk by chunk. The header Dodona-Run names the run.",
         handle=stream,
         body="Question",
-        answers={200: Says("Each event's id is its chunk's seq.", "Chunk", EVENTS)},
+        responses={200: ResponseSpec("Each event's id is its chunk's seq.", "Chunk", EVENTS)},
         errors=_ASKING,
-        asks=True,
+        starts_run=True,
     ),
     Operation(
         method="POST",
         path="/api/oracle/cancel",
         name="cancel",
-        about="End a run, or all runs of a project's context. What came so far is kept.",
+        summary="End a run, or all runs of a project's context. What came so far is kept.",
         handle=cancel,
         body="Cancelling",
-        answers={200: Says("The runs whose end was asked for.", "Cancelled")},
+        responses={200: ResponseSpec("The runs whose end was asked for.", "Cancelled")},
         errors=(400, 404, 408, 413, 415, 503),
     ),
     Operation(
         method="GET",
         path="/api/oracle/context",
         name="showContext",
-        about="What the Oracle remembers of a project.",
+        summary="What the Oracle remembers of a project.",
         handle=context,
         parameters=(_PROJECT,),
-        answers={200: Says("The context.", "Context")},
+        responses={200: ResponseSpec("The context.", "Context")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="DELETE",
         path="/api/oracle/context",
         name="closeContext",
-        about="Close a context: the next question begins a new conversation.",
+        summary="Close a context: the next question begins a new conversation.",
         handle=close,
         parameters=(_PROJECT,),
-        answers={200: Says("The context, closed.", "Context")},
+        responses={200: ResponseSpec("The context, closed.", "Context")},
         errors=(400, 404, 503),
     ),
 )

@@ -10,9 +10,9 @@ from typing import Final
 from starlette.responses import Response
 
 from dodona.core.errors import NotFound
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 FOLDER: Final = Path(__file__).parent.parent / "page"
 
@@ -27,11 +27,11 @@ _TYPES: Final = {
 }
 
 
-async def index(_visit: Visit) -> Response:
+async def index(_visit: ApiRequest) -> Response:
     return await _file("index.html")
 
 
-async def file(visit: Visit) -> Response:
+async def file(visit: ApiRequest) -> Response:
     return await _file(visit.values["file"])
 
 
@@ -52,9 +52,9 @@ OPERATIONS = (
         method="GET",
         path="/",
         name="openPage",
-        about="A page to ask from.",
+        summary="A page to ask from.",
         handle=index,
-        answers={200: Says("The page.", "Text", "text/html")},
+        responses={200: ResponseSpec("The page.", "Text", "text/html")},
         errors=(400,),
         scope="",
     ),
@@ -62,10 +62,10 @@ OPERATIONS = (
         method="GET",
         path="/page/{file}",
         name="loadPageFile",
-        about="A file that the page needs.",
+        summary="A file that the page needs.",
         handle=file,
         parameters=(Parameter(name="file", about="Its name.", place="path"),),
-        answers={200: Says("The file.", "Text", "text/javascript")},
+        responses={200: ResponseSpec("The file.", "Text", "text/javascript")},
         errors=(400, 404),
         scope="",
     ),

@@ -8,40 +8,40 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from dodona.core.errors import AccessDenied
-from dodona.gateway.answers import answer
-from dodona.gateway.auth import note_refusal
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.auth import audit_refusal
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 
-async def listed(visit: Visit) -> Response:
-    return answer({"projects": await visit.agency.projects.list(visit.user_id)})
+async def listed(visit: ApiRequest) -> Response:
+    return json_response({"projects": await visit.agency.projects.list(visit.user_id)})
 
 
-async def create(visit: Visit) -> Response:
+async def create(visit: ApiRequest) -> Response:
     made = await visit.agency.projects.create(visit.user_id, await _values(visit))
     place = f"/api/projects/{quote(made['id'], safe='')}"
-    return answer(made, status=201, headers={"location": place})
+    return json_response(made, status=201, headers={"location": place})
 
 
-async def shown(visit: Visit) -> Response:
-    return answer(await visit.agency.projects.get(visit.user_id, visit.values["project_id"]))
+async def shown(visit: ApiRequest) -> Response:
+    return json_response(await visit.agency.projects.get(visit.user_id, visit.values["project_id"]))
 
 
-async def change(visit: Visit) -> Response:
+async def change(visit: ApiRequest) -> Response:
     project_id, values = visit.values["project_id"], await _values(visit)
-    return answer(await visit.agency.projects.change(visit.user_id, project_id, values))
+    return json_response(await visit.agency.projects.change(visit.user_id, project_id, values))
 
 
-async def _values(visit: Visit) -> dict[str, Any]:
+async def _values(visit: ApiRequest) -> dict[str, Any]:
     """What to set. A folder of this machine is no user's to take: that needs scope admin."""
-    values = await visit.document()
+    values = await visit.json()
     if any(values.get(name) for name in _FOLDERS):
         try:
-            visit.caller.need("admin")
+            visit.caller.require_scope("admin")
         except AccessDenied as error:
-            note_refusal(visit.gate, visit.request.scope, error, visit.caller)
+            audit_refusal(visit.gate, visit.request.scope, error, visit.caller)
             raise
     return values
 
@@ -55,40 +55,40 @@ OPERATIONS = (
         method="GET",
         path="/api/projects",
         name="listProjects",
-        about="Your projects.",
+        summary="Your projects.",
         handle=listed,
-        answers={200: Says("All of them.", "ProjectList")},
+        responses={200: ResponseSpec("All of them.", "ProjectList")},
         errors=(400, 503),
     ),
     Operation(
         method="POST",
         path="/api/projects",
         name="createProject",
-        about="Make a project. To name folders of the machine needs scope admin.",
+        summary="Make a project. To name folders of the machine needs scope admin.",
         handle=create,
         body="NewProject",
-        answers={201: Says("The project.", "Project")},
+        responses={201: ResponseSpec("The project.", "Project")},
         errors=_CHANGING,
     ),
     Operation(
         method="GET",
         path="/api/projects/{project_id}",
         name="showProject",
-        about="One project.",
+        summary="One project.",
         handle=shown,
         parameters=(_PROJECT,),
-        answers={200: Says("The project.", "Project")},
+        responses={200: ResponseSpec("The project.", "Project")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="PATCH",
         path="/api/projects/{project_id}",
         name="changeProject",
-        about="Change a project. To name folders of the machine needs scope admin.",
+        summary="Change a project. To name folders of the machine needs scope admin.",
         handle=change,
         parameters=(_PROJECT,),
         body="ProjectChange",
-        answers={200: Says("The project.", "Project")},
+        responses={200: ResponseSpec("The project.", "Project")},
         errors=_CHANGING,
     ),
 )

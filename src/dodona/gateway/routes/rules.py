@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from dodona.core.errors import BadRequest
 from dodona.core.near import did_you_mean
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -22,27 +22,27 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 
-async def all_of_them(visit: Visit) -> Response:
-    return answer(await visit.agency.rules.list(visit.user_id))
+async def all_of_them(visit: ApiRequest) -> Response:
+    return json_response(await visit.agency.rules.list(visit.user_id))
 
 
-async def change(visit: Visit) -> Response:
-    values = await visit.document()
+async def change(visit: ApiRequest) -> Response:
+    values = await visit.json()
     rule_id = visit.values["rule_id"]
-    return answer(await visit.agency.rules.change(visit.user_id, rule_id, values))
+    return json_response(await visit.agency.rules.change(visit.user_id, rule_id, values))
 
 
-async def test(visit: Visit) -> Response:
-    sample = await visit.document()
+async def test(visit: ApiRequest) -> Response:
+    sample = await visit.json()
     for name in sample:
         if name not in ("event", "context"):
             hint = did_you_mean(name, ("event", "context"))
             raise BadRequest(f"there is no field {name!r:.80}.", hint=hint)
     rule_id = visit.values["rule_id"]
-    return answer(await visit.agency.rules.test(visit.user_id, rule_id, sample))
+    return json_response(await visit.agency.rules.test(visit.user_id, rule_id, sample))
 
 
 SCHEMAS: Final[dict[str, Schema]] = {
@@ -99,31 +99,31 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/rules",
         name="listRules",
-        about="The rules there are, as they are for you.",
+        summary="The rules there are, as they are for you.",
         handle=all_of_them,
-        answers={200: Says("All of them.", "RuleList")},
+        responses={200: ResponseSpec("All of them.", "RuleList")},
         errors=(400, 503),
     ),
     Operation(
         method="PATCH",
         path="/api/rules/{rule_id}",
         name="changeRule",
-        about="Turn a rule on or off for you, or set its parameters; at once.",
+        summary="Turn a rule on or off for you, or set its parameters; at once.",
         handle=change,
         parameters=(_RULE,),
         body="RuleChange",
-        answers={200: Says("The rule.", "Rule")},
+        responses={200: ResponseSpec("The rule.", "Rule")},
         errors=_CHANGING,
     ),
     Operation(
         method="POST",
         path="/api/rules/{rule_id}/test",
         name="testRule",
-        about="What a rule would do about an event.",
+        summary="What a rule would do about an event.",
         handle=test,
         parameters=(_RULE,),
         body="RuleSample",
-        answers={200: Says("What would be done.", "RuleTest")},
+        responses={200: ResponseSpec("What would be done.", "RuleTest")},
         errors=_CHANGING,
     ),
 )

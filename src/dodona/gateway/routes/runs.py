@@ -5,16 +5,16 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from dodona.core.errors import NotFound
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import EVENTS, Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import EVENTS, Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.routes.oracle import pieces
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _MOST = 10**18 - 1
 
 
-async def listed(visit: Visit) -> Response:
+async def listed(visit: ApiRequest) -> Response:
     """The newest first; `next` is what to give as `before` to see those that are older."""
     limit = visit.values["limit"]
     found = await visit.agency.runs.list(
@@ -23,14 +23,14 @@ async def listed(visit: Visit) -> Response:
         before=visit.values["before"],
         limit=limit,
     )
-    return answer({"runs": found, "next": found[-1]["id"] if len(found) == limit else None})
+    return json_response({"runs": found, "next": found[-1]["id"] if len(found) == limit else None})
 
 
-async def shown(visit: Visit) -> Response:
-    return answer(await visit.agency.runs.show(visit.user_id, visit.values["run_id"]))
+async def shown(visit: ApiRequest) -> Response:
+    return json_response(await visit.agency.runs.show(visit.user_id, visit.values["run_id"]))
 
 
-async def events(visit: Visit) -> Response:
+async def events(visit: ApiRequest) -> Response:
     """A browser that comes back says in a header where it was, and repeats its first address."""
     run_id = visit.values["run_id"]
     seen = visit.values["last-event-id"]
@@ -41,7 +41,7 @@ async def events(visit: Visit) -> Response:
     return visit.stream(pieces(visit.agency.oracle.events(visit.user_id, run_id, after=after)))
 
 
-async def _find(visit: Visit, run_id: int) -> None:
+async def _find(visit: ApiRequest, run_id: int) -> None:
     """Refuse an unknown run before a stream begins: what goes wrong later can only cut it."""
     page = await visit.agency.runs.list(visit.user_id, before=run_id + 1, limit=1)
     if not page or page[0]["id"] != run_id:
@@ -55,31 +55,31 @@ OPERATIONS = (
         method="GET",
         path="/api/runs",
         name="listRuns",
-        about="Your runs, the newest first.",
+        summary="Your runs, the newest first.",
         handle=listed,
         parameters=(
             Parameter(name="project_id", about="Only those of this project."),
             Parameter(name="before", about="Only those with a smaller id.", bounds=(1, _MOST)),
             Parameter(name="limit", about="How many at most.", bounds=(1, 200), default=50),
         ),
-        answers={200: Says("A page of runs.", "RunList")},
+        responses={200: ResponseSpec("A page of runs.", "RunList")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="GET",
         path="/api/runs/{run_id}",
         name="showRun",
-        about="A run with its messages and steps.",
+        summary="A run with its messages and steps.",
         handle=shown,
         parameters=(_RUN,),
-        answers={200: Says("The run.", "RunDetails")},
+        responses={200: ResponseSpec("The run.", "RunDetails")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="GET",
         path="/api/runs/{run_id}/events",
         name="followRun",
-        about="The chunks of a run: those there were, then those to come, until it ends.",
+        summary="The chunks of a run: those there were, then those to come, until it ends.",
         handle=events,
         parameters=(
             _RUN,
@@ -93,9 +93,9 @@ OPERATIONS = (
                 bounds=(0, _MOST),
             ),
         ),
-        answers={
-            200: Says("Each event's id is its chunk's seq.", "Chunk", EVENTS),
-            204: Says("Nothing more will come."),
+        responses={
+            200: ResponseSpec("Each event's id is its chunk's seq.", "Chunk", EVENTS),
+            204: ResponseSpec("Nothing more will come."),
         },
         errors=(400, 404, 503),
     ),

@@ -8,32 +8,32 @@ from starlette.responses import Response
 
 from dodona.core.errors import BadRequest
 from dodona.core.sessions import LONGEST_KEY
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import Schema, document, listed, named, request, text, time, whole
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 1_000_000
 
 
-async def list_all(visit: Visit) -> Response:
+async def list_all(visit: ApiRequest) -> Response:
     limit, skip = visit.values["limit"], visit.values["skip"]
     found = await visit.agency.sessions.list(visit.user_id, limit=limit, skip=skip)
-    return answer({"sessions": found})
+    return json_response({"sessions": found})
 
 
-async def history(visit: Visit) -> Response:
+async def history(visit: ApiRequest) -> Response:
     key, limit = visit.values["key"], visit.values["limit"]
     if not key:
         raise BadRequest("say which session.", hint="Give its key, as GET /api/sessions lists it.")
     found = await visit.agency.sessions.history(visit.user_id, key, limit=limit)
-    return answer({"messages": found})
+    return json_response({"messages": found})
 
 
-async def clear(visit: Visit) -> Response:
-    key = _key(await visit.document())
-    return answer(await visit.agency.sessions.clear(visit.user_id, key))
+async def clear(visit: ApiRequest) -> Response:
+    key = _key(await visit.json())
+    return json_response(await visit.agency.sessions.clear(visit.user_id, key))
 
 
 def _key(asked: dict[str, Any]) -> str:
@@ -70,33 +70,33 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/sessions",
         name="listSessions",
-        about="Your sessions, the latest first.",
+        summary="Your sessions, the latest first.",
         handle=list_all,
         parameters=(
             _LIMIT,
             Parameter(name="skip", about="How many to pass over.", bounds=(0, _MOST), default=0),
         ),
-        answers={200: Says("A page of them.", "SessionList")},
+        responses={200: ResponseSpec("A page of them.", "SessionList")},
         errors=(400, 503),
     ),
     Operation(
         method="GET",
         path="/api/sessions/history",
         name="readSession",
-        about="What was said in the last runs of a session, the oldest first.",
+        summary="What was said in the last runs of a session, the oldest first.",
         handle=history,
         parameters=(Parameter(name="key", about="Which session."), _LIMIT),
-        answers={200: Says("Its messages.", "SessionHistory")},
+        responses={200: ResponseSpec("Its messages.", "SessionHistory")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="POST",
         path="/api/sessions/clear",
         name="clearSession",
-        about="Let the next message of a session begin a new conversation.",
+        summary="Let the next message of a session begin a new conversation.",
         handle=clear,
         body="SessionToClear",
-        answers={200: Says("The session.", "Session")},
+        responses={200: ResponseSpec("The session.", "Session")},
         errors=(400, 404, 408, 413, 415, 503),
     ),
 )

@@ -5,27 +5,27 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from dodona.agent.settings import ModelSettings
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
-from dodona.gateway.visit import Visit
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
+from dodona.gateway.visit import ApiRequest
 
 
-async def get(visit: Visit) -> Response:
-    return answer(await visit.agency.preferences.get(visit.user_id))
+async def get(visit: ApiRequest) -> Response:
+    return json_response(await visit.agency.preferences.get(visit.user_id))
 
 
-async def change(visit: Visit) -> Response:
-    values = await visit.document()
-    return answer(await visit.agency.preferences.change(visit.user_id, values))
+async def change(visit: ApiRequest) -> Response:
+    values = await visit.json()
+    return json_response(await visit.agency.preferences.change(visit.user_id, values))
 
 
-async def replace(visit: Visit) -> Response:
+async def replace(visit: ApiRequest) -> Response:
     """All of them at once: what is missing takes its default."""
-    values = {**ModelSettings().as_dict(), **await visit.document()}
-    return answer(await visit.agency.preferences.change(visit.user_id, values))
+    values = {**ModelSettings().as_dict(), **await visit.json()}
+    return json_response(await visit.agency.preferences.change(visit.user_id, values))
 
 
-_SETTINGS = {200: Says("All settings.", "Settings")}
+_SETTINGS = {200: ResponseSpec("All settings.", "Settings")}
 _CHANGING = (400, 408, 413, 415, 503)
 
 OPERATIONS = (
@@ -33,29 +33,29 @@ OPERATIONS = (
         method="GET",
         path="/api/settings",
         name="getSettings",
-        about="Your settings.",
+        summary="Your settings.",
         handle=get,
-        answers=_SETTINGS,
+        responses=_SETTINGS,
         errors=(400, 503),
     ),
     Operation(
         method="PATCH",
         path="/api/settings",
         name="changeSettings",
-        about="Change some settings.",
+        summary="Change some settings.",
         handle=change,
         body="SettingsChange",
-        answers=_SETTINGS,
+        responses=_SETTINGS,
         errors=_CHANGING,
     ),
     Operation(
         method="PUT",
         path="/api/settings",
         name="replaceSettings",
-        about="Set all settings; those left out take their defaults.",
+        summary="Set all settings; those left out take their defaults.",
         handle=replace,
         body="SettingsChange",
-        answers=_SETTINGS,
+        responses=_SETTINGS,
         errors=_CHANGING,
     ),
 )

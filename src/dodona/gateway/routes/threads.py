@@ -16,12 +16,12 @@ from dodona.core.thread_logs import (
     ENTRY_TYPES,
     LONGEST_ENTRY,
     LONGEST_TITLE,
-    Pushing,
+    NewEntry,
     ThreadEntry,
-    ThreadListed,
+    ThreadSummary,
 )
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -36,19 +36,19 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 
 
-async def all_of_them(visit: Visit) -> Response:
+async def all_of_them(visit: ApiRequest) -> Response:
     found = await visit.agency.threads.list(
         visit.user_id, visit.values["project_id"], limit=visit.values["limit"]
     )
-    return answer({"threads": [_thread(each) for each in found]})
+    return json_response({"threads": [_thread(each) for each in found]})
 
 
-async def page(visit: Visit) -> Response:
+async def page(visit: ApiRequest) -> Response:
     """The oldest first; `next` is what to give as `after` to read on."""
     wanted = visit.values
     limit = wanted["limit"]
@@ -60,7 +60,7 @@ async def page(visit: Visit) -> Response:
         limit=limit,
     )
     more = len(found.entries) == limit and not wanted["newest"]
-    return answer(
+    return json_response(
         {
             "thread": _thread(found.thread),
             "entries": [_entry(each) for each in found.entries],
@@ -70,31 +70,31 @@ async def page(visit: Visit) -> Response:
     )
 
 
-async def search(visit: Visit) -> Response:
+async def search(visit: ApiRequest) -> Response:
     query = visit.values["query"]
     if query is None:
         raise BadRequest("say what to search for.", hint="Like: ?query=oak")
-    hits = await visit.agency.threads.seek(
+    hits = await visit.agency.threads.search(
         visit.user_id, visit.values["project_id"], query, limit=visit.values["limit"]
     )
-    return answer(
+    return json_response(
         {"hits": [{**_entry(hit.entry), "title": hit.title, "score": hit.score} for hit in hits]}
     )
 
 
-async def begin(visit: Visit) -> Response:
+async def begin(visit: ApiRequest) -> Response:
     """To the thread of this title, if there is one."""
     return await _push(visit, "NewThread")
 
 
-async def push(visit: Visit) -> Response:
+async def push(visit: ApiRequest) -> Response:
     return await _push(visit, "NewEntry", thread_id=visit.values["thread_id"])
 
 
-async def _push(visit: Visit, name: str, thread_id: int | None = None) -> Response:
-    asked = _read(await visit.document(), SCHEMAS[name])
+async def _push(visit: ApiRequest, name: str, thread_id: int | None = None) -> Response:
+    asked = _read(await visit.json(), SCHEMAS[name])
     entry = await visit.agency.threads.push(
-        Pushing(
+        NewEntry(
             user_id=visit.user_id,
             project_id=asked.get("project_id", DEFAULT_PROJECT),
             author="user",
@@ -105,7 +105,7 @@ async def _push(visit: Visit, name: str, thread_id: int | None = None) -> Respon
         )
     )
     place = f"/api/threads/{entry.thread_id}"
-    return answer(_entry(entry), status=201, headers={"location": place})
+    return json_response(_entry(entry), status=201, headers={"location": place})
 
 
 def _read(asked: dict[str, Any], schema: Schema) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def _read(asked: dict[str, Any], schema: Schema) -> dict[str, Any]:
     return asked
 
 
-def _thread(thread: ThreadListed) -> dict[str, Any]:
+def _thread(thread: ThreadSummary) -> dict[str, Any]:
     times = {"created_at": iso(thread.created_at), "updated_at": iso(thread.updated_at)}
     return asdict(thread) | times
 
@@ -195,30 +195,30 @@ _PROJECT: Final = Parameter(name="project_id", about="Whose threads.", default=D
 _THREAD: Final = Parameter(name="thread_id", about="Which thread.", place="path", bounds=(0, _MOST))
 _LOOKING: Final = (400, 404, 503)
 _PUSHING: Final = (400, 404, 408, 413, 415, 503)
-_ADDED: Final = {201: Says("The entry.", "ThreadEntry")}
+_ADDED: Final = {201: ResponseSpec("The entry.", "ThreadEntry")}
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
         method="GET",
         path="/api/threads",
         name="listThreads",
-        about="The threads of a project, the latest first.",
+        summary="The threads of a project, the latest first.",
         handle=all_of_them,
         parameters=(
             _PROJECT,
             Parameter(name="limit", about="How many at most.", bounds=(1, 200), default=50),
         ),
-        answers={200: Says("The threads.", "ThreadList")},
+        responses={200: ResponseSpec("The threads.", "ThreadList")},
         errors=_LOOKING,
     ),
     Operation(
         method="POST",
         path="/api/threads",
         name="beginThread",
-        about="Add an entry to the thread of a title, begun if there is none.",
+        summary="Add an entry to the thread of a title, begun if there is none.",
         handle=begin,
         body="NewThread",
-        answers=_ADDED,
+        responses=_ADDED,
         errors=_PUSHING,
     ),
     # Before threads by their id: the first path that fits is taken.
@@ -226,21 +226,21 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/threads/search",
         name="searchThreads",
-        about="The entries of a project's threads that fit some words best.",
+        summary="The entries of a project's threads that fit some words best.",
         handle=search,
         parameters=(
             Parameter(name="query", about="The words."),
             Parameter(name="limit", about="How many at most.", bounds=(1, 100), default=20),
             _PROJECT,
         ),
-        answers={200: Says("The entries.", "EntryHits")},
+        responses={200: ResponseSpec("The entries.", "EntryHits")},
         errors=_LOOKING,
     ),
     Operation(
         method="GET",
         path="/api/threads/{thread_id}",
         name="readThread",
-        about="The entries of a thread, the oldest first.",
+        summary="The entries of a thread, the oldest first.",
         handle=page,
         parameters=(
             _THREAD,
@@ -249,18 +249,18 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(name="newest", about="1: the newest ones instead.", bounds=(0, 1), default=0),
             Parameter(name="limit", about="How many at most.", bounds=(1, 200), default=50),
         ),
-        answers={200: Says("A page of entries.", "ThreadPage")},
+        responses={200: ResponseSpec("A page of entries.", "ThreadPage")},
         errors=_LOOKING,
     ),
     Operation(
         method="POST",
         path="/api/threads/{thread_id}",
         name="pushEntry",
-        about="Add an entry to a thread.",
+        summary="Add an entry to a thread.",
         handle=push,
         parameters=(_THREAD,),
         body="NewEntry",
-        answers=_ADDED,
+        responses=_ADDED,
         errors=_PUSHING,
     ),
 )

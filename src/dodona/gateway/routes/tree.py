@@ -12,8 +12,8 @@ from dodona.core.conversation import RunStatus
 from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.near import did_you_mean
 from dodona.core.projects import DEFAULT_PROJECT
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -28,13 +28,13 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 _LONGEST: Final = 200  # characters of a name
 
 
-async def shown(visit: Visit) -> Response:
+async def shown(visit: ApiRequest) -> Response:
     values = visit.values
     if (view := values["view"]) not in VIEWS:
         raise BadRequest(f"view must be {' or '.join(VIEWS)} (got {view!r:.80}).")
@@ -45,12 +45,12 @@ async def shown(visit: Visit) -> Response:
         before=values["before"],
         limit=values["limit"],
     )
-    return answer(found)
+    return json_response(found)
 
 
-async def checkout(visit: Visit) -> Response:
+async def checkout(visit: ApiRequest) -> Response:
     """A head that is not given is any; null is the root."""
-    asked = _read(await visit.document(), "context_id", "project_id", "expected")
+    asked = _read(await visit.json(), "context_id", "project_id", "expected")
     if "context_id" not in asked:
         raise BadRequest(
             "say which context_id to go on from.", hint="null is before the first message."
@@ -61,11 +61,11 @@ async def checkout(visit: Visit) -> Response:
         asked["context_id"],
         expected=asked.get("expected", ...),
     )
-    return answer(moved)
+    return json_response(moved)
 
 
-async def branch(visit: Visit) -> Response:
-    asked = _read(await visit.document(), "message_id", "context_id", "project_id", "label")
+async def branch(visit: ApiRequest) -> Response:
+    asked = _read(await visit.json(), "message_id", "context_id", "project_id", "label")
     moved = await visit.agency.tree.branch(
         visit.user_id,
         asked.get("project_id") or DEFAULT_PROJECT,
@@ -73,21 +73,21 @@ async def branch(visit: Visit) -> Response:
         name=asked.get("context_id"),
         label=asked.get("label"),
     )
-    return answer(moved)
+    return json_response(moved)
 
 
-async def label(visit: Visit) -> Response:
-    asked = _read(await visit.document(), "context_id", "label")
+async def label(visit: ApiRequest) -> Response:
+    asked = _read(await visit.json(), "context_id", "label")
     if asked.get("context_id") is None or "label" not in asked:
         raise BadRequest(
             "say which context_id gets which label.", hint="null takes the label away."
         )
     found = await visit.agency.tree.label(visit.user_id, asked["context_id"], asked["label"])
-    return answer(found)
+    return json_response(found)
 
 
-async def prune(visit: Visit) -> Response:
-    return answer(await visit.agency.tree.prune(visit.user_id, visit.values["context_id"]))
+async def prune(visit: ApiRequest) -> Response:
+    return json_response(await visit.agency.tree.prune(visit.user_id, visit.values["context_id"]))
 
 
 def _read(asked: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -194,7 +194,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/oracle/tree",
         name="showTree",
-        about="The nodes of a project's conversation, the newest first.",
+        summary="The nodes of a project's conversation, the newest first.",
         handle=shown,
         parameters=(
             Parameter(name="project_id", about="Whose conversation.", default=DEFAULT_PROJECT),
@@ -206,47 +206,47 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(name="before", about="What the last page gave as next.", bounds=(1, _MOST)),
             Parameter(name="limit", about="How many at most.", bounds=(1, MOST_NODES), default=100),
         ),
-        answers={200: Says("A page of nodes.", "Tree")},
+        responses={200: ResponseSpec("A page of nodes.", "Tree")},
         errors=(400, 404, 503),
     ),
     Operation(
         method="POST",
         path="/api/oracle/tree/checkout",
         name="checkout",
-        about="Let the next question go on from another node.",
+        summary="Let the next question go on from another node.",
         handle=checkout,
         body="Checkout",
-        answers={200: Says("Where the head is now.", "TreeHead")},
+        responses={200: ResponseSpec("Where the head is now.", "TreeHead")},
         errors=_CHANGING,
     ),
     Operation(
         method="POST",
         path="/api/oracle/tree/branch",
         name="branch",
-        about="Go on from any message, and label the place.",
+        summary="Go on from any message, and label the place.",
         handle=branch,
         body="Branching",
-        answers={200: Says("Where the head is now.", "TreeHead")},
+        responses={200: ResponseSpec("Where the head is now.", "TreeHead")},
         errors=_CHANGING,
     ),
     Operation(
         method="POST",
         path="/api/oracle/tree/label",
         name="labelNode",
-        about="Name a node, or take its name away.",
+        summary="Name a node, or take its name away.",
         handle=label,
         body="Labelling",
-        answers={200: Says("The node's label.", "Labelled")},
+        responses={200: ResponseSpec("The node's label.", "Labelled")},
         errors=_CHANGING,
     ),
     Operation(
         method="DELETE",
         path="/api/oracle/tree/{context_id}",
         name="pruneTree",
-        about="Remove a node and all that follows from it. What it cost stays on record.",
+        summary="Remove a node and all that follows from it. What it cost stays on record.",
         handle=prune,
         parameters=(Parameter(name="context_id", about="Which node.", place="path"),),
-        answers={200: Says("What is left.", "Pruned")},
+        responses={200: ResponseSpec("What is left.", "Pruned")},
         errors=(400, 404, 503),
     ),
 )

@@ -8,9 +8,9 @@ from starlette.responses import Response
 
 from dodona.core.errors import BadRequest
 from dodona.core.near import did_you_mean
-from dodona.core.usage import By, Span
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.core.usage import GroupBy, Period
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -23,39 +23,39 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 EVERYBODY: Final = "*"
 
 
-async def usage(visit: Visit) -> Response:
+async def usage(visit: ApiRequest) -> Response:
     """Whole days of UTC: `until` is the last one that counts."""
     values = visit.values
-    span = Span.days(_whose(visit), since=values["since"], until=values["until"])
+    span = Period.days(_whose(visit), since=values["since"], until=values["until"])
     found = await visit.agency.spending.usage(span, _by(values["by"]), most=values["limit"])
-    return answer(found)
+    return json_response(found)
 
 
-async def budgets(visit: Visit) -> Response:
+async def budgets(visit: ApiRequest) -> Response:
     found = await visit.agency.spending.budgets(_whose(visit), most=visit.values["limit"])
-    return answer({"budgets": found})
+    return json_response({"budgets": found})
 
 
-def _whose(visit: Visit) -> str | None:
+def _whose(visit: ApiRequest) -> str | None:
     """One's own, unless another is named; None is everybody's."""
     user: str | None = visit.values["user"]
     if user is None or user == visit.user_id:
         return visit.user_id
-    visit.caller.need("admin")
+    visit.caller.require_scope("admin")
     return None if user == EVERYBODY else user
 
 
-def _by(name: str) -> By:
-    names = [each.value for each in By]
+def _by(name: str) -> GroupBy:
+    names = [each.value for each in GroupBy]
     if name not in names:
         hint = did_you_mean(name, names) or f"It can be {', '.join(names)}."
         raise BadRequest(f"usage cannot be put together by {name!r:.80}.", hint=hint)
-    return By(name)
+    return GroupBy(name)
 
 
 _USER = Parameter(name="user", about="Whose, for scope admin; * is everybody's. Your own if none.")
@@ -83,7 +83,7 @@ _SHARED: Final = {
 SCHEMAS: Final[dict[str, Schema]] = {
     "Usage": document(
         {
-            "by": one_of(*(by.value for by in By)),
+            "by": one_of(*(by.value for by in GroupBy)),
             "total": document(_SUMS),
             "usage": listed(document({**_SHARED, **_SUMS}, optional=tuple(_SHARED))),
         }
@@ -114,27 +114,27 @@ OPERATIONS = (
         method="GET",
         path="/api/usage",
         name="showUsage",
-        about="What calls of models came to.",
+        summary="What calls of models came to.",
         handle=usage,
         parameters=(
             Parameter(
                 name="by",
                 about="Put together by day, agent, model, session or user.",
-                default=By.DAY.value,
+                default=GroupBy.DAY.value,
             ),
             Parameter(name="since", about="The first day, as in 2026-11-01, of UTC."),
             Parameter(name="until", about="The last day."),
             _USER,
             Parameter(name="limit", about="How many at most.", bounds=(1, 1000), default=100),
         ),
-        answers={200: Says("All of it, and in parts.", "Usage")},
+        responses={200: ResponseSpec("All of it, and in parts.", "Usage")},
         errors=(400, 503),
     ),
     Operation(
         method="GET",
         path="/api/budgets",
         name="showBudgets",
-        about="What is left of the budgets that calls fall under.",
+        summary="What is left of the budgets that calls fall under.",
         handle=budgets,
         parameters=(
             _USER,
@@ -145,7 +145,7 @@ OPERATIONS = (
                 default=100,
             ),
         ),
-        answers={200: Says("The budgets that have a ceiling.", "Budgets")},
+        responses={200: ResponseSpec("The budgets that have a ceiling.", "Budgets")},
         errors=(400, 503),
     ),
 )

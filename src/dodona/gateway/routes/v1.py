@@ -11,11 +11,11 @@ from starlette.responses import Response
 from dodona.core.agents import AgentDef
 from dodona.core.errors import DodonaError
 from dodona.core.near import did_you_mean
-from dodona.gateway.answers import answer
-from dodona.gateway.errors import Leaving
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.errors import ShuttingDown
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
-from dodona.gateway.racing import first_of, hung_up
+from dodona.gateway.racing import first_completed, wait_disconnect
 from dodona.gateway.routes.oracle import RUN_HEADER
 from dodona.gateway.shapes import (
     Schema,
@@ -34,29 +34,29 @@ from dodona.gateway.v1 import relays, runs
 from dodona.gateway.v1.completion import data
 from dodona.gateway.v1.errors import UnknownModel, as_openai
 from dodona.gateway.v1.request import FIXED, MOST_TOKENS, WITHOUT_EFFECT, ChatRequest
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _OWNER: Final = "dodona"
 
 
-async def models(visit: Visit) -> Response:
-    return answer(
+async def models(visit: ApiRequest) -> Response:
+    return json_response(
         {"object": "list", "data": [_model(name) for name in visit.agency.agents().names()]}
     )
 
 
-async def model(visit: Visit) -> Response:
+async def model(visit: ApiRequest) -> Response:
     agent, _ = _found(visit, visit.values["model"])
-    return answer(_model(agent.id))
+    return json_response(_model(agent.id))
 
 
 def _model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": _OWNER}
 
 
-async def complete(visit: Visit) -> Response:
+async def complete(visit: ApiRequest) -> Response:
     """A run of the agent, or an answer of its model to a client that brings tools."""
-    asked = ChatRequest.read(await visit.document())
+    asked = ChatRequest.read(await visit.json())
     agent, wanted = _found(visit, asked.model)
     agency, user_id = visit.agency, visit.user_id
     if asked.is_relayed:
@@ -69,9 +69,9 @@ async def complete(visit: Visit) -> Response:
 
 
 async def _answered(
-    visit: Visit,
+    visit: ApiRequest,
     asked: ChatRequest,
-    making: runs.Answering | relays.Relaying,
+    making: runs.RunCompletion | relays.PassthroughCompletion,
     headers: dict[str, str],
 ) -> Response:
     if asked.stream:
@@ -80,22 +80,22 @@ async def _answered(
         return visit.stream(pieces, headers, begins_within=visit.gate.rules.heartbeat)
 
     async def made() -> Response:
-        return answer(await making.whole(), headers=headers)
+        return json_response(await making.whole(), headers=headers)
 
     async def left() -> Response:
-        await hung_up(visit.request.receive)
-        if isinstance(making, runs.Answering):
+        await wait_disconnect(visit.request.receive)
+        if isinstance(making, runs.RunCompletion):
             await making.cancel()
         return Response(status_code=204)  # nobody is there to read it
 
     async def closed() -> Response:
         await visit.gate.closing.wait()
-        raise Leaving("Dodona is stopping.", hint="Ask again when it is back.")
+        raise ShuttingDown("Dodona is stopping.", hint="Ask again when it is back.")
 
-    return await first_of(made(), left(), closed())
+    return await first_completed(made(), left(), closed())
 
 
-async def _told_within(visit: Visit, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _told_within(visit: ApiRequest, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
     """Tell an error in the stream once that has begun; such a stream has no [DONE]."""
     has_begun = False
     async with aclosing(pieces):
@@ -110,7 +110,7 @@ async def _told_within(visit: Visit, pieces: AsyncGenerator[bytes]) -> AsyncGene
             yield data(told if redactor is None else redactor.scrub_all(told))
 
 
-def _found(visit: Visit, name: str) -> tuple[AgentDef, str]:
+def _found(visit: ApiRequest, name: str) -> tuple[AgentDef, str]:
     """The agent of this name, and what comes after a slash: a model that is wanted of it."""
     agents = visit.agency.agents()
     id_, _, wanted = name.partition("/")
@@ -130,12 +130,12 @@ OPERATIONS: Final = (
         method="POST",
         path="/v1/chat/completions",
         name="createChatCompletion",
-        about="Ask an agent as OpenAI's clients ask a model; with `stream`, piece by piece.",
-        asks=True,
+        summary="Ask an agent as OpenAI's clients ask a model; with `stream`, piece by piece.",
+        starts_run=True,
         handle=complete,
         body="V1Request",
-        answers={
-            200: Says(
+        responses={
+            200: ResponseSpec(
                 "The answer; with `stream`, events, the last of which is [DONE].",
                 "V1Answer",
                 events="V1Chunk",
@@ -147,19 +147,19 @@ OPERATIONS: Final = (
         method="GET",
         path="/v1/models",
         name="listModels",
-        about="The agents, as models.",
+        summary="The agents, as models.",
         handle=models,
-        answers={200: Says("All of them.", "V1Models")},
+        responses={200: ResponseSpec("All of them.", "V1Models")},
         errors=(400, 401, 429, 503),
     ),
     Operation(
         method="GET",
         path="/v1/models/{model}",
         name="retrieveModel",
-        about="An agent, as a model.",
+        summary="An agent, as a model.",
         handle=model,
         parameters=(Parameter(name="model", about="Which agent.", place="path"),),
-        answers={200: Says("The model.", "V1Model")},
+        responses={200: ResponseSpec("The model.", "V1Model")},
         errors=(400, 401, 404, 429, 503),
     ),
 )

@@ -13,8 +13,8 @@ from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.near import did_you_mean
 from dodona.core.notes import Notes
 from dodona.core.projects import DEFAULT_PROJECT
-from dodona.gateway.answers import answer
-from dodona.gateway.operation import Operation, Says
+from dodona.gateway.answers import json_response
+from dodona.gateway.operation import Operation, ResponseSpec
 from dodona.gateway.parameter import Parameter
 from dodona.gateway.shapes import (
     Schema,
@@ -29,79 +29,79 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import Visit
+from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 _LONGEST_PATH: Final = 600  # a little more than there can be: the vault says what is wrong
 _LONGEST_QUERY: Final = 1_000
 
 
-async def notes(visit: Visit) -> Response:
+async def notes(visit: ApiRequest) -> Response:
     found = await (await _notes(visit)).list(visit.values["folder"])
     shown = [note_json(each) for each in found[: visit.values["limit"]]]
-    return answer({"notes": shown, "total": len(found)})
+    return json_response({"notes": shown, "total": len(found)})
 
 
-async def note(visit: Visit) -> Response:
-    return answer(asdict(await (await _notes(visit)).read(_path(visit))))
+async def note(visit: ApiRequest) -> Response:
+    return json_response(asdict(await (await _notes(visit)).read(_path(visit))))
 
 
-async def write(visit: Visit) -> Response:
+async def write(visit: ApiRequest) -> Response:
     """The version that was read must come along; 409 when the note has another by now."""
-    asked = _read(await visit.document(), "WriteNote")
+    asked = _read(await visit.json(), "WriteNote")
     vault = await _notes(visit, asked)
     written = await vault.write(asked["path"], asked["content"], version=asked.get("version"))
-    return answer(asdict(written), status=201 if written.outcome == "created" else 200)
+    return json_response(asdict(written), status=201 if written.outcome == "created" else 200)
 
 
-async def search(visit: Visit) -> Response:
+async def search(visit: ApiRequest) -> Response:
     query = visit.values["query"]
     if query is None:
         raise BadRequest("say what to search for.", hint="Like: ?query=oak")
     hits = await (await _notes(visit)).search(query, visit.values["limit"])
-    return answer({"hits": [asdict(hit) for hit in hits]})
+    return json_response({"hits": [asdict(hit) for hit in hits]})
 
 
-async def move(visit: Visit) -> Response:
-    asked = _read(await visit.document(), "MoveNote")
+async def move(visit: ApiRequest) -> Response:
+    asked = _read(await visit.json(), "MoveNote")
     vault = await _notes(visit, asked)
-    return answer(moved_json(await vault.move(asked["path"], asked["to"])))
+    return json_response(moved_json(await vault.move(asked["path"], asked["to"])))
 
 
-async def moves(visit: Visit) -> Response:
+async def moves(visit: ApiRequest) -> Response:
     found = await (await _notes(visit)).moves(visit.values["limit"])
-    return answer({"moves": [moved_json(each) for each in found]})
+    return json_response({"moves": [moved_json(each) for each in found]})
 
 
-async def undo(visit: Visit) -> Response:
-    asked = _read(await visit.document(), "UndoMove")
+async def undo(visit: ApiRequest) -> Response:
+    asked = _read(await visit.json(), "UndoMove")
     vault = await _notes(visit, asked)
-    return answer(moved_json(await vault.undo(asked.get("move"))))
+    return json_response(moved_json(await vault.undo(asked.get("move"))))
 
 
-async def create_index(visit: Visit) -> Response:
-    asked = _read(await visit.document(), "CreateIndex")
+async def create_index(visit: ApiRequest) -> Response:
+    asked = _read(await visit.json(), "CreateIndex")
     vault = await _notes(visit, asked)
     written = await vault.create_index(asked.get("folder", ""), title=asked.get("title", ""))
-    return answer(asdict(written))
+    return json_response(asdict(written))
 
 
-async def backlinks(visit: Visit) -> Response:
+async def backlinks(visit: ApiRequest) -> Response:
     found = await (await _notes(visit)).backlinks(_path(visit))
-    return answer({"backlinks": [asdict(each) for each in found]})
+    return json_response({"backlinks": [asdict(each) for each in found]})
 
 
-async def tags(visit: Visit) -> Response:
+async def tags(visit: ApiRequest) -> Response:
     found = await (await _notes(visit)).tags()
-    return answer({"tags": [{"tag": tag, "notes": count} for tag, count in found]})
+    return json_response({"tags": [{"tag": tag, "notes": count} for tag, count in found]})
 
 
-async def _notes(visit: Visit, asked: Mapping[str, Any] | None = None) -> Notes:
+async def _notes(visit: ApiRequest, asked: Mapping[str, Any] | None = None) -> Notes:
     said = visit.values if asked is None else asked
     return await visit.agency.notes(visit.user_id, said.get("project_id") or DEFAULT_PROJECT)
 
 
-def _path(visit: Visit) -> str:
+def _path(visit: ApiRequest) -> str:
     path = visit.values["path"]
     if path is None:
         raise BadRequest("say which note.", hint="Like: ?path=notes/plan.md")
@@ -240,7 +240,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/vault",
         name="listNotes",
-        about="The notes of a folder and of those below it, in the order of paths.",
+        summary="The notes of a folder and of those below it, in the order of paths.",
         handle=notes,
         parameters=(
             Parameter(
@@ -252,29 +252,29 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(name="limit", about="How many at most.", bounds=(1, 20_000), default=1_000),
             _PROJECT,
         ),
-        answers={200: Says("The notes.", "NoteList")},
+        responses={200: ResponseSpec("The notes.", "NoteList")},
         errors=_LOOKING,
     ),
     Operation(
         method="GET",
         path="/api/vault/note",
         name="readNote",
-        about="A note with its text and its version.",
+        summary="A note with its text and its version.",
         handle=note,
         parameters=(_PATH, _PROJECT),
-        answers={200: Says("The note.", "NoteText")},
+        responses={200: ResponseSpec("The note.", "NoteText")},
         errors=_LOOKING,
     ),
     Operation(
         method="PUT",
         path="/api/vault/note",
         name="writeNote",
-        about="Make a note, or replace the one with this version; 409 if it was changed since.",
+        summary="Make a note, or replace the one with this version; 409 if it was changed since.",
         handle=write,
         body="WriteNote",
-        answers={
-            200: Says("It was replaced, or said so already.", "NoteWritten"),
-            201: Says("It was made.", "NoteWritten"),
+        responses={
+            200: ResponseSpec("It was replaced, or said so already.", "NoteWritten"),
+            201: ResponseSpec("It was made.", "NoteWritten"),
         },
         errors=_CHANGING,
     ),
@@ -282,7 +282,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         method="GET",
         path="/api/vault/search",
         name="searchNotes",
-        about="The sections of notes that fit some words best.",
+        summary="The sections of notes that fit some words best.",
         handle=search,
         parameters=(
             Parameter(
@@ -291,70 +291,70 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(name="limit", about="How many at most.", bounds=(1, 100), default=20),
             _PROJECT,
         ),
-        answers={200: Says("The sections.", "NoteHits")},
+        responses={200: ResponseSpec("The sections.", "NoteHits")},
         errors=_LOOKING,
     ),
     Operation(
         method="POST",
         path="/api/vault/move",
         name="moveNote",
-        about="Move a note, and change every link to it.",
+        summary="Move a note, and change every link to it.",
         handle=move,
         body="MoveNote",
-        answers={200: Says("The move.", "NoteMove")},
+        responses={200: ResponseSpec("The move.", "NoteMove")},
         errors=_CHANGING,
     ),
     Operation(
         method="GET",
         path="/api/vault/moves",
         name="listMoves",
-        about="The latest moves that can be undone.",
+        summary="The latest moves that can be undone.",
         handle=moves,
         parameters=(
             Parameter(name="limit", about="How many at most.", bounds=(1, 1_000), default=20),
             _PROJECT,
         ),
-        answers={200: Says("The moves.", "NoteMoves")},
+        responses={200: ResponseSpec("The moves.", "NoteMoves")},
         errors=_LOOKING,
     ),
     Operation(
         method="POST",
         path="/api/vault/undo",
         name="undoMove",
-        about="Take a move back, with the links as they were.",
+        summary="Take a move back, with the links as they were.",
         handle=undo,
         body="UndoMove",
-        answers={200: Says("The move that did so.", "NoteMove")},
+        responses={200: ResponseSpec("The move that did so.", "NoteMove")},
         errors=_CHANGING,
     ),
     Operation(
         method="POST",
         path="/api/vault/index",
         name="createIndex",
-        about="Write `index.md` into a folder, with a link to each note below it.",
+        summary="Write `index.md` into a folder, with a link to each note below it.",
         handle=create_index,
         body="CreateIndex",
-        answers={200: Says("The index.", "NoteWritten")},
+        responses={200: ResponseSpec("The index.", "NoteWritten")},
         errors=_CHANGING,
     ),
     Operation(
         method="GET",
         path="/api/vault/backlinks",
         name="listBacklinks",
-        about="The lines of notes that link to a note.",
+        summary="The lines of notes that link to a note.",
         handle=backlinks,
         parameters=(_PATH, _PROJECT),
-        answers={200: Says("The lines.", "Backlinks")},
+        responses={200: ResponseSpec("The lines.", "Backlinks")},
         errors=_LOOKING,
     ),
     Operation(
         method="GET",
         path="/api/vault/tags",
         name="listTags",
-        about="Every tag of the notes.",
+        summary="Every tag of the notes.",
         handle=tags,
         parameters=(_PROJECT,),
-        answers={200: Says("The tags.", "NoteTags")},
+        responses={200: ResponseSpec("The tags.", "NoteTags")},
         errors=_LOOKING,
     ),
 )

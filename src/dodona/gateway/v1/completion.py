@@ -8,7 +8,7 @@ from time import time
 from typing import Any, Final, TypeAlias
 
 from dodona.core.messages import ToolCall
-from dodona.core.model import Finish, Usage
+from dodona.core.model import FinishReason, Usage
 from dodona.core.spending import TokenRecord
 from dodona.gateway.answers import encoded
 
@@ -17,11 +17,11 @@ END: Final = b"data: [DONE]\n\n"
 Delta: TypeAlias = dict[str, Any]
 
 FINISHES: Final[Mapping[str, str]] = {
-    Finish.STOP.value: "stop",
-    Finish.LENGTH.value: "length",
-    Finish.TOOL_CALLS.value: "tool_calls",
-    Finish.REFUSAL.value: "content_filter",
-    Finish.OTHER.value: "stop",
+    FinishReason.STOP.value: "stop",
+    FinishReason.LENGTH.value: "length",
+    FinishReason.TOOL_CALLS.value: "tool_calls",
+    FinishReason.REFUSAL.value: "content_filter",
+    FinishReason.OTHER.value: "stop",
 }
 
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 from uuid import uuid4
 
 from dodona.core.chunks import Chunk
-from dodona.core.errors import revived
+from dodona.core.errors import from_json
 from dodona.core.messages import ToolCall
 from dodona.core.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.gateway.v1.completion import FINISHES, Delta
-from dodona.gateway.v1.errors import Retold
+from dodona.gateway.v1.errors import OpenAiError
 
 _BETWEEN: Final = "\n\n"  # what an agent says before and after it has used tools
 
@@ -84,7 +84,7 @@ class RunDeltas:
             return whole[len(sent) :]
         if sent.startswith(whole):
             return ""
-        raise Retold("the model began its answer anew.", hint="Ask again, or without stream.")
+        raise OpenAiError("the model began its answer anew.", hint="Ask again, or without stream.")
 
     def _thinking(self, chunk: Chunk) -> Delta:
         text: str = chunk.body["content"]
@@ -105,7 +105,7 @@ class RunDeltas:
         self.finish = FINISHES[chunk.body.get("finish", "stop")]
 
     def _error(self, chunk: Chunk) -> None:
-        raise revived(chunk.body["error"])
+        raise from_json(chunk.body["error"])
 
 
 class ModelDeltas:
@@ -124,7 +124,7 @@ class ModelDeltas:
             case CallDelta():
                 yield from self._call(event)
             case Restart(reason):
-                raise Retold(f"the model began its answer anew: {reason}", hint="Ask again.")
+                raise OpenAiError(f"the model began its answer anew: {reason}", hint="Ask again.")
             case Done():
                 yield from self._left(event.message.calls)
 

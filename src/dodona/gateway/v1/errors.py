@@ -43,7 +43,7 @@ class UnknownModel(NotFound):
     param = "model"
 
 
-class Retold(DodonaError):
+class OpenAiError(DodonaError):
     """The model began its answer anew, otherwise; a stream cannot take back what it has sent."""
 
     code = "answer_restarted"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from dodona.agent.agency import Agency
-from dodona.agent.relay import Relayed
+from dodona.agent.agency import AgentApi
+from dodona.agent.relay import PassthroughRequest
 from dodona.core.agents import AgentDef
 from dodona.core.model import Done, ModelEvent, ModelRequest
 from dodona.core.sessions import session_key
@@ -24,12 +24,12 @@ from dodona.gateway.v1.said import as_model_reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relaying:
+class PassthroughCompletion:
     """A request on its way to the model and back."""
 
-    agency: Agency
+    agency: AgentApi
     user_id: str
-    relayed: Relayed
+    relayed: PassthroughRequest
     completion: Completion
 
     async def whole(self) -> dict[str, Any]:
@@ -63,8 +63,8 @@ class Relaying:
 
 
 def begin(
-    agency: Agency, *, user_id: str, asked: ChatRequest, agent: AgentDef, model: str
-) -> Relaying:
+    agency: AgentApi, *, user_id: str, asked: ChatRequest, agent: AgentDef, model: str
+) -> PassthroughCompletion:
     """`model` is one that is wanted instead of the agent's; it may be empty."""
     request = ModelRequest(
         messages=tuple(as_model_reads(asked.messages)),
@@ -78,10 +78,10 @@ def begin(
         parallel_calls=asked.parallel_calls,
         response_format=asked.response_format,
     )
-    return Relaying(
+    return PassthroughCompletion(
         agency=agency,
         user_id=user_id,
-        relayed=Relayed(
+        relayed=PassthroughRequest(
             agent=agent,
             session_key=session_key(agent.id, CHANNEL, user_id, asked.user),
             request=request,

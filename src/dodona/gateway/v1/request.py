@@ -15,7 +15,7 @@ from dodona.core.messages import ToolSpec
 from dodona.core.model import ToolChoice
 from dodona.core.near import did_you_mean
 from dodona.gateway.v1.errors import WrongParameter
-from dodona.gateway.v1.said import Said, read_messages
+from dodona.gateway.v1.said import ChatMessage, read_messages
 from dodona.gateway.v1.tools import read_choice, read_tools
 
 MOST_TOKENS: Final = 1_000_000
@@ -61,7 +61,7 @@ class ChatRequest:
     """`user` names a session that goes on by itself. `thinking` is None when nobody asked."""
 
     model: str
-    messages: tuple[Said, ...]
+    messages: tuple[ChatMessage, ...]
     user: str | None = None
     stream: bool = False
     include_usage: bool = False

@@ -12,18 +12,18 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dodona.agent.agency import Agency
-from dodona.agent.reception import Message
-from dodona.agent.reciting import Recital
+from dodona.agent.agency import AgentApi
+from dodona.agent.reception import ChannelMessage
+from dodona.agent.reciting import ClientHistory
 from dodona.core.chunks import Chunk
 from dodona.core.errors import DodonaError
-from dodona.gateway.closing import Closing
-from dodona.gateway.errors import Leaving
+from dodona.gateway.closing import Shutdown
+from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.v1.completion import Completion, usage_of
 from dodona.gateway.v1.deltas import RunDeltas
 from dodona.gateway.v1.errors import WrongParameter
 from dodona.gateway.v1.request import ChatRequest
-from dodona.gateway.v1.said import Dialogue
+from dodona.gateway.v1.said import ChatHistory
 
 CHANNEL: Final = "v1"
 LONGEST: Final = 400_000  # characters of a question: about what the largest window holds
@@ -32,16 +32,16 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
+class RunCompletion:
     """A run that was begun for a client. `recital` is what that will tell next time, so far."""
 
-    agency: Agency
-    closing: Closing
+    agency: AgentApi
+    closing: Shutdown
     user_id: str
     run_id: int
     completion: Completion
     question: str
-    recital: Recital | None
+    recital: ClientHistory | None
 
     async def whole(self) -> dict[str, Any]:
         """The answer at once, or the error of the run."""
@@ -87,19 +87,19 @@ class Answering:
     async def _ended(self, deltas: RunDeltas) -> dict[str, Any]:
         """What it used; and the next time the client recites, it is found."""
         if not deltas.finish:
-            raise Leaving(
+            raise ShuttingDown(
                 f"Dodona is stopping. Run {self.run_id} goes on when it is back.",
                 hint=f"Then GET /api/runs/{self.run_id}/events.",
             )
         if self.recital is not None and deltas.text:
             said = self.recital.followed_by(self.question, deltas.text)
-            await self.agency.reciting.keep(self.user_id, self.run_id, said)
+            await self.agency.reciting.remember(self.user_id, self.run_id, said)
         return usage_of(await self.agency.runs.records(self.user_id, self.run_id))
 
 
 async def begin(
-    agency: Agency, closing: Closing, *, user_id: str, asked: ChatRequest, names: tuple[str, str]
-) -> Answering:
+    agency: AgentApi, closing: Shutdown, *, user_id: str, asked: ChatRequest, names: tuple[str, str]
+) -> RunCompletion:
     """Take the question in. `names` are the agent's, and that of a model that is wanted of it."""
     if asked.response_format is not None:
         raise WrongParameter(
@@ -108,31 +108,31 @@ async def begin(
             hint="Bring tools of your own, and its model answers you directly, in this format.",
         )
     agent_id, model = names
-    dialogue = Dialogue.of(asked.messages)
-    recital: Recital | None = None
+    dialogue = ChatHistory.of(asked.messages)
+    recital: ClientHistory | None = None
     peer = asked.user
     if peer is None:
-        recital = Recital(
+        recital = ClientHistory(
             agent_id=agent_id,
             channel=CHANNEL,
             account=user_id,
             exchanges=dialogue.exchanges,
             instructions=dialogue.instructions,
         )
-        peer = await agency.reciting.peer(user_id, recital)
+        peer = await agency.reciting.match_or_create(user_id, recital)
     sent = await agency.reception.send(
         user_id,
-        Message(
+        ChannelMessage(
             agent_id=agent_id,
             channel=CHANNEL,
             account=user_id,
             content=dialogue.question,
             peer=peer,
             wishes=_wishes(asked, dialogue, model),
-            longest=LONGEST,
+            max_length=LONGEST,
         ),
     )
-    return Answering(
+    return RunCompletion(
         agency=agency,
         closing=closing,
         user_id=user_id,
@@ -145,7 +145,7 @@ async def begin(
     )
 
 
-def _wishes(asked: ChatRequest, dialogue: Dialogue, model: str) -> dict[str, Any]:
+def _wishes(asked: ChatRequest, dialogue: ChatHistory, model: str) -> dict[str, Any]:
     found = {
         "model": model or None,
         "max_tokens": asked.max_tokens,

@@ -23,7 +23,7 @@ _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ChatMessage:
     """One message. `calls` are an assistant's, `call_id` is what a tool's message answers."""
 
     role: str
@@ -33,7 +33,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialogue:
+class ChatHistory:
     """Messages as an agent takes them: what to heed, what was said before, and what is asked.
 
     Of an exchange either side may be empty: some clients begin with a greeting.
@@ -44,7 +44,7 @@ class Dialogue:
     question: str
 
     @classmethod
-    def of(cls, messages: Sequence[Said]) -> Dialogue:
+    def of(cls, messages: Sequence[ChatMessage]) -> ChatHistory:
         told = [said.text for said in messages if said.role in ("system", "developer")]
         spoken = [said for said in messages if said.role in ("user", "assistant")]
         asked = _after_last_answer(spoken)
@@ -59,8 +59,8 @@ class Dialogue:
         return cls(BETWEEN.join(filter(None, told)), tuple(_exchanges(before)), question)
 
 
-def _after_last_answer(spoken: Sequence[Said]) -> list[Said]:
-    found: list[Said] = []
+def _after_last_answer(spoken: Sequence[ChatMessage]) -> list[ChatMessage]:
+    found: list[ChatMessage] = []
     for said in reversed(spoken):
         if said.role == "assistant":
             break
@@ -68,7 +68,7 @@ def _after_last_answer(spoken: Sequence[Said]) -> list[Said]:
     return found
 
 
-def _exchanges(spoken: Iterable[Said]) -> Iterator[tuple[str, str]]:
+def _exchanges(spoken: Iterable[ChatMessage]) -> Iterator[tuple[str, str]]:
     """Questions in a row are one, and so are answers."""
     asked: list[str] = []
     answered: list[str] = []
@@ -81,7 +81,7 @@ def _exchanges(spoken: Iterable[Said]) -> Iterator[tuple[str, str]]:
         yield BETWEEN.join(asked), BETWEEN.join(answered)
 
 
-def as_model_reads(messages: Sequence[Said]) -> Iterator[Message]:
+def as_model_reads(messages: Sequence[ChatMessage]) -> Iterator[Message]:
     """The same for a model that is asked directly; a result must have its call."""
     names: dict[str, str] = {}
     for place, said in enumerate(messages):
@@ -106,14 +106,14 @@ def as_model_reads(messages: Sequence[Said]) -> Iterator[Message]:
 # -- reading -----------------------------------------------------------------------------------
 
 
-def read_messages(value: Any) -> tuple[Said, ...]:
+def read_messages(value: Any) -> tuple[ChatMessage, ...]:
     listed = cast("list[object]", value) if isinstance(value, list) else []
     if not 0 < len(listed) <= MOST_MESSAGES:
         raise WrongParameter(
             f"messages must be a list of 1 to {MOST_MESSAGES:,} messages.", param="messages"
         )
     wrong: list[DodonaError] = []
-    found: list[Said] = []
+    found: list[ChatMessage] = []
     for place, each in enumerate(listed):
         try:
             found.append(_said(each, f"messages[{place}]"))
@@ -124,7 +124,7 @@ def read_messages(value: Any) -> tuple[Said, ...]:
     return tuple(found)
 
 
-def _said(value: object, param: str) -> Said:
+def _said(value: object, param: str) -> ChatMessage:
     if not isinstance(value, dict):
         raise WrongParameter("a message must be an object.", param=param)
     message = cast("dict[str, Any]", value)
@@ -135,7 +135,7 @@ def _said(value: object, param: str) -> Said:
     text = _content(message.get("content"), f"{param}.content", may_be_none=role == "assistant")
     if role == "assistant" and not text and isinstance(message.get("refusal"), str):
         text = message["refusal"]
-    return Said(role, text, calls, _call_id(message, param) if role == "tool" else "")
+    return ChatMessage(role, text, calls, _call_id(message, param) if role == "tool" else "")
 
 
 def _content(value: object, param: str, *, may_be_none: bool) -> str:

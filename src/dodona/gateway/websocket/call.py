@@ -6,28 +6,28 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from dodona.agent.agency import Agency
+from dodona.agent.agency import AgentApi
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.caller import Caller
-from dodona.gateway.gate import Gate
+from dodona.gateway.gate import GatewayState
 from dodona.gateway.websocket.frame import Id, refusal
-from dodona.gateway.websocket.line import Line
-from dodona.gateway.websocket.turns import Turns
+from dodona.gateway.websocket.line import FrameWriter
+from dodona.gateway.websocket.turns import SessionLocks
 
 
 class Host(Protocol):
     """The connection, as its calls see it."""
 
-    gate: Gate
+    gate: GatewayState
     caller: Caller
-    turns: Turns
-    line: Line
+    turns: SessionLocks
+    line: FrameWriter
 
-    def check_room(self) -> None: ...
+    def check_capacity(self) -> None: ...
 
-    def linger(self) -> None: ...
+    def detach(self) -> None: ...
 
     def release(self, call: Call) -> None: ...
 
@@ -45,11 +45,11 @@ class Call:
         self.is_answered = False
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> GatewayState:
         return self._host.gate
 
     @property
-    def agency(self) -> Agency:
+    def agency(self) -> AgentApi:
         return self._host.gate.agency
 
     @property
@@ -57,16 +57,16 @@ class Call:
         return self.caller.user_id
 
     @property
-    def turns(self) -> Turns:
+    def turns(self) -> SessionLocks:
         return self._host.turns
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         """Refuse to wait for one run more than a connection may wait for."""
-        self._host.check_room()
+        self._host.check_capacity()
 
-    def linger(self) -> None:
+    def detach(self) -> None:
         """From here on it only waits: when the client goes away, it is ended."""
-        self._host.linger()
+        self._host.detach()
 
     async def answer(self, result: Any) -> None:
         await self._say({"id": self.id, "result": result})

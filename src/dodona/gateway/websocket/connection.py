@@ -18,18 +18,18 @@ import dodona
 from dodona.core.errors import AccessDenied, BadRequest, DodonaError, NotFound, Unauthorized
 from dodona.core.near import did_you_mean
 from dodona.gateway.answers import fault
-from dodona.gateway.auth import authenticate, note_refusal
-from dodona.gateway.errors import TooMany
-from dodona.gateway.gate import Gate
+from dodona.gateway.auth import audit_refusal, authenticate
+from dodona.gateway.errors import TooManyRequests
+from dodona.gateway.gate import GatewayState
 from dodona.gateway.websocket import frame
 from dodona.gateway.websocket.call import Call
-from dodona.gateway.websocket.entry import Visitor, is_token, visitor_of_token
+from dodona.gateway.websocket.entry import Identity, is_token, visitor_of_token
 from dodona.gateway.websocket.field import read
 from dodona.gateway.websocket.frame import Id, Request
 from dodona.gateway.websocket.limits import FOLLOWED, REQUESTS, UNKNOWN_CALLER
-from dodona.gateway.websocket.line import Gone, Line
+from dodona.gateway.websocket.line import Disconnected, FrameWriter
 from dodona.gateway.websocket.method import Method
-from dodona.gateway.websocket.turns import Turns
+from dodona.gateway.websocket.turns import SessionLocks
 
 _log = logging.getLogger(__name__)
 
@@ -44,12 +44,12 @@ class Connection:
 
     def __init__(
         self,
-        gate: Gate,
-        visitor: Visitor,
+        gate: GatewayState,
+        visitor: Identity,
         *,
         methods: Mapping[str, Method],
-        turns: Turns,
-        line: Line,
+        turns: SessionLocks,
+        line: FrameWriter,
     ) -> None:
         self.gate = gate
         self.caller = visitor.caller
@@ -72,7 +72,7 @@ class Connection:
             while message["type"] != "websocket.disconnect":
                 await self._take(door, message)
                 message = await receive()
-        except Gone:
+        except Disconnected:
             pass  # nobody is there to be told
         finally:
             await self._end()
@@ -133,8 +133,8 @@ class Connection:
             )
         try:
             self._check(method)
-        except (AccessDenied, TooMany) as error:
-            note_refusal(self.gate, door.scope, error, self.caller)
+        except (AccessDenied, TooManyRequests) as error:
+            audit_refusal(self.gate, door.scope, error, self.caller)
             raise
         call = Call(self, request.id, read(method.fields, request.params))
         self._ids.add(call.id)
@@ -143,9 +143,9 @@ class Connection:
         task.add_done_callback(self._ended)
 
     def _check(self, method: Method) -> None:
-        self.caller.need(method.scope)
+        self.caller.require_scope(method.scope)
         if len(self._answering) >= REQUESTS:
-            raise TooMany(
+            raise TooManyRequests(
                 f"{REQUESTS} requests of this connection are not answered yet.",
                 hint="Wait for some of the answers.",
             )
@@ -155,12 +155,12 @@ class Connection:
         self._lingering.discard(task)
 
     async def _answer(self, method: Method, call: Call) -> None:
-        with suppress(Gone):  # nobody is there to be told
+        with suppress(Disconnected):  # nobody is there to be told
             try:
                 await call.answer(await method.handle(call))
             except DodonaError as error:
                 await call.refuse(error)
-            except Gone:
+            except Disconnected:
                 raise
             except Exception:  # noqa: BLE001 - a boundary: a request
                 _log.exception("%s failed", method.name)
@@ -170,18 +170,18 @@ class Connection:
 
     # -- what calls ask of their connection ---------------------------------------------------
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         if len(self._lingering) >= FOLLOWED:
-            raise TooMany(
+            raise TooManyRequests(
                 f"this connection waits for {FOLLOWED:,} runs.",
                 hint="Wait for some of them to end, or open another connection.",
             )
 
-    def linger(self) -> None:
+    def detach(self) -> None:
         task = asyncio.current_task()
         assert task is not None
         if self._has_left:
-            raise Gone
+            raise Disconnected
         self._answering.discard(task)
         self._lingering.add(task)
 

@@ -8,12 +8,12 @@ from typing import Final
 from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
-from dodona.gateway.gate import Gate
+from dodona.gateway.gate import GatewayState
 from dodona.gateway.websocket.connection import Connection
 from dodona.gateway.websocket.entry import introduced, visitor_at_once
-from dodona.gateway.websocket.line import Gone, Line
+from dodona.gateway.websocket.line import Disconnected, FrameWriter
 from dodona.gateway.websocket.methods import METHODS
-from dodona.gateway.websocket.turns import Turns
+from dodona.gateway.websocket.turns import SessionLocks
 
 PATH: Final = "/ws"
 
@@ -21,16 +21,16 @@ PATH: Final = "/ws"
 class Endpoint:
     """An ASGI application for upgrades alone; the guard has seen them."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: GatewayState) -> None:
         self._gate = gate
-        self._turns = Turns()
+        self._turns = SessionLocks()
         self._methods = {method.name: method for method in METHODS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (await receive())["type"] != "websocket.connect":
             return
-        door, line = HTTPConnection(scope), Line(send)
-        with suppress(Gone):
+        door, line = HTTPConnection(scope), FrameWriter(send)
+        with suppress(Disconnected):
             await line.accept()
             visitor = visitor_at_once(door)
             if visitor is None:

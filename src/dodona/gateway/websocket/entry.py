@@ -11,45 +11,47 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive
 
 from dodona.core.errors import DodonaError, Unauthorized
-from dodona.gateway.auth import authenticate, given_token
+from dodona.gateway.auth import authenticate, bearer_token
 from dodona.gateway.caller import CALLER, Caller
-from dodona.gateway.errors import TooMany
-from dodona.gateway.gate import Gate
+from dodona.gateway.errors import TooManyRequests
+from dodona.gateway.gate import GatewayState
 from dodona.gateway.websocket.frame import parse
 from dodona.gateway.websocket.limits import TOKEN_SECONDS, UNKNOWN_CALLER
-from dodona.gateway.websocket.line import Line
+from dodona.gateway.websocket.line import FrameWriter
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Identity:
     """`token` is None for the operator, who needs none."""
 
     caller: Caller
     token: str | None = None
 
 
-def visitor_at_once(connection: HTTPConnection) -> Visitor | None:
+def visitor_at_once(connection: HTTPConnection) -> Identity | None:
     """Whom the turnstile knows by the head of the upgrade; None when a token must come first."""
     caller: Caller | None = connection.scope.get(CALLER)
-    return Visitor(caller, given_token(connection.scope)) if caller is not None else None
+    return Identity(caller, bearer_token(connection.scope)) if caller is not None else None
 
 
-async def visitor_of_token(gate: Gate, connection: HTTPConnection, token: str) -> Visitor | None:
+async def visitor_of_token(
+    gate: GatewayState, connection: HTTPConnection, token: str
+) -> Identity | None:
     """Whose token it is; None when it is nobody's, or comes too often."""
     try:
-        return Visitor(await authenticate(gate, connection, token), token)
-    except (Unauthorized, TooMany):
+        return Identity(await authenticate(gate, connection, token), token)
+    except (Unauthorized, TooManyRequests):
         return None
 
 
 async def introduced(
-    gate: Gate,
+    gate: GatewayState,
     connection: HTTPConnection,
     *,
     receive: Receive,
-    line: Line,
+    line: FrameWriter,
     seconds: float = TOKEN_SECONDS,
-) -> Visitor | None:
+) -> Identity | None:
     """Who comes with a token, where one is required; without a good one they are sent away."""
     visitor = None
     try:

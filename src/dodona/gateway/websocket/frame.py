@@ -11,7 +11,7 @@ from starlette.types import Message
 from dodona.core.errors import BadRequest, DodonaError, as_json
 from dodona.core.near import did_you_mean
 from dodona.gateway import body
-from dodona.gateway.errors import TooLarge
+from dodona.gateway.errors import BodyTooLarge
 from dodona.gateway.websocket.limits import LONGEST_ID
 from dodona.net.redactor import Redactor
 
@@ -34,7 +34,7 @@ def parse(message: Message, largest: int) -> dict[str, Any]:
     if text is None:
         raise BadRequest("a frame must be text.", hint="Send JSON in a text frame.")
     if len(text) > largest:
-        raise TooLarge(f"the frame is longer than {largest:,} characters.")
+        raise BodyTooLarge(f"the frame is longer than {largest:,} characters.")
     return body.parse(text.encode(errors="replace"), what="the frame")
 
 

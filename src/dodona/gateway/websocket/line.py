@@ -13,14 +13,14 @@ from starlette.types import Message, Send
 
 from dodona.core.chunks import Chunk
 from dodona.gateway.answers import encoded
-from dodona.gateway.rendering import event
+from dodona.gateway.rendering import to_event
 
 
-class Gone(Exception):
+class Disconnected(Exception):
     """Nobody is there any more."""
 
 
-class Line:
+class FrameWriter:
     """Raises Gone once nobody is there."""
 
     __slots__ = ("_send", "_turn")
@@ -39,7 +39,7 @@ class Line:
     async def tell(self, chunk: Chunk, session_key: str | None) -> None:
         """An event; it is written when its turn comes, for a thousand of them may wait."""
         async with self._turn:
-            await self._put(event(chunk, session_key))
+            await self._put(to_event(chunk, session_key))
 
     async def close(self, code: int, reason: str) -> None:
         async with self._turn:
@@ -52,4 +52,4 @@ class Line:
         try:
             await self._send(message)
         except OSError as error:
-            raise Gone from error
+            raise Disconnected from error

@@ -6,7 +6,7 @@ import asyncio
 from weakref import WeakValueDictionary
 
 
-class Turns:
+class SessionLocks:
     """A lock for each session in which something is being taken in; the others need none."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ GOING_AWAY: Final = 1001
 _PATIENCE: Final = 10.0  # seconds in which a client must read what is left for it, and leave
 
 
-class WebSockets(WebSocketsSansIOProtocol):
+class Protocol(WebSocketsSansIOProtocol):
     """A client that does not read cannot keep a connection that is over."""
 
     def shutdown(self) -> None:

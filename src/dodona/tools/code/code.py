@@ -24,7 +24,7 @@ from dodona.core.code import (
     Reference,
 )
 from dodona.core.errors import ToolFailed, ToolRetry
-from dodona.core.threads import Threads
+from dodona.core.threads import WorkerThreads
 from dodona.tools.code.folders import Folders
 from dodona.tools.code.ignoring import FILES
 from dodona.tools.code.index import Index
@@ -194,15 +194,15 @@ def _matters(path: PurePath) -> bool:
 
 
 @cache
-def _threads() -> Threads:
+def _threads() -> WorkerThreads:
     """For all questions about code; a disk that hangs blocks none but these."""
-    return Threads(8, "dodona-code", whom="the code")
+    return WorkerThreads(8, "dodona-code", whom="the code")
 
 
 @cache
-def _indexing() -> Threads:
+def _indexing() -> WorkerThreads:
     """For what takes long, so that questions never wait for it."""
-    return Threads(4, "dodona-indexing", whom="the code")
+    return WorkerThreads(4, "dodona-indexing", whom="the code")
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

@@ -16,7 +16,7 @@ from typing import Final
 
 from dodona.core.errors import AccessDenied, ToolRetry
 from dodona.tools.code.files import folder_below, read_in
-from dodona.tools.code.ignoring import MOST_BYTES, Rules
+from dodona.tools.code.ignoring import MOST_BYTES, IgnoreRules
 
 LONGEST_PATH: Final = 1_000
 DEEPEST: Final = 64
@@ -66,11 +66,11 @@ def is_usable(name: str) -> bool:
 
 def is_ignored(root: Path, parts: Sequence[str]) -> bool:
     """Would a walk pass this file over? OSError when it is not there."""
-    rules = Rules()
+    rules = IgnoreRules()
     for depth, part in enumerate(parts):
         with folder_below(root, parts[:depth]) as folder:
             read = partial(read_rules, folder)
-            rules = rules.below(parts[depth - 1], read) if depth else Rules.of_root(read)
+            rules = rules.below(parts[depth - 1], read) if depth else IgnoreRules.of_root(read)
         if rules.ignore(part, is_folder=depth < len(parts) - 1):
             return True
     return False

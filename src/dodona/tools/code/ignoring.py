@@ -65,19 +65,19 @@ class _Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class IgnoreRules:
     """The rules that hold in a folder, the strongest first. `path` ends in `/`, or is empty."""
 
     specs: tuple[_Spec, ...] = ()
     path: str = ""
 
     @staticmethod
-    def of_root(read: ReadFile) -> Rules:
+    def of_root(read: ReadFile) -> IgnoreRules:
         exclude = read(EXCLUDE)
         weak = [_spec(0, lines) for lines in (USUAL.encode(), exclude or b"")]
         return _joined(tuple(spec for spec in reversed(weak) if spec), "", read)
 
-    def below(self, name: str, read: ReadFile) -> Rules:
+    def below(self, name: str, read: ReadFile) -> IgnoreRules:
         """The rules of a folder in this one."""
         return _joined(self.specs, f"{self.path}{name}/", read)
 
@@ -90,13 +90,13 @@ class Rules:
         return next((answer for answer in said if answer is not None), False)
 
 
-def _joined(specs: tuple[_Spec, ...], path: str, read: ReadFile) -> Rules:
+def _joined(specs: tuple[_Spec, ...], path: str, read: ReadFile) -> IgnoreRules:
     """The rules from above and those of the folder itself."""
     for file in FILES:
         data = read((file,))
         if data and (spec := _spec(len(path), data)):
             specs = (spec, *specs)
-    return Rules(specs, path)
+    return IgnoreRules(specs, path)
 
 
 def _spec(base: int, data: bytes) -> _Spec | None:

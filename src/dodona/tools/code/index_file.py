@@ -55,7 +55,7 @@ CREATE TABLE state (name TEXT PRIMARY KEY, value);
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class IndexedFile:
     """A file as the index has it."""
 
     id: int
@@ -75,10 +75,10 @@ class Taken:
     extracted: Extracted | None
 
 
-def known_files(db: sqlite3.Connection) -> dict[str, Known]:
+def known_files(db: sqlite3.Connection) -> dict[str, IndexedFile]:
     rows = db.execute("SELECT path, id, mtime_ns, size, inode, version, language FROM files")
     return {
-        path: Known(number, Stamp(mtime_ns, size, inode), version, language)
+        path: IndexedFile(number, Stamp(mtime_ns, size, inode), version, language)
         for path, number, mtime_ns, size, inode, version, language in rows
     }
 

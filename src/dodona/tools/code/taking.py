@@ -23,7 +23,7 @@ from dodona.tools.code.files import Stamp, is_binary, read_below, version_of
 from dodona.tools.code.folders import Folders
 from dodona.tools.code.index_file import (
     SKIPPED,
-    Known,
+    IndexedFile,
     Taken,
     drop,
     get_state,
@@ -100,7 +100,7 @@ class Look:
             self.removed += len(batch)
 
     def _take_all(
-        self, db: sqlite3.Connection, changed: Sequence[str], known: dict[str, Known]
+        self, db: sqlite3.Connection, changed: Sequence[str], known: dict[str, IndexedFile]
     ) -> None:
         done = 0
         self._tell(IndexProgress(0, len(changed), 0))
@@ -120,7 +120,7 @@ class Look:
         if self.progress is not None:
             self.progress(progress)
 
-    def _batches(self, changed: Sequence[str], known: dict[str, Known]) -> Iterator[_Batch]:
+    def _batches(self, changed: Sequence[str], known: dict[str, IndexedFile]) -> Iterator[_Batch]:
         batch = _Batch()
         for path in changed:
             if self.stop.is_set():
@@ -134,7 +134,7 @@ class Look:
         if batch.looked_at:
             yield batch
 
-    def _look_at(self, path: str, before: Known | None, batch: _Batch) -> None:
+    def _look_at(self, path: str, before: IndexedFile | None, batch: _Batch) -> None:
         root, parts = self.folders.find(path)
         try:
             data, stamp = read_below(root, parts, most=self.max_bytes)

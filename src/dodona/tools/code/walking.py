@@ -14,7 +14,7 @@ from typing import Final
 
 from dodona.tools.code.files import FOLDER_FLAGS, Stamp, folder_below
 from dodona.tools.code.folders import DEEPEST, LONGEST_PATH, Folder, is_usable, read_rules
-from dodona.tools.code.ignoring import Rules
+from dodona.tools.code.ignoring import IgnoreRules
 
 MOST_FILES: Final = 500_000
 
@@ -30,10 +30,10 @@ class Walk:
     def files(self) -> Iterator[tuple[str, Stamp]]:
         """Paths with stamps, folder by folder. OSError when the folder itself is not there."""
         with folder_below(self.folder.root, ()) as top:
-            rules = Rules.of_root(partial(read_rules, top))
+            rules = IgnoreRules.of_root(partial(read_rules, top))
             yield from self._in(top, rules, depth=1)
 
-    def _in(self, folder: int, rules: Rules, *, depth: int) -> Iterator[tuple[str, Stamp]]:
+    def _in(self, folder: int, rules: IgnoreRules, *, depth: int) -> Iterator[tuple[str, Stamp]]:
         folders: list[str] = []
         with suppress(PermissionError), os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
@@ -49,7 +49,7 @@ class Walk:
             yield from self._below(folder, name, rules=rules, depth=depth)
 
     def _below(
-        self, folder: int, name: str, *, rules: Rules, depth: int
+        self, folder: int, name: str, *, rules: IgnoreRules, depth: int
     ) -> Iterator[tuple[str, Stamp]]:
         try:
             inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
@@ -62,7 +62,7 @@ class Walk:
         finally:
             os.close(inner)
 
-    def _wanted(self, entry: os.DirEntry[str], rules: Rules) -> Stamp | None:
+    def _wanted(self, entry: os.DirEntry[str], rules: IgnoreRules) -> Stamp | None:
         """The stamp of a file that may be code."""
         name = entry.name
         if entry.is_file(follow_symlinks=False) and is_usable(name):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dodona.core.messages import ToolSpec
 from dodona.core.ports import Effect
-from dodona.core.thread_logs import ThreadListed, ThreadLogs
+from dodona.core.thread_logs import ThreadLogs, ThreadSummary
 from dodona.core.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import day
@@ -47,6 +47,6 @@ def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
         )
 
 
-def _line(thread: ThreadListed) -> str:
+def _line(thread: ThreadSummary) -> str:
     number = f"{thread.entries} {'entry' if thread.entries == 1 else 'entries'}"
     return f"thread:{thread.id}  {thread.title}  ({number}, last on {day(thread.updated_at)})"

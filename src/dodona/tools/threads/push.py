@@ -15,7 +15,7 @@ from dodona.core.thread_logs import (
     ENTRY_TYPES,
     LONGEST_ENTRY,
     LONGEST_TITLE,
-    Pushing,
+    NewEntry,
     ThreadLogs,
 )
 from dodona.core.tools import Category, ToolContext, ToolOutcome
@@ -65,7 +65,7 @@ def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
     async def thread_push(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         title = arguments.get("title", "")
         entry = await logs.push(
-            Pushing(
+            NewEntry(
                 user_id=context.user_id,
                 project_id=context.project_id,
                 author=context.agent,

@@ -50,7 +50,7 @@ def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
     @registry.tool(SPEC, category=Category.THREAD, effect=Effect.NONE)
     async def thread_seek(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         query, limit = arguments["query"], arguments["limit"]
-        hits = await logs.seek(context.user_id, context.project_id, query, limit=limit)
+        hits = await logs.search(context.user_id, context.project_id, query, limit=limit)
         if not hits:
             return ToolOutcome("Nothing found.")
         excerpts = [excerpt(hit.entry.content, query) for hit in hits]

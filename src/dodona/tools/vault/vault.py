@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry
 from dodona.core.near import did_you_mean
 from dodona.core.notes import Backlink, NoteHit, NoteListed, NoteMoved, NoteText, NoteWritten
-from dodona.core.threads import Threads
+from dodona.core.threads import WorkerThreads
 from dodona.tools.following import Follower
 from dodona.tools.throwaway import WAIT_SECONDS, file_lock
 from dodona.tools.vault import folder_index
@@ -294,9 +294,9 @@ def _unless(stop: threading.Event) -> None:
 
 
 @cache
-def _threads() -> Threads:
+def _threads() -> WorkerThreads:
     """For all vaults together; a disk that hangs blocks none but these."""
-    return Threads(8, "dodona-vault", whom="the vault")
+    return WorkerThreads(8, "dodona-vault", whom="the vault")
 
 
 async def _in_thread(work: Callable[[], T]) -> T:

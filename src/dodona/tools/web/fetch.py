@@ -66,7 +66,7 @@ def add(registry: ToolRegistry, http: GuardedHttp, *, manners: Manners, limits: 
         timeout_seconds=limits.seconds + READING_SECONDS,
     )
     async def web_fetch(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        vetting = Vetting(context.vetted_urls)
+        vetting = Vetting(context.allowed_urls)
 
         @asynccontextmanager
         async def around(address: WebAddress) -> AsyncGenerator[None]:

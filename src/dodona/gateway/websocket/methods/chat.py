@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.agent.question import LONGEST_QUESTION
-from dodona.agent.reception import Message
+from dodona.agent.reception import ChannelMessage
 from dodona.core.conversation import RunStatus
 from dodona.core.errors import AccessDenied, NotFound
 from dodona.core.origins import Origin
 from dodona.core.projects import DEFAULT_PROJECT
 from dodona.core.sessions import session_key
-from dodona.gateway.auth import admit_run
+from dodona.gateway.auth import check_run_quota
 from dodona.gateway.caller import Caller
 from dodona.gateway.routes.approvals import LONGEST_NOTE
 from dodona.gateway.websocket.call import Call
@@ -25,12 +25,12 @@ _LONGEST_NAME: Final = 100  # characters; four of them make a session's key
 async def send(call: Call) -> Any:
     """What is answered here is durable: it will be answered, whoever listens."""
     message = _message(call)
-    call.check_room()
+    call.check_capacity()
     key = session_key(message.agent_id, message.channel, message.account, message.peer)
     async with call.turns.of(key):
-        await admit_run(call.gate, call.caller)
+        await check_run_quota(call.gate, call.caller)
         sent = await call.agency.reception.send(call.user_id, message)
-    call.linger()
+    call.detach()
     told = {"run_id": sent.run_id, "session_key": sent.session_key, "agent_id": message.agent_id}
     if call.values["wait"]:
         answer = await call.agency.oracle.answer(call.user_id, sent.run_id)
@@ -39,12 +39,12 @@ async def send(call: Call) -> Any:
     return await call.follow(sent.run_id, sent.session_key)
 
 
-def _message(call: Call) -> Message:
+def _message(call: Call) -> ChannelMessage:
     values = call.values
     is_own = _speaks_for_itself(call.caller, values["account"], values["peer"])
     who = {name: values[name] for name in ("channel", "account", "peer", "guild", "team")}
-    return Message(
-        agent_id=call.gate.routing.now.resolve(**who).agent_id,
+    return ChannelMessage(
+        agent_id=call.gate.routing.current.resolve(**who).agent_id,
         channel=values["channel"],
         account=values["account"],
         peer=values["peer"],
@@ -57,7 +57,7 @@ def _message(call: Call) -> Message:
 def _speaks_for_itself(caller: Caller, account: str, peer: str | None) -> bool:
     """Only the adapter of a channel may speak for others."""
     is_own = account == caller.user_id and peer in (None, caller.user_id)
-    if not is_own and not caller.may("channel"):
+    if not is_own and not caller.has_scope("channel"):
         raise AccessDenied(
             f"{caller.user_id} may speak for {caller.user_id} alone.",
             hint=f"Set account to {caller.user_id} and no peer, or use a token with scope channel.",
@@ -71,8 +71,8 @@ async def events(call: Call) -> Any:
     page = await call.agency.runs.list(call.user_id, before=run_id + 1, limit=1)
     if not page or page[0]["id"] != run_id:
         raise NotFound(f"there is no run {run_id}.")
-    call.check_room()
-    call.linger()
+    call.check_capacity()
+    call.detach()
     key = page[0]["session_key"]
     await call.answer({"run_id": run_id, "session_key": key})
     return await call.follow(run_id, key, after=after)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import dodona
-from dodona.gateway.errors import Leaving
+from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.websocket.call import Call
 from dodona.gateway.websocket.method import Method
 
@@ -17,12 +17,12 @@ async def ping(_call: Call) -> dict[str, Any]:
 async def status(call: Call) -> dict[str, Any]:
     """Not while we are leaving, as for whoever balances load."""
     if call.gate.closing.is_leaving:
-        raise Leaving("Dodona is stopping.")
+        raise ShuttingDown("Dodona is stopping.")
     return {
         "status": "ready",
         "version": dodona.__version__,
         "user": call.user_id,
-        "default_agent": call.gate.routing.now.default_agent,
+        "default_agent": call.gate.routing.current.default_agent,
         "agents": [*call.agency.agents().names()],
         **await call.gate.ready(),
     }
