@@ -36,9 +36,9 @@ from typing import Any
 import psycopg
 
 from dodona import store as ledger
+from dodona.core.domain.budgets import CallPlan, ModelUsage
 from dodona.core.errors import BudgetExceeded
-from dodona.core.model import Usage
-from dodona.core.spending import CallPlan, ModelUsage
+from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models.prices import Prices
 from dodona.store import Store

@@ -52,11 +52,11 @@ import jedi
 import tree_sitter_python
 from tree_sitter import Language, Parser
 
-from dodona.tools.code.folders import Folders
-from dodona.tools.code.index import Index
-from dodona.tools.code.meaning import Meaning, missing_packages
-from dodona.tools.code.walking import Walk
-from dodona.tools.code.words import parts_of
+from dodona.tools.code.files.folders import Folders
+from dodona.tools.code.files.walk import Walk
+from dodona.tools.code.index.index import Index
+from dodona.tools.code.index.tokenize import parts_of
+from dodona.tools.code.semantic.meaning import Meaning, missing_packages
 
 MB_PER_SECOND = 4.0
 FILES, UNCHANGED_SECONDS = 10_000, 1.0

@@ -25,7 +25,7 @@ import anthropic
 import openai
 
 from dodona.core.messages import UserText
-from dodona.core.model import Done, ModelRequest
+from dodona.core.ports.model import Done, ModelRequest
 from dodona.models import connect
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor

@@ -27,8 +27,8 @@ from typing import Any
 from blinker import Signal
 from pyee.base import EventEmitter
 
+from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import Event, Severity
-from dodona.core.notices import InjectionPoint
 from dodona.models.counter import OfflineTokenCounter
 from dodona.notify import Bus, SubscriberRegistry
 from dodona.notify.formats import for_model

@@ -18,8 +18,8 @@ from tempfile import TemporaryDirectory
 from time import process_time
 from typing import Any
 
+from dodona.core.domain.rules import HOOKS, RuleOverrides
 from dodona.core.events import Event
-from dodona.core.rules import HOOKS, RuleOverrides
 from dodona.rules import RuleBook
 from dodona.rules.book import SHIPPED
 

@@ -29,10 +29,16 @@ from typing import Any
 
 import psycopg
 
-from dodona.core.conversation import CachedWindow, NewMessage, RunEnd, RunRequest, RunStatus
-from dodona.core.model import Usage
-from dodona.core.ports import Effect, StepRecord, StepStart
-from dodona.core.spending import TokenRecord
+from dodona.core.domain.budgets import TokenRecord
+from dodona.core.domain.conversations.conversation import (
+    CachedWindow,
+    NewMessage,
+    RunEnd,
+    RunRequest,
+    RunStatus,
+)
+from dodona.core.ports.journal import Effect, StepRecord, StepStart
+from dodona.core.ports.model import Usage
 from dodona.store import Store, record, reserve, settle
 
 SIZES = (100, 10_000, 100_000)

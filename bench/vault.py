@@ -30,7 +30,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any
 
-from dodona.cli.progress import Bar
+from dodona.cli.terminal.progress import Bar
 from dodona.tools.vault import Vault
 
 INDEX_SECONDS = 10.0

@@ -29,7 +29,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from dodona.core.routing import FIELDS, Binding, Router
+from dodona.core.domain.routing import FIELDS, Binding, Router
 
 HERE = Path(__file__).parent
 ONE_IN = 100  # chats

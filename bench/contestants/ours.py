@@ -17,10 +17,10 @@ from time import time
 
 from contestants.contestant import FILLER, QUESTION, Contender, Hear
 from dodona.agent.question import Question
-from dodona.app.config import load
-from dodona.app.credentials import Credentials
-from dodona.app.running import open_runtime
-from dodona.core.projects import DEFAULT_PROJECT
+from dodona.app.bootstrap import open_runtime
+from dodona.app.config.config import load
+from dodona.app.models.credentials import Credentials
+from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 

@@ -19,16 +19,16 @@ from typing import Any
 
 import aiohttp
 
-from dodona.app import logs
-from dodona.app.config import Config, load
-from dodona.app.credentials import Credentials
-from dodona.app.running import open_runtime
+from dodona.app.bootstrap import open_runtime
+from dodona.app.config.config import Config, load
+from dodona.app.models.credentials import Credentials
+from dodona.app.telemetry import logging as logs
 from dodona.core.messages import ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
 from dodona.gateway.app import make_app
-from dodona.gateway.rules import GatewaySettings
 from dodona.gateway.server import listening, serve
+from dodona.gateway.settings import GatewaySettings
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
 

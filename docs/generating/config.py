@@ -9,9 +9,9 @@ from typing import Literal, get_args, get_origin
 from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
-from dodona.app import schema as known
-from dodona.app.config import MAX_BYTES
-from dodona.app.settings import Settings
+from dodona.app.config import shape as known
+from dodona.app.config.config import MAX_BYTES
+from dodona.app.config.settings import Settings
 from dodona.documents import DEEPEST, Section
 from generating.writing import page, prose, table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dodona.trees import expressions, schema
+from dodona.trees.language import expressions, schema
 from generating.writing import page, prose, table
 
 MEANINGS: Mapping[str, tuple[str, str]] = {

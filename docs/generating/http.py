@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dodona.app.settings import Gateway
-from dodona.core.tokens import SCOPES
-from dodona.gateway.openapi import document
-from dodona.gateway.operation import TOKEN
-from dodona.gateway.rules import GatewaySettings
+from dodona.app.config.settings import Gateway
+from dodona.core.domain.api_tokens import SCOPES
+from dodona.gateway.http.openapi import document
+from dodona.gateway.http.operation import TOKEN
+from dodona.gateway.settings import GatewaySettings
 from generating.schemas import about, fields, takes
 from generating.writing import page, prose, table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import getdoc
 
 from dodona.agent.leaves import REGISTRY
-from dodona.trees.leaves import Leaf
+from dodona.trees.runtime.leaves import Leaf
 from generating.writing import page, prose, table
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dodona.core.measures import MOST_AGENTS, MOST_MODELS, Metrics
-from dodona.core.metrics import MOST_SERIES
+from dodona.telemetry.measures import MOST_AGENTS, MOST_MODELS, Metrics
+from dodona.telemetry.metrics import MOST_SERIES
 from generating.writing import page, prose, table
 
 

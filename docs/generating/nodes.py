@@ -7,9 +7,11 @@ import pkgutil
 from collections.abc import Iterator
 from types import ModuleType
 
-from dodona.trees import blackboard, loader, nodes, program
-from dodona.trees.node import NodeKind, Option
+from dodona.trees import nodes
+from dodona.trees.language import loader
+from dodona.trees.language.node import NodeKind, Option
 from dodona.trees.nodes import KINDS, leaf
+from dodona.trees.runtime import blackboard, program
 from generating.writing import page, prose, table
 
 

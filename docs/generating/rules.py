@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dodona.agent.telling import MAX_RULE_DEPTH
+from dodona.agent.events.dispatch import MAX_RULE_DEPTH
 from dodona.conditions.condition import LONGEST_EVALUATION
-from dodona.core.rules import HOOKS
+from dodona.core.domain.rules import HOOKS
 from dodona.rules import RuleBook
 from dodona.rules.parameters import Parameter
 from dodona.rules.sections import FILES, PackFile, RuleFile
@@ -123,10 +123,10 @@ def rules_page() -> str:
             parameters, as the user has set them."""),
         table(("context.", "what is in it"), [(f"`{p}`", told) for p, told in CONTEXT.items()]),
         "## Limits",
-        prose(f"""Rules decide, and the agent acts: a rule that goes wrong is logged, and does not
-            fire. A condition may take {LONGEST_EVALUATION:g} seconds of the processor. Rules may
-            set off events that fire rules, {MAX_RULE_DEPTH} deep. A refused call is not made, whatever
-            other rules say."""),
+        prose(f"""Rules decide, and the agent acts. A rule that fails is logged and does not fire.
+            A condition may use {LONGEST_EVALUATION:g} seconds of CPU time. Rules may emit events
+            that trigger other rules, at most {MAX_RULE_DEPTH} levels deep. If one rule blocks a
+            call, no other rule can allow it."""),
         "## Packs",
         prose("""A pack is a folder in [`rules.packs`](config.md#rules) with a manifest
             `pack.toml`, and folders `rules`, `subscribers` and `trees`. Its rules are called

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dodona.core.notices import InjectionPoint
+from dodona.core.domain.notices import InjectionPoint
 from dodona.notify import SHIPPED
 from dodona.notify.inbox import MOST_WAITING
 from dodona.notify.subscriber import Subscriber, SubscriberFile, read_subscriber

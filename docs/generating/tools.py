@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dodona.agent.subagents import SUBAGENTS, Subagent
+from dodona.agent.run_context.subagent_registry import SUBAGENTS, Subagent
 from dodona.core.messages import ToolSpec
-from dodona.core.tools import Category, Tool
-from dodona.net.guard import GuardedHttp, Limits
+from dodona.core.ports.tools import Category, Tool
+from dodona.net.egress_guard import GuardedHttp, Limits
 from dodona.tools import notify_self
 from dodona.tools.code import add_code_tools
 from dodona.tools.registry import ToolRegistry

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dodona.gateway.rendering import EVENTS
-from dodona.gateway.rules import GatewaySettings
+from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.events import EVENTS
 from dodona.gateway.websocket.field import Field
 from dodona.gateway.websocket.limits import (
     FOLLOWED,

@@ -17,29 +17,29 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dodona import store as ledger
-from dodona.agent.agency import ORACLE_TREE, AgentApi, build_agent_api
-from dodona.agent.approving import ApprovalGate
-from dodona.agent.choices import OverridesCache
+from dodona.agent.api import ORACLE_TREE, AgentApi, build_agent_api
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.means import RunDeps, RunPolicy
-from dodona.agent.oracle import Oracle
 from dodona.agent.question import Answer, Question
-from dodona.core.agents import Agents
+from dodona.agent.requests.submit import Oracle
+from dodona.agent.run_context.approvals import ApprovalGate
+from dodona.agent.run_context.deps import RunDeps, RunPolicy
+from dodona.agent.run_context.overrides import OverridesCache
 from dodona.core.chunks import Chunk
-from dodona.core.code import Code, CodeOf
-from dodona.core.contexts import TOKEN_BUDGET
-from dodona.core.conversation import RunNode
+from dodona.core.domain.agents import Agents
+from dodona.core.domain.budgets import TokenRecord
+from dodona.core.domain.conversations.contexts import TOKEN_BUDGET
+from dodona.core.domain.conversations.conversation import RunNode
+from dodona.core.domain.knowledge.code import Code, CodeOf
+from dodona.core.domain.knowledge.notes import Notes, NotesOf
 from dodona.core.errors import NotFound, ToolFailed
 from dodona.core.events import Event
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec
-from dodona.core.model import ChosenModel, Model
-from dodona.core.notes import Notes, NotesOf
-from dodona.core.ports import Effect
-from dodona.core.spending import TokenRecord
-from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.model import ChosenModel, Model
+from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.metering import Ceilings, Meter
-from dodona.models.counted import Counted
 from dodona.models.counter import OfflineTokenCounter
+from dodona.models.counting import Counted
 from dodona.models.prices import Prices
 from dodona.models.scripted import ScriptedModel
 from dodona.notify import Bus, SubscriberRegistry

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BudgetExceeded, Fault, ProviderError
-from dodona.core.model import Model
+from dodona.core.ports.model import Model
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.counted import Counted
 from dodona.models.counter import OfflineTokenCounter
+from dodona.models.counting import Counted
 from dodona.models.fallback import Fallback
 from dodona.models.scripted import ScriptedModel
 from dodona.models.scripted_answers import Broken

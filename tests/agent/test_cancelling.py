@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.leaves.answer import CUT
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled
 from dodona.core.events import SESSION_END
 from dodona.models.scripted import ScriptedModel

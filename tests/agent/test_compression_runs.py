@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import pytest
 
-from dodona.agent.gist import ConversationSummary
+from dodona.agent.conversation.summary import ConversationSummary
 from dodona.agent.question import context_id
-from dodona.core.contexts import OracleContext
-from dodona.core.conversation import NewMessage
+from dodona.core.domain.conversations.contexts import OracleContext
+from dodona.core.domain.conversations.conversation import NewMessage
+from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.events import CONTEXT_COMPRESSED
 from dodona.core.messages import AssistantText, SystemText
-from dodona.core.model import Model, ModelRequest, ModelStream
-from dodona.core.origins import Origin
+from dodona.core.ports.model import Model, ModelRequest, ModelStream
 from dodona.metering import Ceiling, Ceilings
 from dodona.models.extractive import ExtractiveModel
 from dodona.models.scripted import ScriptedModel

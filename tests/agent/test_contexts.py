@@ -7,11 +7,11 @@ from time import time
 
 import pytest
 
-from dodona.core.contexts import ContextStatus
+from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.errors import Fault, NotFound, ProviderError
 from dodona.core.events import CONTEXT_APPROACHING_LIMIT, SESSION_RESUMED
 from dodona.core.messages import UserText
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import SIZE, USER, Opened, Shelf, Tools, bodies, calls, opened, until
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from dodona.core.chunks import Chunk
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.messages import AssistantText
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import LIMIT, USER, Opened, Tools, calls, opened, until
 

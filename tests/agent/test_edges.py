@@ -9,11 +9,11 @@ import pytest
 
 from dodona.agent.leaves.answer import NOTHING_SAID
 from dodona.core.chunks import Chunk
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError, Fault, ProviderError
 from dodona.core.events import TREE_ESCALATED
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, UserText
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.fallback import Fallback
 from dodona.models.scripted import ScriptedModel
 from dodona.models.scripted_answers import Broken

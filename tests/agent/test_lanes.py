@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.histories import REMEMBERED
-from dodona.core.conversation import RunStatus
+from dodona.agent.conversation.history import REMEMBERED
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled, NotFound
 from dodona.core.messages import UserText
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, Tools, bodies, calls, kinds, opened, until
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dodona.agent.subagents import LIBRARIAN
+from dodona.agent.run_context.subagent_registry import LIBRARIAN
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, Made, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired

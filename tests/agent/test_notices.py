@@ -18,7 +18,7 @@ from dodona.core.events import (
     TASK_CHECKPOINT,
 )
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from dodona.tools import notify_self
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from dodona.agent.reception import ChannelMessage, SubmittedRun
-from dodona.core.agents import AgentDef, Agents, Queueing
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.agents import AgentDef, Agents, Queueing
+from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.errors import BadRequest, LaneFull, NotFound
 from dodona.core.messages import SystemText, UserText
-from dodona.core.model import ModelRequest
-from dodona.core.origins import Origin
+from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, plain_prompts
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dodona.core.chunks import ATTEMPT, Chunk
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Fenced
 from dodona.core.messages import AssistantText, ToolResult
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import (
     USER,

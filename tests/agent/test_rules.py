@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
 from dodona.models.scripted import ScriptedModel

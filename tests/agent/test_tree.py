@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.agency import ORACLE_TREE, RECOVERY_TREE
+from dodona.agent.api import ORACLE_TREE, RECOVERY_TREE
 from dodona.agent.leaves import REGISTRY
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError
 from dodona.core.events import AGENT_LOOP_DETECTED
 from dodona.models.scripted import ScriptedModel

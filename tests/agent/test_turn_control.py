@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dodona.core.chunks import Chunk
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.events import (
     BUDGET_ITERATION_EXCEEDED,
     BUDGET_ITERATION_WARNING,
@@ -18,7 +18,7 @@ from dodona.core.events import (
     BUDGET_TOKEN_WARNING,
 )
 from dodona.core.messages import SystemText
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, bodies, calls, edited, opened, plain_prompts, text_of, until
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.subagents import LIBRARIAN
+from dodona.agent.run_context.subagent_registry import LIBRARIAN
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.messages import AssistantText
 from dodona.models.scripted import ScriptedModel

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dodona.core.model import Model
+from dodona.core.ports.model import Model
 from tests.models.wire_server import Reply, WireServer, sse, talking
 
 NAME = "wire-model"

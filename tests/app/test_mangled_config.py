@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dodona.app import schema
-from dodona.app.config import Config, load
-from dodona.app.settings import Settings
+from dodona.app.config import shape as schema
+from dodona.app.config.config import Config, load
+from dodona.app.config.settings import Settings
 from dodona.core.errors import ConfigError, as_json, as_text
 from dodona.documents import KeyPath
 from dodona.documents.toml_writing import written, written_key

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config import load
-from dodona.app.credentials import Credentials
+from dodona.app.config.config import load
+from dodona.app.models.credentials import Credentials
 from dodona.app.store_url import store_url
 from dodona.core.errors import ConfigError
 from dodona.net.redactor import Redactor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dodona.agent.agency import ORACLE_TREE
+from dodona.agent.api import ORACLE_TREE
 from tests.cli.running import dodona
 
 

@@ -7,7 +7,7 @@ import json
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.errors import BudgetExceeded
-from dodona.core.tools import Source
+from dodona.core.ports.tools import Source
 
 BODIES = {
     "thinking": chunks.thinking("hm"),

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dodona.app.config import load
+from dodona.app.config.config import load
+from dodona.cli.commands.operations.up import PATIENCE
 from dodona.cli.main import app
-from dodona.cli.up import PATIENCE
 from dodona.gateway import server
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dodona.trees import Registry, testing
+from dodona.trees import Registry
 from dodona.trees.nodes import KINDS
+from dodona.trees.tooling import testing
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "oracle-program.md"

@@ -20,31 +20,29 @@ import pytest
 from cyclopts import App
 from sqlalchemy import Table
 
-from dodona.agent.config import BOUNDS
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.settings import _BOUNDS as BOUNDS_OF_SETTINGS
-from dodona.agent.settings import ModelSettings
-from dodona.agent.subagents import SUBAGENTS
-from dodona.app import schema as schema_of_settings
-from dodona.app.config import load
-from dodona.app.credentials import Credentials
-from dodona.app.running import open_runtime
-from dodona.app.settings import PROVIDER_NAMES, Settings
+from dodona.agent.run_context.subagent_registry import SUBAGENTS
+from dodona.agent.turn_control.config import BOUNDS
+from dodona.agent.turn_control.settings import _BOUNDS as BOUNDS_OF_SETTINGS
+from dodona.agent.turn_control.settings import ModelSettings
+from dodona.app.bootstrap import open_runtime
+from dodona.app.config import shape as schema_of_settings
+from dodona.app.config.config import load
+from dodona.app.config.settings import PROVIDER_NAMES, Settings
+from dodona.app.models.credentials import Credentials
 from dodona.cli.main import app
 from dodona.core import chunks, events
 from dodona.core import errors as core_errors
+from dodona.core.domain.rules import HOOKS
 from dodona.core.errors import DodonaError
-from dodona.core.measures import Metrics
 from dodona.core.messages import ToolSpec
-from dodona.core.metrics import Family
-from dodona.core.rules import HOOKS
 from dodona.gateway import errors as http_errors
-from dodona.gateway.openapi import document
-from dodona.gateway.rendering import EVENTS
+from dodona.gateway.http.openapi import document
 from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.events import EVENTS
 from dodona.gateway.websocket.method import Method
 from dodona.models import PROVIDERS
-from dodona.models.known import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.models.catalogue_data import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.net.redactor import Redactor
 from dodona.notify import SHIPPED
 from dodona.notify.bus import EVENTS_LOST
@@ -53,11 +51,13 @@ from dodona.rules import RuleBook
 from dodona.rules.sections import FILES
 from dodona.store import Location, migrate
 from dodona.store.schema import metadata
+from dodona.telemetry.measures import Metrics
+from dodona.telemetry.metrics import Family
 from dodona.tools.registry import ToolRegistry
-from dodona.trees.expressions import OPERATORS
-from dodona.trees.node import NodeKind
+from dodona.trees.language.expressions import OPERATORS
+from dodona.trees.language.node import NodeKind
+from dodona.trees.language.schema import RESERVED, TYPES, Scope
 from dodona.trees.nodes import KINDS
-from dodona.trees.schema import RESERVED, TYPES, Scope
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

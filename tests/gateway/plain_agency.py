@@ -10,12 +10,12 @@ from typing import Any
 
 from dodona.agent.question import Answer, Question, context_id
 from dodona.agent.reception import ChannelMessage, SubmittedRun
-from dodona.agent.settings import ModelSettings
-from dodona.core.agents import Agents
+from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core.chunks import Body, Chunk, content, done, error
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.agents import Agents
+from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.errors import Cancelled, DodonaError, NotFound
-from dodona.core.sessions import session_key
 from dodona.notify import Bus
 
 LONG = 30.0  # seconds that a loaded machine may take for what is immediate
@@ -309,7 +309,7 @@ class PlainSpending:
 
 
 class PlainAgency:
-    """The shape of `dodona.agent.agency.AgentApi`; its bus is the real one."""
+    """The shape of `dodona.agent.api.AgentApi`; its bus is the real one."""
 
     def __init__(self) -> None:
         self.oracle = PlainOracle()

@@ -12,7 +12,7 @@ import aiohttp
 from starlette.applications import Starlette
 
 from dodona.gateway import GatewaySettings, listening, make_app, serve
-from dodona.gateway.gate import Beside
+from dodona.gateway.state import Beside
 from dodona.net.redactor import Redactor
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainRun, ended, until
 

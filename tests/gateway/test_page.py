@@ -14,7 +14,7 @@ import pytest
 from dodona.agent.question import Question
 from dodona.core import chunks
 from dodona.core.errors import Conflict
-from dodona.core.tools import Source
+from dodona.core.ports.tools import Source
 from dodona.gateway.routes.page import FOLDER
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import Gateway

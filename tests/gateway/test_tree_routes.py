@@ -13,8 +13,8 @@ import pytest
 from yarl import URL
 
 from dodona.core.messages import UserText
-from dodona.core.model import ModelRequest
-from dodona.gateway.openapi import document
+from dodona.core.ports.model import ModelRequest
+from dodona.gateway.http.openapi import document
 from dodona.models.counter import OfflineTokenCounter
 from dodona.models.scripted import ScriptedModel
 from dodona.store import locate, migrate

@@ -10,7 +10,7 @@ from dodona.core import chunks
 from dodona.core.chunks import Body, Chunk
 from dodona.core.errors import BudgetExceeded, DodonaError, Fault, NotFound, ProviderError
 from dodona.core.messages import AssistantText, ToolCall
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FinishReason,

@@ -8,10 +8,10 @@ import pytest
 
 from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult, UserText
-from dodona.core.model import ToolChoice
+from dodona.core.ports.model import ToolChoice
 from dodona.gateway.v1.errors import WrongParameter
+from dodona.gateway.v1.messages import ChatHistory, ChatMessage, as_model_reads
 from dodona.gateway.v1.request import FIXED, WITHOUT_EFFECT, ChatRequest
-from dodona.gateway.v1.said import ChatHistory, ChatMessage, as_model_reads
 
 HELLO = {"role": "user", "content": "Hello"}
 TOOL = {"type": "function", "function": {"name": "find"}}

@@ -12,9 +12,9 @@ import jsonschema_rs
 import pytest
 
 from dodona.core.errors import NotFound
-from dodona.gateway.openapi import document
+from dodona.gateway.http.openapi import document
 from dodona.tools.vault import Vault
-from dodona.tools.vault.files import version_of
+from dodona.tools.vault.notes.files import version_of
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, gateway_up
 

@@ -10,17 +10,17 @@ import pytest
 from starlette.requests import HTTPConnection
 from starlette.types import Message
 
-from dodona.gateway.caller import SCOPES, Caller
-from dodona.gateway.crowd import RequestQuotas
-from dodona.gateway.gate import Beside, GatewayState
-from dodona.gateway.known import TokenCache
-from dodona.gateway.rules import GatewaySettings
+from dodona.gateway.security.caller import SCOPES, Caller
+from dodona.gateway.security.quotas import RequestQuotas
+from dodona.gateway.security.token_cache import TokenCache
+from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.state import Beside, GatewayState
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.connection import Connection
-from dodona.gateway.websocket.entry import Identity, introduced
+from dodona.gateway.websocket.handshake import Identity, introduced
 from dodona.gateway.websocket.limits import UNKNOWN_CALLER
-from dodona.gateway.websocket.line import FrameWriter
-from dodona.gateway.websocket.turns import SessionLocks
+from dodona.gateway.websocket.session_locks import SessionLocks
+from dodona.gateway.websocket.writer import FrameWriter
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready
 

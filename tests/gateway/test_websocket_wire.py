@@ -11,7 +11,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from dodona.gateway.server import listening
-from dodona.gateway.websocket.wire import Protocol
+from dodona.gateway.websocket.protocol import Protocol
 from tests.gateway.plain_agency import LONG
 
 UPGRADE = (

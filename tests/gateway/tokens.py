@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from dodona.core.audit import AuditEntry
+from dodona.core.domain.audit import AuditEntry
 from dodona.store import Store
 from tests.gateway.plain_agency import LONG
 from tests.gateway.talking import Gateway, gateway_up

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 import pytest
 
+from dodona.core.domain.budgets import NANOS, BudgetLine, CallPlan, Unit
 from dodona.core.errors import ConfigError
-from dodona.core.spending import NANOS, BudgetLine, CallPlan, Unit
 from dodona.metering import Ceiling, Ceilings
 
 

@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 
 from dodona import store as ledger
-from dodona.core.conversation import Claim, ClaimedRun, NewMessage, RunEnd, RunStatus
+from dodona.core.domain.budgets import NANOS, CallPlan, ModelUsage, Reservation, TokenRecord
+from dodona.core.domain.conversations.conversation import (
+    Claim,
+    ClaimedRun,
+    NewMessage,
+    RunEnd,
+    RunStatus,
+)
 from dodona.core.errors import BudgetExceeded
-from dodona.core.model import Usage
-from dodona.core.spending import NANOS, CallPlan, ModelUsage, Reservation, TokenRecord
+from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import RunJournal, Store

@@ -18,7 +18,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FinishReason,

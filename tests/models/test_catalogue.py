@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from splintr import Tokenizer
 
 from dodona.models.catalogue import DEFAULT_CONTEXT_SIZE, facts, spelled
-from dodona.models.known import (
+from dodona.models.catalogue_data import (
     DEFAULT_MODEL_CONTEXT_SIZES,
     FAMILIES,
     MAX_OUTPUTS,

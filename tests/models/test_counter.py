@@ -16,7 +16,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import TokenCounter
+from dodona.core.ports.model import TokenCounter
 from dodona.models.catalogue import facts
 from dodona.models.counter import PIECE, SAMPLED, OfflineTokenCounter
 

@@ -16,7 +16,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import Done, FinishReason, Model, ModelEvent, ModelRequest, TextDelta
+from dodona.core.ports.model import Done, FinishReason, Model, ModelEvent, ModelRequest, TextDelta
 from dodona.models.extractive import ExtractiveModel
 from dodona.models.passages import Passage
 from dodona.models.quotes import NO_TERMS, NOTICE, ONLY_TOOLS, block_quote, citation

@@ -12,7 +12,7 @@ import pytest
 
 from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec, UserText
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FailedAttempt,

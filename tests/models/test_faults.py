@@ -11,7 +11,7 @@ import pytest
 
 from dodona.core.errors import Fault
 from dodona.core.messages import UserText
-from dodona.core.model import ModelRequest
+from dodona.core.ports.model import ModelRequest
 from dodona.models.faults import retry_after
 from dodona.net.redactor import Redactor
 from tests.models.wire_server import Reply, named, refusal, sse

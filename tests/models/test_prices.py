@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.core.errors import ConfigError
-from dodona.core.model import Usage
+from dodona.core.ports.model import Usage
 from dodona.models.prices import Price, Prices
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -181,7 +181,7 @@ def test_prices_are_loaded_when_asked_for() -> None:
         "import dodona.models.prices, dodona.models.catalogue, dodona.models.counter\n"
         "assert not {'genai_prices', 'splintr'} & sys.modules.keys()\n"
         "from datetime import datetime\n"
-        "from dodona.core.model import Usage\n"
+        "from dodona.core.ports.model import Usage\n"
         "known = dodona.models.prices.Prices()\n"
         "assert known.cost(Usage(1), provider='openai', model='gpt-4o', at=datetime.now())\n"
         "assert threading.active_count() == 1\n"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import UserText
-from dodona.core.model import Done, ModelEvent, ModelRequest
+from dodona.core.ports.model import Done, ModelEvent, ModelRequest
 from dodona.models.anthropic import AnthropicWire
 from dodona.models.openai import OpenAiWire
 from dodona.models.provider import Endpoint

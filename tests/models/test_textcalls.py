@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult, ToolSpec, UserText
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FinishReason,

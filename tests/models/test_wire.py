@@ -9,7 +9,7 @@ import pytest
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import UserText
-from dodona.core.model import ModelRequest, TextDelta
+from dodona.core.ports.model import ModelRequest, TextDelta
 from dodona.models import Timeouts, connect, wire
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor

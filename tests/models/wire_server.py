@@ -12,7 +12,7 @@ from typing import Any, Literal
 from aiohttp import web
 
 from dodona.core.errors import ProviderError
-from dodona.core.model import (
+from dodona.core.ports.model import (
     Done,
     Model,
     ModelEvent,

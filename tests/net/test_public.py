@@ -76,7 +76,7 @@ CLIENT: Final = """
 import asyncio
 import json
 from dodona.core.errors import DodonaError
-from dodona.net.guard import GuardedHttp
+from dodona.net.egress_guard import GuardedHttp
 from tests.tools.web.site import Names
 
 PUBLIC, PRIVATE = ["93.184.216.34"], ["127.0.0.1"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dodona.core.domain.notices import Deferral, DeferUntil, InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Deferral, DeferUntil, InjectionPoint, Notice, StoredNotice
 from dodona.notify import Inbox
 from dodona.notify.inbox import MOST_EXPECTED, MOST_WAITING
 from tests.notify.subscribing import Clock, Folder, event

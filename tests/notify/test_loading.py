@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.notices import InjectionPoint
+from dodona.core.domain.notices import InjectionPoint
 from dodona.notify import SHIPPED, SubscriberRegistry
 from tests.notify.subscribing import Folder, event
 

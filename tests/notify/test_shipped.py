@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dodona.core import events
+from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.events import Event, Severity
-from dodona.core.notices import InjectionPoint, Notice
 from dodona.notify import SHIPPED, SubscriberRegistry
 from tests.notify.subscribing import event
 

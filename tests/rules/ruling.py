@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dodona.core.domain.rules import HOOKS, RuleAction, RuleOverrides
 from dodona.core.events import Event, Severity
-from dodona.core.rules import HOOKS, RuleAction, RuleOverrides
 from dodona.rules import RuleBook
 
 NOTHING = Path("there-is-nothing-shipped")

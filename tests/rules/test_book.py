@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.errors import BadRequest, NotFound
-from dodona.core.events import Severity
-from dodona.core.rules import (
+from dodona.core.domain.rules import (
     Action,
     Deny,
     EmitEvent,
@@ -23,6 +21,8 @@ from dodona.core.rules import (
     RuleOverrides,
     SetState,
 )
+from dodona.core.errors import BadRequest, NotFound
+from dodona.core.events import Severity
 from dodona.rules import RuleBook
 from tests.rules.ruling import NOTHING, book, context, fire, rule
 

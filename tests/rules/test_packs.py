@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dodona.core.domain.rules import RuleOverrides
 from dodona.core.errors import BadRequest
-from dodona.core.rules import RuleOverrides
 from dodona.rules import RuleBook, packs
 from tests.rules.ruling import NOTHING, fire, rule
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dodona.core.domain.rules import EmitEvent, Log, NotifySelf, RuleAction, RuleOverrides
 from dodona.core.events import Severity
-from dodona.core.rules import EmitEvent, Log, NotifySelf, RuleAction, RuleOverrides
 from dodona.rules import RuleBook
 from dodona.rules.book import SHIPPED
 from tests.rules.ruling import context, fire

@@ -10,10 +10,10 @@ from typing import Any
 
 import aiohttp
 
-from dodona.agent.agency import AgentApi
-from dodona.app.config import load
-from dodona.app.credentials import Credentials
-from dodona.app.running import open_runtime
+from dodona.agent.api import AgentApi
+from dodona.app.bootstrap import open_runtime
+from dodona.app.config.config import load
+from dodona.app.models.credentials import Credentials
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
 from tests.gateway.talking import gateway_up

@@ -14,11 +14,11 @@ import aiohttp
 import pytest
 
 from dodona.core import events
+from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.events import Event
 from dodona.core.messages import ToolSpec
-from dodona.core.origins import Origin
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
 from dodona.notify import SubscriberRegistry
 from dodona.rules import RuleBook
 from dodona.tools.registry import ToolRegistry
@@ -252,7 +252,7 @@ async def test_everything_happens(
         await subagents(seen)
         await trees(seen, tree, tools)
     tree.write_text(ORACLE)
-    monkeypatch.setattr("dodona.agent.agency.STUCK_SECONDS", 1.0)
+    monkeypatch.setattr("dodona.agent.api.STUCK_SECONDS", 1.0)
     async with witness(home, session, script, tools) as then:
         await stuck(then)
 

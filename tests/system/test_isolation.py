@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from dodona.gateway.operation import Operation
+from dodona.gateway.http.operation import Operation
 from dodona.gateway.routes import OPERATIONS
 from tests.system.client import Chunks, Client
 from tests.system.test_approvals import ASK, write_rule

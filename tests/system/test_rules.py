@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.rules import HOOKS
+from dodona.core.domain.rules import HOOKS
 from tests.system.client import Client, notices, of_type, text_of
 from tests.system.test_approvals import write_rule
 from tests.system.waiting import until_found

@@ -14,8 +14,8 @@ import aiohttp
 import pytest
 
 from dodona.core.messages import ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from tests.system.client import Chunks, Client, of_type, text_of
 from tests.system.dodona_up import Home

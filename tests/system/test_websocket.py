@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dodona.core.sessions import session_key
+from dodona.core.domain.conversations.sessions import session_key
 from tests.gateway.speaking import Refused, Speaker, speaking
 from tests.system.client import Client
 from tests.system.tokens import User, dodona

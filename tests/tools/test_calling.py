@@ -9,8 +9,8 @@ import pytest
 
 from dodona.core.errors import AccessDenied, NotFound, StoreError, ToolFailed, ToolRetry
 from dodona.core.messages import ToolCall, ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, Source, ToolCallResult, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, ToolCallResult, ToolContext, ToolOutcome
 from dodona.tools.calling import MOST_CHARACTERS, MOST_SOURCES, call_tool
 from dodona.tools.registry import ToolFunction, ToolRegistry
 

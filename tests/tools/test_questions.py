@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dodona.core.messages import AssistantText, Message, ToolCall, UserText
-from dodona.core.model import Done, ModelRequest
-from dodona.core.tools import ToolContext
+from dodona.core.ports.model import Done, ModelRequest
+from dodona.core.ports.tools import ToolContext
 from dodona.models.extractive import ExtractiveModel
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry

@@ -7,8 +7,8 @@ import pytest
 
 from dodona.core.errors import ConfigError
 from dodona.core.messages import ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, Toolbox, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Toolbox, ToolContext, ToolOutcome
 from dodona.tools.registry import FunctionTool, ToolRegistry
 
 

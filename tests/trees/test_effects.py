@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import LoadError
-from dodona.core.ports import StepRecord, StepStart
+from dodona.core.ports.journal import StepRecord, StepStart
 from dodona.trees import Blackboard, Effect, Options, Outcome, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import LoadError
-from dodona.core.ports import StepRecord, StepStart
-from dodona.trees import Blackboard, Options, Registry, Run, Status, Step, Watchdog, load, testing
+from dodona.core.ports.journal import StepRecord, StepStart
+from dodona.trees import Blackboard, Options, Registry, Run, Status, Step, Watchdog, load
 from dodona.trees.nodes import KINDS
+from dodona.trees.tooling import testing
 
 SORTS = ("bare", "pure", "sync", "later", "blocks", "stepping")
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dodona.core.errors import StoreError
-from dodona.core.ports import StepRecord, StepStart
+from dodona.core.ports.journal import StepRecord, StepStart
 from dodona.trees import RUNNING, Blackboard, Options, Outcome, Registry, Run, Status, Step, load
 from dodona.trees.nodes import KINDS
-from dodona.trees.virtual_time import VirtualTimeLoop
+from dodona.trees.tooling.virtual_time import VirtualTimeLoop
 
 
 class MemoryJournal:

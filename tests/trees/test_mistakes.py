@@ -14,7 +14,7 @@ import pytest
 from dodona.core.errors import DodonaError, LoadError, as_text
 from dodona.lisp import read
 from dodona.trees import Registry
-from dodona.trees.loader import Loaded, Loader, load_files
+from dodona.trees.language.loader import Loaded, Loader, load_files
 from dodona.trees.nodes import KINDS
 
 REGISTRY = Registry(KINDS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import LoadError, StoreError
-from dodona.core.ports import StepRecord, StepStart
+from dodona.core.ports.journal import StepRecord, StepStart
 from dodona.trees import Blackboard, Options, Outcome, Registry, Run, Status, Step, load
 from dodona.trees.nodes import KINDS
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from dodona.agent.heard import PartialAnswer
-from dodona.agent.host import RunContext
-from dodona.agent.paying import BillingScope, ModelCall, call_metered
-from dodona.core.model import Done, ModelEvent
-from dodona.core.spending import Operation
+from dodona.agent.model_calls import BillingScope, ModelCall, call_metered
+from dodona.agent.run_context.context import RunContext
+from dodona.core.domain.budgets import Operation
+from dodona.core.ports.model import Done, ModelEvent
 
 
 async def call_in_run(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dodona.core.ports import Journal, StepRecord, StepStart
+from dodona.core.ports.journal import Journal, StepRecord, StepStart
 
 
 class CancelAfterReplay:

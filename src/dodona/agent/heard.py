@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dodona.core.model import ModelEvent, Restart, TextDelta, ThinkingDelta
+from dodona.core.ports.model import ModelEvent, Restart, TextDelta, ThinkingDelta
 
 
 @dataclass(slots=True)

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dodona.agent.engine import LocalEngine
-from dodona.agent.histories import HistoryCache
-from dodona.agent.means import RunDeps
+from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.question import LONGEST_QUESTION
-from dodona.core.agents import AgentDef
-from dodona.core.conversation import NewMessage, RunRequest
+from dodona.agent.run.engine import LocalEngine
+from dodona.agent.run_context.deps import RunDeps
+from dodona.core.domain.agents import AgentDef
+from dodona.core.domain.conversations.conversation import NewMessage, RunRequest
+from dodona.core.domain.conversations.sessions import session_key
+from dodona.core.domain.knowledge.origins import Origin
+from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.near import did_you_mean
-from dodona.core.origins import Origin
-from dodona.core.projects import DEFAULT_PROJECT
-from dodona.core.sessions import session_key
+from dodona.core.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dodona.agent.config import AgentConfig
+from dodona.agent.turn_control.config import AgentConfig
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.trees import Tree
 

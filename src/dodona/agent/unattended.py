@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dodona.agent.means import RunDeps
-from dodona.agent.paying import BillingScope, ModelCall, call_metered
-from dodona.core.model import Done, ModelEvent
+from dodona.agent.model_calls import BillingScope, ModelCall, call_metered
+from dodona.agent.run_context.deps import RunDeps
+from dodona.core.ports.model import Done, ModelEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

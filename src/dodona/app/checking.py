@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dodona.agent.leaves import REGISTRY
-from dodona.app.config import Config
-from dodona.app.heeding import load_rules, load_subscribers
+from dodona.app.config.config import Config
+from dodona.app.notifications import load_rules, load_subscribers
 from dodona.core.errors import DodonaError
 from dodona.documents import read
 from dodona.notify.subscriber import read_subscriber
 from dodona.rules import RuleBook, book
+from dodona.rules.loading import RuleFolder, read_rule
 from dodona.rules.packs import MANIFEST, read_manifest
-from dodona.rules.reading import RuleFolder, read_rule
 
 
 def quiet_rule_book(config: Config) -> RuleBook:

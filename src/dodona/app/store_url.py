@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
-from dodona.app.config import Config
-from dodona.app.credentials import Credentials
+from dodona.app.config.config import Config
+from dodona.app.models.credentials import Credentials
 
 _PATH = ("store", "url")
 _PASSWORD = ("store", "password")

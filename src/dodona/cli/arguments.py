@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from dodona.core.errors import BadRequest, TreeError
 from dodona.lisp import List, Symbol, read
-from dodona.trees.expressions import compile_expression
+from dodona.trees.language.expressions import compile_expression
 
 Leaves = Annotated[
     tuple[Path, ...],

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dodona.app.codes import code_folders
-from dodona.app.config import Config
-from dodona.app.credentials import Credentials
-from dodona.app.vaults import vault_folder
-from dodona.cli.reaching import announced_gateway
+from dodona.app.config.config import Config
+from dodona.app.models.credentials import Credentials
+from dodona.app.projects.code import code_folders
+from dodona.app.projects.vaults import vault_folder
+from dodona.cli.client.connect import announced_gateway
 from dodona.net.redactor import Redactor
 
 

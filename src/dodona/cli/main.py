@@ -10,7 +10,7 @@ from types import TracebackType
 from cyclopts import App, CycloptsError
 
 from dodona import __version__
-from dodona.cli.output import fail, note
+from dodona.cli.terminal.output import fail, note
 from dodona.core.errors import BadRequest, DodonaError
 from dodona.net.redactor import Redactor
 
@@ -21,32 +21,96 @@ app = App(
     help_format="plaintext",  # what draws Markdown takes a third of the time to import
     result_action="return_value",
 )
-app.command("dodona.cli.up:up", name="up", help="Start the gateway, and keep it running.")
-app.command("dodona.cli.ask:ask", name="ask", help="Ask a question.")
-app.command("dodona.cli.chat:chat", name="chat", help="Ask one question after another.")
-app.command("dodona.cli.onboard:onboard", name="onboard", help="Choose who answers, with a key.")
-app.command("dodona.cli.init:init", name="init", help="Make a folder of notes a project.")
-app.command("dodona.cli.index:index", name="index", help="Index a folder of code or notes.")
-app.command("dodona.cli.vault:app", name="vault", help="Look at the notes, and undo moves.")
-app.command("dodona.cli.context:app", name="context", help="Show and change a conversation's tree.")
-app.command("dodona.cli.rules:app", name="rules", help="List, check and test rules.")
-app.command("dodona.cli.approve:approve", name="approve", help="Allow calls that wait for you.")
-app.command("dodona.cli.run:app", name="run", help="List and show runs.")
-app.command("dodona.cli.sessions:app", name="sessions", help="List, show and clear sessions.")
-app.command("dodona.cli.tree:app", name="tree", help="Check, show, run, trace and test trees.")
-app.command("dodona.cli.usage:usage", name="usage", help="Tell what calls of models came to.")
-app.command("dodona.cli.budget:app", name="budget", help="Tell and set what may be spent.")
-app.command("dodona.cli.route:route", name="route", help="Tell which agent answers a message.")
-app.command("dodona.cli.config:app", name="config", help="Check, show and change the settings.")
-app.command("dodona.cli.backup:app", name="backup", help="Back the store up, and restore it.")
-app.command("dodona.cli.doctor:doctor", name="doctor", help="Look over all that Dodona needs.")
-app.command("dodona.cli.token:app", name="token", help="Make, list and revoke tokens.")
 app.command(
-    "dodona.cli.audit:audit", name="audit", help="Show who was turned away, and who changed what."
+    "dodona.cli.commands.operations.up:up",
+    name="up",
+    help="Start the gateway, and keep it running.",
 )
-app.command("dodona.cli.db:app", name="db", help="Migrate and check the store.")
+app.command("dodona.cli.commands.conversation.ask:ask", name="ask", help="Ask a question.")
 app.command(
-    "dodona.cli.status:status",
+    "dodona.cli.commands.conversation.chat:chat",
+    name="chat",
+    help="Ask one question after another.",
+)
+app.command(
+    "dodona.cli.commands.project.onboard:onboard",
+    name="onboard",
+    help="Choose who answers, with a key.",
+)
+app.command(
+    "dodona.cli.commands.project.init:init", name="init", help="Make a folder of notes a project."
+)
+app.command(
+    "dodona.cli.commands.project.index:index", name="index", help="Index a folder of code or notes."
+)
+app.command(
+    "dodona.cli.commands.project.vault:app", name="vault", help="Look at the notes, and undo moves."
+)
+app.command(
+    "dodona.cli.commands.conversation.context:app",
+    name="context",
+    help="Show and change a conversation's tree.",
+)
+app.command(
+    "dodona.cli.commands.project.rules:app", name="rules", help="List, check and test rules."
+)
+app.command(
+    "dodona.cli.commands.conversation.approve:approve",
+    name="approve",
+    help="Allow calls that wait for you.",
+)
+app.command("dodona.cli.commands.conversation.run:app", name="run", help="List and show runs.")
+app.command(
+    "dodona.cli.commands.conversation.sessions:app",
+    name="sessions",
+    help="List, show and clear sessions.",
+)
+app.command(
+    "dodona.cli.commands.project.tree:app",
+    name="tree",
+    help="Check, show, run, trace and test trees.",
+)
+app.command(
+    "dodona.cli.commands.operations.usage:usage",
+    name="usage",
+    help="Tell what calls of models came to.",
+)
+app.command(
+    "dodona.cli.commands.operations.budget:app",
+    name="budget",
+    help="Tell and set what may be spent.",
+)
+app.command(
+    "dodona.cli.commands.conversation.route:route",
+    name="route",
+    help="Tell which agent answers a message.",
+)
+app.command(
+    "dodona.cli.commands.project.config:app",
+    name="config",
+    help="Check, show and change the settings.",
+)
+app.command(
+    "dodona.cli.commands.operations.backup:app",
+    name="backup",
+    help="Back the store up, and restore it.",
+)
+app.command(
+    "dodona.cli.commands.operations.doctor:doctor",
+    name="doctor",
+    help="Look over all that Dodona needs.",
+)
+app.command(
+    "dodona.cli.commands.operations.token:app", name="token", help="Make, list and revoke tokens."
+)
+app.command(
+    "dodona.cli.commands.operations.audit:audit",
+    name="audit",
+    help="Show who was turned away, and who changed what.",
+)
+app.command("dodona.cli.commands.operations.db:app", name="db", help="Migrate and check the store.")
+app.command(
+    "dodona.cli.commands.operations.status:status",
     name="status",
     help="Tell which model answers and why, and where everything is.",
 )

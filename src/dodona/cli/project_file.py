@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest
-from dodona.core.projects import DEFAULT_PROJECT
 
 PLACE: Final = Path(".dodona", "project")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from dodona.core.errors import DodonaError, as_json
-from dodona.core.tools import Source
+from dodona.core.ports.tools import Source
 
 ATTEMPT: Final = 1_000_000
 

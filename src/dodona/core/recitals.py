@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Protocol
 
-from dodona.core.conversation import NewMessage
-from dodona.core.sessions import Session
+from dodona.core.domain.conversations.conversation import NewMessage
+from dodona.core.domain.conversations.sessions import Session
 
 
 def digest_of(*parts: object) -> str:

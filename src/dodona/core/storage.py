@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from dodona.core.approvals import Approvals
-from dodona.core.audit import Audit
-from dodona.core.context_tree import MessageLocation, Pruned, TreeLinks, TreeNode, TreePage
-from dodona.core.contexts import TOKEN_BUDGET, ContextStatus, OracleContext
-from dodona.core.conversation import (
+from dodona.core.domain.approvals import Approvals
+from dodona.core.domain.audit import Audit
+from dodona.core.domain.budgets import Budgets, Operation, TokenRecord
+from dodona.core.domain.conversations.contexts import TOKEN_BUDGET, ContextStatus, OracleContext
+from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
     Conversation,
@@ -29,15 +29,21 @@ from dodona.core.conversation import (
     SubmittedRun,
     Window,
 )
-from dodona.core.notices import NoticeLog
-from dodona.core.ports import Journal
-from dodona.core.projects import Project
+from dodona.core.domain.conversations.conversation_tree import (
+    MessageLocation,
+    Pruned,
+    TreeLinks,
+    TreeNode,
+    TreePage,
+)
+from dodona.core.domain.conversations.sessions import Sessions
+from dodona.core.domain.knowledge.threads import ThreadLogs
+from dodona.core.domain.notices import NoticeLog
+from dodona.core.domain.projects import Project
+from dodona.core.domain.rules import PackState
+from dodona.core.domain.usage import UsageLog
+from dodona.core.ports.journal import Journal
 from dodona.core.recitals import Recitals
-from dodona.core.rules import PackState
-from dodona.core.sessions import Sessions
-from dodona.core.spending import Budgets, Operation, TokenRecord
-from dodona.core.thread_logs import ThreadLogs
-from dodona.core.usage import UsageLog
 
 T = TypeVar("T")
 

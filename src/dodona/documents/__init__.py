@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dodona.documents.document import MAX_BYTES, Document, parse, read
-from dodona.documents.following import files, following
-from dodona.documents.mistakes import Mistakes
+from dodona.documents.file_watcher import files, following
+from dodona.documents.model_shape import Shape, dotted, is_table
 from dodona.documents.section import Section, Texts, wrong
-from dodona.documents.shape import Shape, dotted, is_table
 from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
+from dodona.documents.validation_errors import Mistakes
 
 __all__ = [
     "DEEPEST",

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from dodona.core.errors import ConfigError, Location
-from dodona.documents import mistakes
-from dodona.documents.mistakes import Mistakes
+from dodona.documents import validation_errors as mistakes
+from dodona.documents.model_shape import Shape
 from dodona.documents.section import Section
-from dodona.documents.shape import Shape
 from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
+from dodona.documents.validation_errors import Mistakes
 
 MAX_BYTES = 1_000_000
 _AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")

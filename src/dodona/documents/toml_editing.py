@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 from dodona.core.errors import ConfigError
-from dodona.documents.shape import dotted
+from dodona.documents.model_shape import dotted
 from dodona.documents.toml_lines import KeyPath, Walk
 from dodona.documents.toml_writing import written, written_key
 

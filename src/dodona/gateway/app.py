@@ -12,20 +12,20 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dodona.agent.agency import AgentApi
+from dodona.agent.api import AgentApi
 from dodona.core.errors import DodonaError, NotFound
-from dodona.gateway.answers import error_response, internal_error
-from dodona.gateway.closing import Shutdown
-from dodona.gateway.connections import Connections
-from dodona.gateway.crowd import RequestQuotas
-from dodona.gateway.gate import Beside, GatewayState, Ready
-from dodona.gateway.guard import OriginGuard
-from dodona.gateway.known import TokenCache
-from dodona.gateway.openapi import document
+from dodona.gateway.http.openapi import document
+from dodona.gateway.http.responses import error_response, internal_error
+from dodona.gateway.middleware.access_log import AccessLog
+from dodona.gateway.middleware.auth import AuthMiddleware
+from dodona.gateway.middleware.origin_guard import OriginGuard
 from dodona.gateway.routes import OPERATIONS, routes
-from dodona.gateway.rules import GatewaySettings
-from dodona.gateway.turnstile import AuthMiddleware
-from dodona.gateway.watching import AccessLog
+from dodona.gateway.security.connections import Connections
+from dodona.gateway.security.quotas import RequestQuotas
+from dodona.gateway.security.token_cache import TokenCache
+from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.shutdown import Shutdown
+from dodona.gateway.state import Beside, GatewayState, Ready
 from dodona.gateway.websocket import PATH, Endpoint
 from dodona.net.redactor import Redactor
 

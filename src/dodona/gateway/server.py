@@ -19,12 +19,12 @@ import uvicorn
 from starlette.applications import Starlette
 
 from dodona.core.errors import AccessDenied, ConfigError
-from dodona.gateway.addresses import is_loopback
 from dodona.gateway.app import closing_of, connections_of
-from dodona.gateway.closing import Shutdown
-from dodona.gateway.racing import first_completed
+from dodona.gateway.http.tasks import first_completed
+from dodona.gateway.security.client_address import is_loopback
+from dodona.gateway.shutdown import Shutdown
 from dodona.gateway.websocket.limits import LARGEST_MESSAGE, PING_EVERY
-from dodona.gateway.websocket.wire import Protocol
+from dodona.gateway.websocket.protocol import Protocol
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 5  # seconds for answers under way to be sent, once runs have finished

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dodona.core.errors import Location, ReadError, UnexpectedEnd
-from dodona.core.near import did_you_mean
+from dodona.core.suggest import did_you_mean
 from dodona.lisp.atoms import Maker, atom
 from dodona.lisp.characters import instead_of, name_of
 from dodona.lisp.forms import Form, List, Literal, Map, Quote, Vector

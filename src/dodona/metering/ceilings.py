@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
+from dodona.core.domain.budgets import NANOS, TOTAL, BudgetLine, CallPlan, Limit, Unit
 from dodona.core.errors import ConfigError
-from dodona.core.spending import NANOS, TOTAL, BudgetLine, CallPlan, Limit, Unit
 
 # Beyond these a ceiling is a slip of the hand, and no database counts that far.
 MOST_TOKENS: Final = 10**15

@@ -17,9 +17,7 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Protocol
 
-from dodona.core.errors import BudgetExceeded
-from dodona.core.model import Usage
-from dodona.core.spending import (
+from dodona.core.domain.budgets import (
     NANOS,
     BudgetLine,
     CallPlan,
@@ -30,6 +28,8 @@ from dodona.core.spending import (
     TokenRecord,
     has_no_usage,
 )
+from dodona.core.errors import BudgetExceeded
+from dodona.core.ports.model import Usage
 from dodona.metering.ceilings import Ceilings
 
 

@@ -19,7 +19,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import ModelRequest, ToolChoice
+from dodona.core.ports.model import ModelRequest, ToolChoice
 from dodona.models.anthropic_answer import AnthropicAnswer
 from dodona.models.encoding import (
     EMPTY,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dodona.core.messages import AssistantText, Raw, ToolCall
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FinishReason,
@@ -20,8 +20,8 @@ from dodona.core.model import (
 )
 from dodona.models.encoding import has_plain_names, new_call_id, sendable
 from dodona.models.faults import Faults
-from dodona.models.halves import Halves
 from dodona.models.provider import Endpoint
+from dodona.models.surrogates import Halves
 from dodona.models.usage import anthropic_usage
 
 _FINISHES: Mapping[str, FinishReason] = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeVar
 
-from dodona.models.known import (
+from dodona.models.catalogue_data import (
     DEFAULT_MODEL_CONTEXT_SIZES,
     FAMILIES,
     MAX_OUTPUTS,

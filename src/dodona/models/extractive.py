@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import AssistantText, Message, ToolCall
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FinishReason,

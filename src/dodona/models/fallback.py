@@ -28,7 +28,7 @@ from itertools import groupby
 from typing import Self
 
 from dodona.core.errors import Fault, ProviderError
-from dodona.core.model import (
+from dodona.core.ports.model import (
     Done,
     FailedAttempt,
     Model,

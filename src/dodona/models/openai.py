@@ -18,7 +18,7 @@ from dodona.core.messages import (
     ToolSpec,
     UserText,
 )
-from dodona.core.model import ModelRequest, ToolChoice
+from dodona.core.ports.model import ModelRequest, ToolChoice
 from dodona.models.encoding import (
     EMPTY,
     NOTICE,

@@ -9,12 +9,12 @@ from typing import Any, cast
 import msgspec
 
 from dodona.core.messages import AssistantText, Raw, ToolCall
-from dodona.core.model import Done, FinishReason, ModelEvent, TextDelta, ThinkingDelta, Usage
+from dodona.core.ports.model import Done, FinishReason, ModelEvent, TextDelta, ThinkingDelta, Usage
 from dodona.models.encoding import has_plain_names, json_text, sendable
 from dodona.models.faults import Faults
-from dodona.models.halves import Halves
 from dodona.models.openai_calls import CallPiece, Calls
 from dodona.models.provider import Endpoint
+from dodona.models.surrogates import Halves
 from dodona.models.usage import openai_usage
 
 _FINISHES: Mapping[str, FinishReason] = {

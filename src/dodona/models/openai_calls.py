@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dodona.core.messages import ToolCall
-from dodona.core.model import CallDelta
+from dodona.core.ports.model import CallDelta
 from dodona.models.encoding import is_object, new_call_id
 
 

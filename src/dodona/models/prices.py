@@ -25,7 +25,7 @@ from decimal import Decimal
 from typing import Final
 
 from dodona.core.errors import ConfigError
-from dodona.core.model import Usage
+from dodona.core.ports.model import Usage
 from dodona.models.catalogue import LONGEST_NAME
 
 _MILLION: Final = Decimal(1_000_000)

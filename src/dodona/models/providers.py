@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dodona.core.errors import ConfigError
-from dodona.core.near import did_you_mean
+from dodona.core.suggest import did_you_mean
 from dodona.models.anthropic import AnthropicWire
 from dodona.models.openai import OpenAiWire
 from dodona.models.provider import Endpoint, Provider

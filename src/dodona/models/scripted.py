@@ -22,7 +22,7 @@ from typing import Self, TypeAlias
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import AssistantText, Message
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FinishReason,

@@ -29,7 +29,7 @@ import msgspec
 
 from dodona.core.errors import ConfigError, Fault, Location, ProviderError
 from dodona.core.messages import AssistantText, ToolCall
-from dodona.core.near import did_you_mean
+from dodona.core.suggest import did_you_mean
 
 _MEND = "Mend the file at this place."
 

@@ -25,7 +25,7 @@ from itertools import count
 from typing import Self
 
 from dodona.core.messages import AssistantText, ToolCall
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     Done,
     FinishReason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from dodona.core.model import Usage
+from dodona.core.ports.model import Usage
 
 # Beyond these an account is a lie, or a mistake that must not fill our books.
 MOST_TOKENS = 1_000_000_000

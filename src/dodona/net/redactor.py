@@ -15,8 +15,8 @@ from threading import Lock
 from typing import Any, cast
 from urllib.parse import quote, quote_plus
 
+from dodona.core.domain.api_tokens import PREFIX
 from dodona.core.errors import ConfigError
-from dodona.core.tokens import PREFIX
 
 SHORTEST = 8
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
-from dodona.core.notices import InjectionPoint, Notice
 from dodona.notify import formats
 from dodona.notify.subscriber import Subscriber, as_values
 from dodona.templates import Template

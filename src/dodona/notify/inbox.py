@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from dodona.conditions import Given
+from dodona.core.domain.notices import InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
-from dodona.core.notices import InjectionPoint, Notice, StoredNotice
 from dodona.notify.batch import Batch
 from dodona.notify.buffer import EVENTS_LOST
-from dodona.notify.expected import ScheduledNotice, expected, ids, is_due_at_once
+from dodona.notify.scheduled import ScheduledNotice, expected, ids, is_due_at_once
 from dodona.notify.subscriber import Subscriber, as_values
 
 MOST_WAITING: Final = 200

@@ -10,19 +10,19 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from dodona.core.domain.rules import Deny, RequireApproval, RuleAction, RuleOverrides
 from dodona.core.errors import ConfigError, DodonaError, Location, NotFound
 from dodona.core.events import Event
-from dodona.core.near import did_you_mean
-from dodona.core.rules import Deny, RequireApproval, RuleAction, RuleOverrides
+from dodona.core.suggest import did_you_mean
 from dodona.documents import files, following
+from dodona.rules.inputs import EventInputs
+from dodona.rules.loading import RuleFolder, read_rule
 from dodona.rules.packs import Pack, is_broken, packs
 from dodona.rules.parameters import Parameter, check
-from dodona.rules.reading import RuleFolder, read_rule
 from dodona.rules.rule import Rule
-from dodona.rules.scene import EventInputs
 from dodona.rules.sections import DenySection, RequireApprovalSection
 from dodona.trees.nodes import KINDS
-from dodona.trees.registry import Registry
+from dodona.trees.runtime.registry import Registry
 
 SHIPPED: Final = Path(__file__).parent / "shipped"
 

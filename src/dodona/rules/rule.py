@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from dodona.conditions import Condition, bounded, compile_condition
-from dodona.core.events import Severity
-from dodona.core.patterns import matches
-from dodona.core.rules import (
+from dodona.core.domain.event_patterns import matches
+from dodona.core.domain.rules import (
     HOOKS,
     Action,
     Deny,
@@ -23,8 +22,9 @@ from dodona.core.rules import (
     RunTree,
     SetState,
 )
+from dodona.core.events import Severity
+from dodona.rules.inputs import NAMES, RuleInputs, text_maker, value_maker
 from dodona.rules.parameters import Parameter, chosen
-from dodona.rules.scene import NAMES, RuleInputs, text_maker, value_maker
 from dodona.rules.sections import (
     ActionSection,
     DenySection,

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar, 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, field_validator
 
 from dodona.conditions import compile_condition
-from dodona.core import events, patterns
+from dodona.core import events
+from dodona.core.domain import event_patterns as patterns
+from dodona.core.domain.rules import HOOKS
 from dodona.core.errors import ConfigError
-from dodona.core.near import did_you_mean
-from dodona.core.rules import HOOKS
+from dodona.core.suggest import did_you_mean
 from dodona.documents import Section, wrong
+from dodona.rules.inputs import NAMES, text_maker, value_maker
 from dodona.rules.parameters import Parameter
-from dodona.rules.scene import NAMES, text_maker, value_maker
 from dodona.rules.versions import read_range, read_version
 
 DECLARED: Final = frozenset(

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import bindparam, select
 
-from dodona.store.database import Database, Transaction
+from dodona.store.db.database import Database, Transaction
+from dodona.store.db.statements import replacement, statement
+from dodona.store.db.text import from_json, to_json
 from dodona.store.schema import tree_globals
-from dodona.store.statements import replacement, statement
-from dodona.store.text import from_json, to_json
 
 _READ = statement(
     select(tree_globals.c.value_json).where(

@@ -29,8 +29,9 @@ from sqlalchemy import (
     text,
 )
 
-from dodona.core.audit import KINDS, OUTCOMES
-from dodona.store import audit_guard, entry_words
+from dodona.core.domain.audit import KINDS, OUTCOMES
+from dodona.store.db import audit_trigger as audit_guard
+from dodona.store.notes import thread_search as entry_words
 
 metadata = MetaData(
     naming_convention={

@@ -7,32 +7,32 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from dodona.core.storage import Storage
-from dodona.store.approvals import Approvals
-from dodona.store.audit import AuditLog
-from dodona.store.budgets import Budgets
-from dodona.store.contexts import Contexts
-from dodona.store.conversations import Conversations
-from dodona.store.database import Database, Operation
-from dodona.store.gauges import Gauges
-from dodona.store.journal import Journals
+from dodona.store.accounts.api_tokens import Tokens
+from dodona.store.accounts.audit import AuditLog
+from dodona.store.accounts.projects import Projects
+from dodona.store.accounts.user_settings import UserSettings
+from dodona.store.billing.budgets import Budgets
+from dodona.store.billing.gauges import Gauges
+from dodona.store.billing.token_records import Records
+from dodona.store.billing.usage import UsageLog
+from dodona.store.conversations.client_history import Recitals
+from dodona.store.conversations.contexts import Contexts
+from dodona.store.conversations.conversations import Conversations
+from dodona.store.conversations.sessions import Sessions
+from dodona.store.conversations.summaries import Summaries
+from dodona.store.db.database import Database, Operation
+from dodona.store.db.health import WriteProbe
+from dodona.store.db.location import locate
+from dodona.store.db.open import Durability, open_database
+from dodona.store.db.text import Redact
+from dodona.store.db.timed import TimedDatabase
 from dodona.store.keyvalue import StoreKeyValue
-from dodona.store.location import locate
-from dodona.store.notices import NoticeLog
-from dodona.store.opening import Durability, open_database
-from dodona.store.pack_state import PackState
-from dodona.store.projects import Projects
-from dodona.store.pulse import WriteProbe
-from dodona.store.recitals import Recitals
-from dodona.store.records import Records
-from dodona.store.runs import Runs
-from dodona.store.sessions import Sessions
-from dodona.store.settings import UserSettings
-from dodona.store.summaries import Summaries
-from dodona.store.text import Redact
-from dodona.store.threads import Threads
-from dodona.store.timed import TimedDatabase
-from dodona.store.tokens import Tokens
-from dodona.store.usage import UsageLog
+from dodona.store.notes.approvals import Approvals
+from dodona.store.notes.notices import NoticeLog
+from dodona.store.notes.pack_state import PackState
+from dodona.store.notes.threads import Threads
+from dodona.store.runs.journal import Journals
+from dodona.store.runs.runs import Runs
 
 T = TypeVar("T")
 

@@ -9,12 +9,19 @@ from time import time
 from typing import Any, Final
 
 from dodona.conditions import compile_condition
+from dodona.core.domain.notices import (
+    OF_AN_EVENT,
+    Deferral,
+    DeferUntil,
+    NewNotice,
+    NoticeLog,
+    deferred,
+)
 from dodona.core.errors import ConfigError, ToolRetry
 from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.core.messages import ToolSpec
-from dodona.core.notices import OF_AN_EVENT, Deferral, DeferUntil, NewNotice, NoticeLog, deferred
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 
 LONGEST: Final = 2_000

@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dodona.core.ports import Effect
-from dodona.trees import loader as _loader
-from dodona.trees.blackboard import Blackboard
-from dodona.trees.debugger import Debugger
-from dodona.trees.keyvalue import FileKeyValue
-from dodona.trees.leaves import Decoration, Leaf
-from dodona.trees.loader import Loaded, load_files
+from dodona.core.ports.journal import Effect
+from dodona.trees.language import loader as _loader
+from dodona.trees.language.loader import Loaded, load_files
+from dodona.trees.language.tree import Tree
 from dodona.trees.nodes import KINDS
-from dodona.trees.registry import Registry
-from dodona.trees.reload import Policy, Reloader
-from dodona.trees.run import Options, Outcome, Run, run
-from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
-from dodona.trees.step import Step
-from dodona.trees.trace import Trace
-from dodona.trees.tree import Tree
-from dodona.trees.watchdog import Watchdog
+from dodona.trees.runtime.blackboard import Blackboard
+from dodona.trees.runtime.leaves import Decoration, Leaf
+from dodona.trees.runtime.registry import Registry
+from dodona.trees.runtime.run import Options, Outcome, Run, run
+from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
+from dodona.trees.runtime.step import Step
+from dodona.trees.runtime.watchdog import Watchdog
+from dodona.trees.tooling.debugger import Debugger
+from dodona.trees.tooling.keyvalue import FileKeyValue
+from dodona.trees.tooling.reload import Policy, Reloader
+from dodona.trees.tooling.trace import Trace
 
 __all__ = [
     "FAILURE",

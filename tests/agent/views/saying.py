@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.exchange import Exchange, Turn
-from dodona.core.conversation import ClaimedRun, NewMessage, RunEnd, RunRequest, RunStatus
+from dodona.agent.conversation.exchange import Exchange, Turn
+from dodona.core.domain.conversations.conversation import (
+    ClaimedRun,
+    NewMessage,
+    RunEnd,
+    RunRequest,
+    RunStatus,
+)
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
-from dodona.core.tools import Source
+from dodona.core.ports.tools import Source
 from dodona.store import Store
 
 CALLED = Turn(

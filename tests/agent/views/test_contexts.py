@@ -10,9 +10,9 @@ import pytest
 
 from dodona.agent.question import context_id
 from dodona.agent.views import ContextViews
-from dodona.core.conversation import NewMessage, NewSummary, RunStatus
+from dodona.core.domain.conversations.conversation import NewMessage, NewSummary, RunStatus
+from dodona.core.domain.projects import Project
 from dodona.core.errors import NotFound
-from dodona.core.projects import Project
 from dodona.store import Store
 from tests.agent.views.saying import CALLED, TOOL_CALLS, answered, asked, end
 

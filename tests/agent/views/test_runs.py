@@ -9,11 +9,11 @@ import pytest
 
 from dodona.agent.question import context_id
 from dodona.agent.views import RunViews
-from dodona.core.conversation import NewMessage, RunEnd, RunRequest, RunStatus
+from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunRequest, RunStatus
+from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, Fault, NotFound, ProviderError, as_json
-from dodona.core.ports import Effect, StepRecord, StepStart
-from dodona.core.projects import Project
-from dodona.core.tools import Source
+from dodona.core.ports.journal import Effect, StepRecord, StepStart
+from dodona.core.ports.tools import Source
 from dodona.store import Store
 from tests.agent.views.saying import CALLED, TOOL_CALLS, answered, asked
 

@@ -9,9 +9,9 @@ import pytest
 
 from dodona.agent.question import context_id
 from dodona.agent.views import ContextViews, TreeViews
-from dodona.core.conversation import CachedWindow, NewMessage, RunRequest
+from dodona.core.domain.conversations.conversation import CachedWindow, NewMessage, RunRequest
+from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
-from dodona.core.projects import Project
 from dodona.store import Store
 from tests.agent.views.saying import answered, asked, end
 

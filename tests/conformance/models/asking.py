@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from dodona.core.messages import SystemText, ToolSpec, UserText
-from dodona.core.model import Done, Model, ModelEvent, ModelRequest
+from dodona.core.ports.model import Done, Model, ModelEvent, ModelRequest
 
 Kind = TypeVar("Kind")
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from dodona.core.model import Model
+from dodona.core.ports.model import Model
 from dodona.net.http import Http
 from tests.conformance.models import mock
 from tests.conformance.models.line import Line

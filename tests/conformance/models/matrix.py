@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.model import Model
+from dodona.core.ports.model import Model
 from dodona.models import Timeouts, connect
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor

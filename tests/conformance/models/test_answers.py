@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult
-from dodona.core.model import (
+from dodona.core.ports.model import (
     CallDelta,
     FinishReason,
     Model,

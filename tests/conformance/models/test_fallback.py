@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import Fault, ProviderError
-from dodona.core.model import FailedAttempt, Model, Restart, TextDelta
+from dodona.core.ports.model import FailedAttempt, Model, Restart, TextDelta
 from dodona.models import Timeouts
 from dodona.models.fallback import Fallback
 from dodona.net.http import Http

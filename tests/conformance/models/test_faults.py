@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import Fault, ProviderError
-from dodona.core.model import Model, ModelEvent, ModelRequest, TextDelta
+from dodona.core.ports.model import Model, ModelEvent, ModelRequest, TextDelta
 from dodona.models import PROVIDERS, Timeouts
 from dodona.net.http import Http
 from tests.conformance.models.asking import ask, end, of, question

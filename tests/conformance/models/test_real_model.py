@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dodona.core.messages import UserText
-from dodona.core.model import FinishReason, Model, ModelRequest, TextDelta
+from dodona.core.ports.model import FinishReason, Model, ModelRequest, TextDelta
 from dodona.models import connect
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor

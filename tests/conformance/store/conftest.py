@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from dodona.core.conversation import Conversation
+from dodona.core.domain.conversations.conversation import Conversation
 from dodona.store import Store, locate, migrate
 from dodona.store.schema import metadata
 from tests.conformance.store.worker import Workers

@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 from sqlalchemy import Table, select
 
-from dodona.core.approvals import NewApproval
-from dodona.core.conversation import (
+from dodona.core.domain.approvals import NewApproval
+from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
     Conversation,
@@ -20,8 +20,8 @@ from dodona.core.conversation import (
     RunStatus,
 )
 from dodona.store import Store
-from dodona.store.database import Operation
-from dodona.store.statements import statement
+from dodona.store.db.database import Operation
+from dodona.store.db.statements import statement
 
 
 def said(text: str, *, role: str = "user", tokens: int = 10) -> NewMessage:

@@ -13,10 +13,10 @@ from decimal import Decimal
 import pytest
 
 from dodona import store as ledger
-from dodona.core.conversation import Claim, Conversation, RunEnd, RunStatus
+from dodona.core.domain.budgets import CallPlan, ModelUsage
+from dodona.core.domain.conversations.conversation import Claim, Conversation, RunEnd, RunStatus
 from dodona.core.errors import BudgetExceeded
-from dodona.core.model import Usage
-from dodona.core.spending import CallPlan, ModelUsage
+from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
 from dodona.store import Store, Unit

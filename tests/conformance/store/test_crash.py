@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from dodona.core.conversation import Conversation
+from dodona.core.domain.conversations.conversation import Conversation
 from dodona.store import Store
 from tests.conformance.store.saying import all_nodes, exchange
 from tests.conformance.store.worker import Workers, all_told, told

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import NewMessage, RunEnd, RunRequest, RunStatus
+from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunRequest, RunStatus
+from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.messages import Raw
-from dodona.core.thread_logs import NewEntry
 from dodona.store import Store
 from dodona.store.schema import messages, oracle_contexts, thread_entries, threads
 from tests.conformance.store.saying import rows_of, said

@@ -9,13 +9,13 @@ import pytest
 from alembic import command, op
 from sqlalchemy import text
 
-from dodona.core.approvals import Decision
-from dodona.core.conversation import ClaimedRun, RunRequest
+from dodona.core.domain.approvals import Decision
+from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest
+from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.core.events import Event, Severity
-from dodona.core.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.store import Store, inspect, locate, migrate
-from dodona.store.check import check
-from dodona.store.migrate import NEWEST, REVISIONS
+from dodona.store.db.integrity import check
+from dodona.store.db.migrate import NEWEST, REVISIONS
 from dodona.store.schema import runs
 from tests.conformance.store.saying import approval, ended, rows_of, said
 from tests.conformance.store.test_schema import connect

@@ -22,28 +22,22 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from dodona.store import (
-    approvals,
-    audit,
-    endings,
-    locate,
-    migrate,
-    notices,
-    overviews,
-    pack_state,
-    places,
-    schema,
-    tokens,
-)
-from dodona.store.budgets import _OPEN_OF_RUN
-from dodona.store.conversations import _LANE, _LIST, _NODES, _OPEN_BELOW
-from dodona.store.messages import _QUESTION
-from dodona.store.migrate import NEWEST, REVISIONS, VERSION_TABLE
-from dodona.store.nodes import _NODE
-from dodona.store.runs import _FIRST_OPEN, _MESSAGES, _OPEN_COUNT
-from dodona.store.statements import SQLITE, Statement
-from dodona.store.steps import _READ
-from dodona.store.window import _WALK
+from dodona.store import locate, migrate, schema
+from dodona.store.accounts import api_tokens as tokens
+from dodona.store.accounts import audit
+from dodona.store.billing.budgets import _OPEN_OF_RUN
+from dodona.store.conversations.conversations import _LANE, _LIST, _NODES, _OPEN_BELOW
+from dodona.store.conversations.window import _WALK
+from dodona.store.db.migrate import NEWEST, REVISIONS, VERSION_TABLE
+from dodona.store.db.statements import SQLITE, Statement
+from dodona.store.notes import approvals, notices, pack_state
+from dodona.store.runs import finish as endings
+from dodona.store.runs import lanes as places
+from dodona.store.runs import listing as overviews
+from dodona.store.runs.messages import _QUESTION
+from dodona.store.runs.nodes import _NODE
+from dodona.store.runs.runs import _FIRST_OPEN, _MESSAGES, _OPEN_COUNT
+from dodona.store.runs.steps import _READ
 
 
 def connect(url: str) -> Any:

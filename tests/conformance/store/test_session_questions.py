@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dodona.core.agents import Queueing
-from dodona.core.conversation import (
+from dodona.core.domain.agents import Queueing
+from dodona.core.domain.conversations.conversation import (
     ClaimedRun,
     NewMessage,
     RunEnd,

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dodona.core.conversation import Claim, Conversation, RunStatus
+from dodona.core.domain.conversations.conversation import Claim, Conversation, RunStatus
 from dodona.core.errors import BadRequest, Fenced, NotFound
 from dodona.store import HEAD, Store
 from dodona.store.schema import conversations, messages, runs

@@ -13,9 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dodona.core.conversation import Claim, Conversation, LaneBusy, RunStatus
+from dodona.core.domain.conversations.conversation import Claim, Conversation, LaneBusy, RunStatus
 from dodona.core.errors import Fenced, StoreError
-from dodona.store import Store, postgres, writer
+from dodona.store import Store
+from dodona.store.db import postgres, writer
 from dodona.store.schema import reservations
 from tests.conformance.store.saying import (
     all_nodes,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.conversation import (
+from dodona.core.domain.conversations.conversation import (
     ClaimedRun,
     Conversation,
     NewMessage,

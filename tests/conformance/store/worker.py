@@ -13,11 +13,11 @@ from asyncio.subprocess import PIPE, Process
 from time import monotonic
 from typing import Any
 
-from dodona.core.approvals import Decision, NewApproval
-from dodona.core.conversation import ClaimedRun, NewMessage
+from dodona.core.domain.approvals import Decision, NewApproval
+from dodona.core.domain.conversations.conversation import ClaimedRun, NewMessage
+from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
 from dodona.core.errors import Conflict
 from dodona.core.events import Event
-from dodona.core.notices import Deferral, DeferUntil, NewNotice
 from dodona.store import BudgetLine, Store, Unit, reserve
 
 CALL = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 30, 1000)

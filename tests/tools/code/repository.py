@@ -6,9 +6,9 @@ import os
 import time
 from pathlib import Path
 
-from dodona.core.code import IndexState
-from dodona.tools.code.folders import Folders
-from dodona.tools.code.index import Index
+from dodona.core.domain.knowledge.code import IndexState
+from dodona.tools.code.files.folders import Folders
+from dodona.tools.code.index.index import Index
 
 OLD_NS = 1_700_000_000_000_000_000  # a file of that time cannot have been changed just now
 

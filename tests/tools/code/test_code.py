@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.code import IndexProgress
+from dodona.core.domain.knowledge.code import IndexProgress
 from dodona.core.errors import ToolFailed, ToolRetry, as_text
 from dodona.tools.code import IndexedCode, NoCode
 from dodona.tools.code import code as module

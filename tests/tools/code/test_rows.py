@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 PROGRAM = """
-from dodona.tools.code.extraction import extract
-from dodona.tools.code.uses import uses
+from dodona.tools.code.parsing.extraction import extract
+from dodona.tools.code.parsing.references_in_file import uses
 
 source = b"".join(b"import m%d\\ndef f%d(): return f0\\n" % (n, n) for n in range(3_000))
 for _ in range(5):

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.messages import ToolCall
-from dodona.core.ports import Effect
-from dodona.core.thread_logs import NewEntry
-from dodona.core.tools import Category, Source, SourceKind, ToolCallResult, ToolContext
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, SourceKind, ToolCallResult, ToolContext
 from dodona.store import Store, locate, migrate
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry

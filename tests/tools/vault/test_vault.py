@@ -12,7 +12,7 @@ import pytest
 
 from dodona.core.errors import AccessDenied, Conflict
 from dodona.tools.vault import Vault
-from dodona.tools.vault.files import MOST_BYTES
+from dodona.tools.vault.notes.files import MOST_BYTES
 
 LIMIT = 50.0  # seconds
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.core.errors import ToolFailed
-from dodona.net.guard import Fetched
+from dodona.net.egress_guard import Fetched
 from dodona.net.urls import read_url
 from dodona.tools.web.charsets import decoded
 from dodona.tools.web.documents import document

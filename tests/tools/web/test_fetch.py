@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.messages import ToolCall
-from dodona.core.origins import Origin
-from dodona.core.ports import Effect
-from dodona.core.tools import SourceKind, ToolCallResult, ToolContext
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import SourceKind, ToolCallResult, ToolContext
 from dodona.models.passages import passages
-from dodona.net.guard import GuardedHttp, Limits
+from dodona.net.egress_guard import GuardedHttp, Limits
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import fetch
-from dodona.tools.web.manners import Manners
+from dodona.tools.web.politeness import Manners
 from tests.tools.web.site import Names, Site, answer, names, redirect, site_up
 
 

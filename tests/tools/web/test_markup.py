@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.net.urls import read_url
+from dodona.tools.web.main_content import readable
 from dodona.tools.web.markup import DEEPEST, Element, read_html
-from dodona.tools.web.readable import readable
 
 
 def shape(element: Element | str) -> str:

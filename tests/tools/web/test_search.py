@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
+from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.messages import ToolCall
-from dodona.core.origins import Origin
-from dodona.core.ports import Effect
-from dodona.core.tools import SourceKind, ToolCallResult, ToolContext
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import SourceKind, ToolCallResult, ToolContext
 from dodona.models.passages import passages
-from dodona.net.guard import GuardedHttp, Limits
+from dodona.net.egress_guard import GuardedHttp, Limits
 from dodona.tools.calling import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import add_web_tools

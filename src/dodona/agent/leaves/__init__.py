@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 # Importing them registers them.
-from dodona.agent.leaves import (
-    answer,
-    control,
-    leave,
-    model,
-    notices,
-    session,
-    subagents,
-    surroundings,
-    tools,
-)
-from dodona.agent.leaves.registry import REGISTRY
+from dodona.agent.leaves import answer, control, model, notices, session, subagents, tools
+from dodona.agent.leaves import approval as leave
+from dodona.agent.leaves import retrieval as surroundings
+from dodona.agent.run_context.leaf_registry import REGISTRY
 
 __all__ = [
     "REGISTRY",

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dodona.agent import decision
-from dodona.agent.citations import Citation, check
-from dodona.agent.citations import may_cite as may_cite_in
-from dodona.agent.exchange import Exchange, Turn
-from dodona.agent.host import RunContext
+from dodona.agent.conversation.citations import Citation, check
+from dodona.agent.conversation.citations import may_cite as may_cite_in
+from dodona.agent.conversation.exchange import Exchange, Turn
+from dodona.agent.conversation.provenance import Provenance
+from dodona.agent.events.dispatch import deliver_notices, emit_event
 from dodona.agent.leaves.control import OUTPUT_LIMIT
 from dodona.agent.leaves.model import NOTHING_SAID
-from dodona.agent.leaves.registry import leaf
-from dodona.agent.notice import TurnWarning, limit_reached
-from dodona.agent.outside import record_origins
-from dodona.agent.state import AgentState
-from dodona.agent.telling import deliver_notices, emit_event
-from dodona.agent.traces import Provenance
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.leaf_registry import leaf
+from dodona.agent.safety.untrusted import record_origins
+from dodona.agent.turn_control import decision
+from dodona.agent.turn_control.state import AgentState
+from dodona.agent.turn_control.warnings import TurnWarning, limit_reached
 from dodona.core import chunks
+from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import (
     BUDGET_ITERATION_EXCEEDED,
     BUDGET_TIMEOUT_EXCEEDED,
@@ -25,8 +26,7 @@ from dodona.core.events import (
     Severity,
 )
 from dodona.core.messages import AssistantText, ToolResult, UserText
-from dodona.core.notices import InjectionPoint
-from dodona.core.tools import Source
+from dodona.core.ports.tools import Source
 from dodona.trees import Blackboard, Step
 
 MOST_SOURCES: Final = 20

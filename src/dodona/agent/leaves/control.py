@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.decision import pending_warnings, without_warnings
-from dodona.agent.host import RunContext
-from dodona.agent.leaves.registry import decorator, leaf
-from dodona.agent.loops import LoopDetector
-from dodona.agent.notice import TurnWarning
-from dodona.agent.state import AgentState
-from dodona.agent.telling import deliver_notices, emit_event, store_notices
-from dodona.core import chunks, notices
+from dodona.agent.events.dispatch import deliver_notices, emit_event, store_notices
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.leaf_registry import decorator, leaf
+from dodona.agent.turn_control.decision import pending_warnings, without_warnings
+from dodona.agent.turn_control.loop_detector import LoopDetector
+from dodona.agent.turn_control.state import AgentState
+from dodona.agent.turn_control.warnings import TurnWarning
+from dodona.core import chunks
+from dodona.core.domain import notices
+from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import AGENT_LOOP_DETECTED, AGENT_TURN_START, TASK_CHECKPOINT, Severity
 from dodona.core.messages import ToolCall
-from dodona.core.notices import InjectionPoint
 from dodona.trees import Blackboard, Step
 
 OUTPUT_LIMIT = "max_tokens"  # what the request allowed is used up

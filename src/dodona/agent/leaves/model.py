@@ -7,16 +7,23 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dodona.agent.calling import call_in_run
+from dodona.agent.events.dispatch import emit_event
 from dodona.agent.heard import PartialAnswer
-from dodona.agent.host import RunContext
-from dodona.agent.leaves.registry import leaf
-from dodona.agent.paying import ModelCall
-from dodona.agent.telling import emit_event
+from dodona.agent.model_calls import ModelCall
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.leaf_registry import leaf
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity
 from dodona.core.messages import AssistantText, Raw, ToolCall
-from dodona.core.model import Done, ModelEvent, ModelRequest, Restart, TextDelta, ThinkingDelta
+from dodona.core.ports.model import (
+    Done,
+    ModelEvent,
+    ModelRequest,
+    Restart,
+    TextDelta,
+    ThinkingDelta,
+)
 from dodona.trees import Blackboard, Step
 
 NOTHING_SAID: Final = "The model ended without an answer."

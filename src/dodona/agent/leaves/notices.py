@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from dodona.agent.host import RunContext
-from dodona.agent.leaves.registry import leaf
-from dodona.agent.rule_trees import run_rule_trees
-from dodona.agent.telling import deliver_notices, store_notices
+from dodona.agent.events.dispatch import deliver_notices, store_notices
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.leaf_registry import leaf
+from dodona.agent.safety.rule_trees import run_rule_trees
+from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.messages import SystemText
-from dodona.core.notices import InjectionPoint, Notice
 from dodona.trees import Blackboard, Step
 
 _HERE: Final = (InjectionPoint.IMMEDIATE, InjectionPoint.AFTER_TOOL, InjectionPoint.TURN_END)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dodona.agent.host import RunContext
-from dodona.agent.leaves.registry import leaf
-from dodona.agent.telling import emit_event
+from dodona.agent.events.dispatch import emit_event
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.leaf_registry import leaf
 from dodona.core.events import QUERY_START, SESSION_END, SESSION_RESUMED
 from dodona.trees import Blackboard
 

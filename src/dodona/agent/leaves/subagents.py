@@ -7,20 +7,20 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final
 
-from dodona.agent.errands import SubagentResult, run_subagent
-from dodona.agent.exchange import parse_arguments
-from dodona.agent.host import RunContext
+from dodona.agent.conversation.exchange import parse_arguments
 from dodona.agent.leaves.answer import notice_of_end
-from dodona.agent.leaves.leave import DENIED, announce, approval_of
-from dodona.agent.leaves.registry import leaf
+from dodona.agent.leaves.approval import DENIED, announce, approval_of
 from dodona.agent.leaves.tools import report
-from dodona.agent.notice import TurnWarning
-from dodona.agent.pins import PinnedSubagent
-from dodona.agent.subagents import LIBRARIAN, subagent_name
-from dodona.agent.summing import is_too_large, summary_prompt
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.leaf_registry import leaf
+from dodona.agent.run_context.snapshot import PinnedSubagent
+from dodona.agent.run_context.subagent_registry import LIBRARIAN, subagent_name
+from dodona.agent.subagents.delegation import is_too_large, summary_prompt
+from dodona.agent.subagents.run import SubagentResult, run_subagent
+from dodona.agent.turn_control.warnings import TurnWarning
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolCall, ToolResult, UserText
-from dodona.core.tools import ToolCallResult
+from dodona.core.ports.tools import ToolCallResult
 from dodona.trees import Blackboard, Step
 
 NO_MODEL: Final = "extractive"  # a provider that quotes, and cannot sum up

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dodona.agent.exchange import Turn
-from dodona.agent.host import RunContext
-from dodona.agent.leaves.leave import DENIED, announce, approval_of, tool_of
-from dodona.agent.leaves.registry import leaf
-from dodona.agent.outside import allowed_urls, record_origins
-from dodona.agent.telling import emit_event, handle_event, rule_result
+from dodona.agent.conversation.exchange import Turn
+from dodona.agent.events.dispatch import emit_event, handle_event, rule_result
+from dodona.agent.leaves.approval import DENIED, announce, approval_of, tool_of
+from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.leaf_registry import leaf
+from dodona.agent.safety.untrusted import allowed_urls, record_origins
 from dodona.core import chunks
+from dodona.core.domain.notices import stored_from
 from dodona.core.events import (
     AGENT_TURN_END,
     SUBAGENT_COMPLETE,
@@ -24,10 +25,9 @@ from dodona.core.events import (
     Severity,
 )
 from dodona.core.messages import ToolCall, ToolResult
-from dodona.core.near import did_you_mean
-from dodona.core.notices import stored_from
-from dodona.core.ports import Effect
-from dodona.core.tools import Source, ToolCallResult, ToolContext
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Source, ToolCallResult, ToolContext
+from dodona.core.suggest import did_you_mean
 from dodona.trees import Blackboard, Step
 
 UNKNOWN: Final = (

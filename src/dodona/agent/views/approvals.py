@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.approving import ApprovalGate
-from dodona.agent.views.moments import iso
-from dodona.core.approvals import Approval, Approvals, Decision
+from dodona.agent.run_context.approvals import ApprovalGate
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.approvals import Approval, Approvals, Decision
 
 
 class ApprovalViews:

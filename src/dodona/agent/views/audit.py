@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.views.moments import iso
-from dodona.core.audit import AuditEntry
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.audit import AuditEntry
 
 
 def audit_json(entry: AuditEntry) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from dodona.agent.question import context_id
 from dodona.agent.views.exchanges import exchange
-from dodona.agent.views.moments import iso
-from dodona.core.contexts import ContextStatus, OracleContext
-from dodona.core.conversation import StoredMessage, Window
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
+from dodona.core.domain.conversations.conversation import StoredMessage, Window
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.storage import Storage
 

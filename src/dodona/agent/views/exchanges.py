@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dodona.agent.exchange import parse_arguments
-from dodona.agent.views.moments import iso
-from dodona.core.conversation import StoredMessage
+from dodona.agent.conversation.exchange import parse_arguments
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.conversations.conversation import StoredMessage
 
 
 def exchange(message: StoredMessage) -> dict[str, Any]:

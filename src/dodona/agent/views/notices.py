@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.agent.choices import OverridesCache, UserOverrides
-from dodona.agent.views.moments import iso
+from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.notices import NoticeLog, StoredNotice, Subscribers
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.near import did_you_mean
-from dodona.core.notices import NoticeLog, StoredNotice, Subscribers
+from dodona.core.suggest import did_you_mean
 
 MOST_NOTICES: Final = 200  # on a page
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from dodona.agent.views.moments import iso
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.near import did_you_mean
-from dodona.core.projects import Project
 from dodona.core.storage import Storage
+from dodona.core.suggest import did_you_mean
 
 MOST_PATHS: Final = 100
 

@@ -7,10 +7,16 @@ from typing import Any, Final, cast
 
 from dodona.agent.question import context_id
 from dodona.agent.views.exchanges import exchange
-from dodona.agent.views.moments import iso, milliseconds
-from dodona.core.conversation import RunNode, RunOverview, RunStatus, StepRow, StoredMessage
+from dodona.agent.views.timestamps import iso, milliseconds
+from dodona.core.domain.budgets import TokenRecord
+from dodona.core.domain.conversations.conversation import (
+    RunNode,
+    RunOverview,
+    RunStatus,
+    StepRow,
+    StoredMessage,
+)
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.spending import TokenRecord
 from dodona.core.storage import Storage
 
 MOST_RUNS: Final = 200  # on a page

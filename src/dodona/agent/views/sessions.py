@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.agent.views.exchanges import exchange
-from dodona.agent.views.moments import iso
-from dodona.core.sessions import Session
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.conversations.sessions import Session
 from dodona.core.storage import Storage
 
 _ALL: Final = 2**31 - 1  # tokens: how many runs are shown is what counts here

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from time import time
 from typing import Any, Final
 
-from dodona.core.spending import Budget, Limit, Limits, kind_of, resets_at
+from dodona.core.domain.budgets import Budget, Limit, Limits, kind_of, resets_at
+from dodona.core.domain.usage import GroupBy, Period, UsageTotals
 from dodona.core.storage import Storage
-from dodona.core.usage import GroupBy, Period, UsageTotals
 
 # What the parts of a name are called.
 _NAMES: Final[Mapping[GroupBy, tuple[str, ...]]] = {

@@ -13,10 +13,10 @@ from types import EllipsisType
 from typing import Any, Final, Literal
 
 from dodona.agent.question import context_id
-from dodona.agent.views.moments import iso
-from dodona.core.context_tree import MessageLocation, TreeLink, TreeNode
-from dodona.core.contexts import ContextStatus, OracleContext
-from dodona.core.conversation import Conversation, RunStatus
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
+from dodona.core.domain.conversations.conversation import Conversation, RunStatus
+from dodona.core.domain.conversations.conversation_tree import MessageLocation, TreeLink, TreeNode
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
 from dodona.core.storage import Storage
 

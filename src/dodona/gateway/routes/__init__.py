@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dodona.gateway.errors import MethodNotAllowed
-from dodona.gateway.gate import GatewayState
-from dodona.gateway.operation import Operation
+from dodona.gateway.http.operation import Operation
+from dodona.gateway.middleware.access_log import set_operation
 from dodona.gateway.routes import (
     approvals,
     audit,
@@ -34,7 +34,7 @@ from dodona.gateway.routes import (
     v1,
     vault,
 )
-from dodona.gateway.watching import set_operation
+from dodona.gateway.state import GatewayState
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *oracle.OPERATIONS,

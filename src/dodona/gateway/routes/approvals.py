@@ -6,11 +6,12 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dodona.core.approvals import Decision
+from dodona.core.domain.approvals import Decision
 from dodona.core.errors import BadRequest
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -25,7 +26,6 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import ApiRequest
 
 LONGEST_NOTE: Final = 2_000
 _MOST: Final = 10**18 - 1

@@ -7,12 +7,13 @@ from typing import Final
 from starlette.responses import Response
 
 from dodona.agent.views.audit import audit_json
-from dodona.core.audit import KINDS, OUTCOMES
+from dodona.core.domain.audit import KINDS, OUTCOMES
 from dodona.core.errors import BadRequest
-from dodona.core.near import did_you_mean
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
+from dodona.core.suggest import did_you_mean
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -24,7 +25,6 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
-from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 
 from starlette.responses import Response
 
-from dodona.gateway.answers import encoded
-from dodona.gateway.operation import EVENTS, Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
-from dodona.gateway.visit import ApiRequest
+from dodona.gateway.http.operation import EVENTS, Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import encoded
 
 
 async def events(visit: ApiRequest) -> Response:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.responses import Response
 
 import dodona
-from dodona.gateway.answers import json_response
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.visit import ApiRequest
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 
 async def alive(_visit: ApiRequest) -> Response:

@@ -7,11 +7,11 @@ from typing import Final
 from starlette.responses import Response
 
 import dodona
-from dodona.core.metrics import CONTENT_TYPE
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.shapes import Schema, document, listed, named, number, one_of, text, whole
-from dodona.gateway.visit import ApiRequest
+from dodona.telemetry.metrics import CONTENT_TYPE
 
 SCHEMAS: Final[dict[str, Schema]] = {
     "Status": document(

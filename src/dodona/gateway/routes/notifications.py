@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from dodona.core.domain.notices import DeferUntil, InjectionPoint
 from dodona.core.errors import BadRequest
 from dodona.core.events import Severity
-from dodona.core.notices import DeferUntil, InjectionPoint
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -25,7 +26,6 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 
@@ -117,7 +117,7 @@ OPERATIONS: Final = (
         method="GET",
         path="/api/notifications",
         name="listNotices",
-        summary="Notices that wait for a later moment or another session, and those that were told.",
+        summary="List pending, deferred and delivered notices.",
         handle=page,
         parameters=(
             Parameter(name="project_id", about="Only those of this project."),

@@ -10,16 +10,16 @@ from starlette.responses import Response
 
 from dodona.agent.question import Question
 from dodona.core.chunks import Chunk
-from dodona.core.conversation import RunStatus
+from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest
-from dodona.core.projects import DEFAULT_PROJECT
-from dodona.gateway.answers import json_response
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.operation import EVENTS, Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
-from dodona.gateway.racing import first_completed, wait_disconnect
-from dodona.gateway.sse import encode_events
-from dodona.gateway.visit import ApiRequest
+from dodona.gateway.http.operation import EVENTS, Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
+from dodona.gateway.http.sse import encode_events
+from dodona.gateway.http.tasks import first_completed, wait_disconnect
 
 RUN_HEADER = "dodona-run"
 _MOST = 10**18 - 1

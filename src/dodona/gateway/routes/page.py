@@ -10,9 +10,9 @@ from typing import Final
 from starlette.responses import Response
 
 from dodona.core.errors import NotFound
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
-from dodona.gateway.visit import ApiRequest
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
 
 FOLDER: Final = Path(__file__).parent.parent / "page"
 

@@ -8,11 +8,11 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from dodona.core.errors import AccessDenied
-from dodona.gateway.answers import json_response
-from dodona.gateway.auth import audit_refusal
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
-from dodona.gateway.visit import ApiRequest
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
+from dodona.gateway.security.auth import audit_refusal
 
 
 async def listed(visit: ApiRequest) -> Response:

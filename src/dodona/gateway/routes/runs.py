@@ -5,11 +5,11 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from dodona.core.errors import NotFound
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import EVENTS, Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
+from dodona.gateway.http.operation import EVENTS, Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.routes.oracle import pieces
-from dodona.gateway.visit import ApiRequest
 
 _MOST = 10**18 - 1
 

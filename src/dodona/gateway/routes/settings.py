@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from dodona.agent.settings import ModelSettings
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.visit import ApiRequest
+from dodona.agent.turn_control.settings import ModelSettings
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 
 async def get(visit: ApiRequest) -> Response:

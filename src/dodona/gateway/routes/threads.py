@@ -7,11 +7,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dodona.agent.views.moments import iso
-from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.near import did_you_mean
-from dodona.core.projects import DEFAULT_PROJECT
-from dodona.core.thread_logs import (
+from dodona.agent.views.timestamps import iso
+from dodona.core.domain.knowledge.threads import (
     AUTHORS,
     ENTRY_TYPES,
     LONGEST_ENTRY,
@@ -20,9 +17,13 @@ from dodona.core.thread_logs import (
     ThreadEntry,
     ThreadSummary,
 )
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
+from dodona.core.domain.projects import DEFAULT_PROJECT
+from dodona.core.errors import BadRequest, DodonaError
+from dodona.core.suggest import did_you_mean
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -36,7 +37,6 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
-from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 

@@ -6,12 +6,13 @@ from typing import Final
 
 from starlette.responses import Response
 
+from dodona.core.domain.usage import GroupBy, Period
 from dodona.core.errors import BadRequest
-from dodona.core.near import did_you_mean
-from dodona.core.usage import GroupBy, Period
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
+from dodona.core.suggest import did_you_mean
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -23,7 +24,6 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
-from dodona.gateway.visit import ApiRequest
 
 EVERYBODY: Final = "*"
 

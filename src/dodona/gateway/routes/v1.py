@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dodona.core.agents import AgentDef
+from dodona.core.domain.agents import AgentDef
 from dodona.core.errors import DodonaError
-from dodona.core.near import did_you_mean
-from dodona.gateway.answers import json_response
+from dodona.core.suggest import did_you_mean
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
-from dodona.gateway.racing import first_completed, wait_disconnect
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
+from dodona.gateway.http.tasks import first_completed, wait_disconnect
 from dodona.gateway.routes.oracle import RUN_HEADER
 from dodona.gateway.shapes import (
     Schema,
@@ -30,11 +31,11 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.v1 import relays, runs
+from dodona.gateway.v1 import passthrough as relays
+from dodona.gateway.v1 import run_completion as runs
 from dodona.gateway.v1.completion import data
 from dodona.gateway.v1.errors import UnknownModel, as_openai
 from dodona.gateway.v1.request import FIXED, MOST_TOKENS, WITHOUT_EFFECT, ChatRequest
-from dodona.gateway.visit import ApiRequest
 
 _OWNER: Final = "dodona"
 

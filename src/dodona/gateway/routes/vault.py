@@ -8,14 +8,15 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dodona.agent.views.notes import moved_json, note_json
+from dodona.agent.views.documents import moved_json, note_json
+from dodona.core.domain.knowledge.notes import Notes
+from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.near import did_you_mean
-from dodona.core.notes import Notes
-from dodona.core.projects import DEFAULT_PROJECT
-from dodona.gateway.answers import json_response
-from dodona.gateway.operation import Operation, ResponseSpec
-from dodona.gateway.parameter import Parameter
+from dodona.core.suggest import did_you_mean
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 from dodona.gateway.shapes import (
     Schema,
     document,
@@ -29,7 +30,6 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
-from dodona.gateway.visit import ApiRequest
 
 _MOST: Final = 10**18 - 1
 _LONGEST_PATH: Final = 600  # a little more than there can be: the vault says what is wrong

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any, Final, TypeAlias
 
+from dodona.core.domain.budgets import TokenRecord
 from dodona.core.messages import ToolCall
-from dodona.core.model import FinishReason, Usage
-from dodona.core.spending import TokenRecord
-from dodona.gateway.answers import encoded
+from dodona.core.ports.model import FinishReason, Usage
+from dodona.gateway.http.responses import encoded
 
 END: Final = b"data: [DONE]\n\n"
 

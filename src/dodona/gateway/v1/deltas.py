@@ -20,7 +20,7 @@ from uuid import uuid4
 from dodona.core.chunks import Chunk
 from dodona.core.errors import from_json
 from dodona.core.messages import ToolCall
-from dodona.core.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
+from dodona.core.ports.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.gateway.v1.completion import FINISHES, Delta
 from dodona.gateway.v1.errors import OpenAiError
 

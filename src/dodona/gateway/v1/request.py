@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 
 from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.messages import ToolSpec
-from dodona.core.model import ToolChoice
-from dodona.core.near import did_you_mean
+from dodona.core.ports.model import ToolChoice
+from dodona.core.suggest import did_you_mean
 from dodona.gateway.v1.errors import WrongParameter
-from dodona.gateway.v1.said import ChatMessage, read_messages
+from dodona.gateway.v1.messages import ChatMessage, read_messages
 from dodona.gateway.v1.tools import read_choice, read_tools
 
 MOST_TOKENS: Final = 1_000_000

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from dodona.core.messages import ToolSpec
-from dodona.core.model import ToolChoice
+from dodona.core.ports.model import ToolChoice
 from dodona.gateway.v1.errors import WrongParameter
 
 MOST_TOOLS: Final = 128

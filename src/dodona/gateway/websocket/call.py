@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from dodona.agent.agency import AgentApi
+from dodona.agent.api import AgentApi
 from dodona.core import chunks
 from dodona.core.chunks import Chunk
 from dodona.core.errors import DodonaError
-from dodona.gateway.caller import Caller
-from dodona.gateway.gate import GatewayState
+from dodona.gateway.security.caller import Caller
+from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket.frame import Id, refusal
-from dodona.gateway.websocket.line import FrameWriter
-from dodona.gateway.websocket.turns import SessionLocks
+from dodona.gateway.websocket.session_locks import SessionLocks
+from dodona.gateway.websocket.writer import FrameWriter
 
 
 class Host(Protocol):

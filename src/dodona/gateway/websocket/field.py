@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.near import did_you_mean
+from dodona.core.suggest import did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeAlias, cast
 from starlette.types import Message
 
 from dodona.core.errors import BadRequest, DodonaError, as_json
-from dodona.core.near import did_you_mean
-from dodona.gateway import body
+from dodona.core.suggest import did_you_mean
 from dodona.gateway.errors import BodyTooLarge
+from dodona.gateway.http import body
 from dodona.gateway.websocket.limits import LONGEST_ID
 from dodona.net.redactor import Redactor
 

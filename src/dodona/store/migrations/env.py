@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from dodona.store.migrate import VERSION_TABLE
+from dodona.store.db.migrate import VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

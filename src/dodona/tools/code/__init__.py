@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dodona.core.code import CodeOf
-from dodona.tools.code import definition, map, read, reference, search  # noqa: A004
+from dodona.core.domain.knowledge.code import CodeOf
 from dodona.tools.code.code import IndexedCode, NoCode
+from dodona.tools.code.tools import definition, map, read, reference, search  # noqa: A004
 from dodona.tools.registry import ToolRegistry
 
 __all__ = ["TOOLS", "IndexedCode", "NoCode", "add_code_tools"]

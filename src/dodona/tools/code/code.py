@@ -15,7 +15,8 @@ from threading import Event
 from time import monotonic
 from typing import Final, TypeVar
 
-from dodona.core.code import (
+from dodona.concurrency.workers import WorkerThreads
+from dodona.core.domain.knowledge.code import (
     CodeHit,
     CodeText,
     Definition,
@@ -24,11 +25,10 @@ from dodona.core.code import (
     Reference,
 )
 from dodona.core.errors import ToolFailed, ToolRetry
-from dodona.core.threads import WorkerThreads
-from dodona.tools.code.folders import Folders
-from dodona.tools.code.ignoring import FILES
-from dodona.tools.code.index import Index
-from dodona.tools.code.meaning import Meaning
+from dodona.tools.code.files.folders import Folders
+from dodona.tools.code.files.ignoring import FILES
+from dodona.tools.code.index.index import Index
+from dodona.tools.code.semantic.meaning import Meaning
 from dodona.tools.following import Follower
 
 FRESH_SECONDS: Final = 3.0  # for which the folders are not looked at again

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.core.thread_logs import ThreadLogs
+from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import list as list_tool
 from dodona.tools.threads import push, read, seek

@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from dodona.core.thread_logs import ThreadEntry
-from dodona.core.tools import Source, SourceKind
+from dodona.core.domain.knowledge.threads import ThreadEntry
+from dodona.core.ports.tools import Source, SourceKind
 
 MOST_ID: Final = 10**18 - 1  # larger numbers fit no database
 LONGEST_SOURCE: Final = 300

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dodona.core.domain.knowledge.threads import ThreadLogs, ThreadSummary
 from dodona.core.messages import ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.thread_logs import ThreadLogs, ThreadSummary
-from dodona.core.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import day
 

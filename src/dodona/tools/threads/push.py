@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.messages import ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.thread_logs import (
+from dodona.core.domain.knowledge.threads import (
     ENTRY_TYPES,
     LONGEST_ENTRY,
     LONGEST_TITLE,
     NewEntry,
     ThreadLogs,
 )
-from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.core.messages import ToolSpec
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import MOST_ID, place, source
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.core.messages import ToolSpec
-from dodona.core.ports import Effect
-from dodona.core.thread_logs import ThreadLogs
-from dodona.core.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads.entries import block, source
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dodona.core.notes import NotesOf
+from dodona.core.domain.knowledge.notes import NotesOf
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault import backlinks, create_index, move, read, search, tags, write
-from dodona.tools.vault import list as list_tool
+from dodona.tools.vault.tools import backlinks, create_index, move, read, search, tags, write
+from dodona.tools.vault.tools import list as list_tool
 from dodona.tools.vault.vault import Vault
 
 __all__ = ["TOOLS", "Vault", "add_vault_tools"]

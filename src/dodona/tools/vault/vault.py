@@ -12,20 +12,27 @@ from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Final, TypeVar
 
+from dodona.concurrency.workers import WorkerThreads
+from dodona.core.domain.knowledge.notes import (
+    Backlink,
+    NoteHit,
+    NoteListed,
+    NoteMoved,
+    NoteText,
+    NoteWritten,
+)
 from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry
-from dodona.core.near import did_you_mean
-from dodona.core.notes import Backlink, NoteHit, NoteListed, NoteMoved, NoteText, NoteWritten
-from dodona.core.threads import WorkerThreads
+from dodona.core.suggest import did_you_mean
 from dodona.tools.following import Follower
-from dodona.tools.throwaway import WAIT_SECONDS, file_lock
-from dodona.tools.vault import folder_index
-from dodona.tools.vault.files import Content, read_file, spelled, version_of, write_file
-from dodona.tools.vault.index import Index
-from dodona.tools.vault.links import Names
-from dodona.tools.vault.moves import Moves
-from dodona.tools.vault.moving import Mover
-from dodona.tools.vault.notes import parse_note
-from dodona.tools.vault.paths import folder_parts, note_parts
+from dodona.tools.rebuildable_db import WAIT_SECONDS, file_lock
+from dodona.tools.vault.index import folder_index
+from dodona.tools.vault.index.index import Index
+from dodona.tools.vault.moves.move_log import Moves
+from dodona.tools.vault.moves.move_service import Mover
+from dodona.tools.vault.notes.files import Content, read_file, spelled, version_of, write_file
+from dodona.tools.vault.notes.links import Names
+from dodona.tools.vault.notes.notes import parse_note
+from dodona.tools.vault.notes.paths import folder_parts, note_parts
 
 MOST_COMPARED: Final = 2_000  # paths that a wrong one is compared with
 MOST_INDEXED: Final = 2_000  # notes that an index may list

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dodona.net.guard import GuardedHttp, Limits
+from dodona.net.egress_guard import GuardedHttp, Limits
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import fetch, search
 from dodona.tools.web.engines import Engine
-from dodona.tools.web.manners import Manners
+from dodona.tools.web.politeness import Manners
 
 __all__ = ["TOOLS", "add_web_tools"]
 

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from dodona.core.errors import ToolFailed
-from dodona.net.guard import Fetched
+from dodona.net.egress_guard import Fetched
 from dodona.tools.web.charsets import decoded
-from dodona.tools.web.readable import Readable, readable
+from dodona.tools.web.main_content import Readable, readable
 
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = re.compile(

@@ -11,19 +11,19 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
+from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.errors import ToolFailed
 from dodona.core.messages import ToolSpec
-from dodona.core.origins import Origin
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
-from dodona.net.guard import Fetched, GuardedHttp, Limits
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
+from dodona.net.egress_guard import Fetched, GuardedHttp, Limits
 from dodona.net.urls import LONGEST_URL, WebAddress
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web.documents import document
-from dodona.tools.web.lines import one_line
-from dodona.tools.web.manners import Manners
-from dodona.tools.web.readable import LONGEST_TITLE, Readable
-from dodona.tools.web.vetting import Vetting
+from dodona.tools.web.main_content import LONGEST_TITLE, Readable
+from dodona.tools.web.politeness import Manners
+from dodona.tools.web.sanitize import one_line
+from dodona.tools.web.url_allowlist import Vetting
 
 INDENT: Final = "    "
 LONGEST_EXCERPT: Final = 300

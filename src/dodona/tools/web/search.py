@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.messages import ToolSpec
-from dodona.core.origins import Origin
-from dodona.core.ports import Effect
-from dodona.core.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web.engines import Engine, Hit
-from dodona.tools.web.lines import one_line
+from dodona.tools.web.sanitize import one_line
 
 LONGEST_QUERY: Final = 500
 LONGEST_TITLE: Final = 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.trees.node import NodeKind
+from dodona.trees.language.node import NodeKind
 from dodona.trees.nodes import (
     action,
     branching,

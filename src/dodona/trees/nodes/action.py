@@ -6,7 +6,7 @@ Without `:fn`, NAME is the leaf's name. Every other keyword is an argument of th
 
 from __future__ import annotations
 
-from dodona.trees.node import NodeKind, Option
+from dodona.trees.language.node import NodeKind, Option
 from dodona.trees.nodes.leaf import compile_leaf
 
 KIND = NodeKind(

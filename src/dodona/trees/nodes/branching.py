@@ -12,10 +12,10 @@ The choice is made once. Unlike a selector, a THEN that fails does not fall thro
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import TWO_OR_THREE, Node, NodeKind
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import RUNNING, SUCCESS, Status
+from dodona.trees.language.node import TWO_OR_THREE, Node, NodeKind
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import RUNNING, SUCCESS, Status
 
 TEST, THEN, ELSE = 0, 1, 2
 

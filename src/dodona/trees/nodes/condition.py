@@ -11,11 +11,11 @@ A leaf is read as leaf.py says.
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import Arity, Node, NodeKind, Option
+from dodona.trees.language.node import Arity, Node, NodeKind, Option
 from dodona.trees.nodes.leaf import compile_leaf, quiet
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import FAILURE, SUCCESS, Status
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import FAILURE, SUCCESS, Status
 
 
 def compile_condition(node: Node, build: Build) -> Compiled:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import Node, NodeKind
+from dodona.trees.language.node import Node, NodeKind
 from dodona.trees.nodes.leaf import quiet
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import FAILURE, SUCCESS, Status
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import FAILURE, SUCCESS, Status
 
 
 def _succeed(frame: Frame) -> Status:

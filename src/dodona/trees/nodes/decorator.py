@@ -15,12 +15,12 @@ from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dodona.trees.frame import Frame
-from dodona.trees.leaves import Decoration
-from dodona.trees.node import ONE, Node, NodeKind
-from dodona.trees.program import Build, Compiled, Place
-from dodona.trees.status import FAILURE, RUNNING, Status
-from dodona.trees.step import Step, judged
+from dodona.trees.language.node import ONE, Node, NodeKind
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.leaves import Decoration
+from dodona.trees.runtime.program import Build, Compiled, Place
+from dodona.trees.runtime.status import FAILURE, RUNNING, Status
+from dodona.trees.runtime.step import Step, judged
 
 # A colon, so that no node's key is the same.
 ENTER = "/:enter"

@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from dodona.core.errors import ExpressionError
-from dodona.trees.blackboard import LocalScope
-from dodona.trees.frame import Frame
-from dodona.trees.node import ONE, Mistake, Node, NodeKind
+from dodona.trees.language.node import ONE, Mistake, Node, NodeKind
+from dodona.trees.language.schema import describe
 from dodona.trees.nodes.repeater import YIELD_AFTER
-from dodona.trees.program import Build, Compiled
-from dodona.trees.schema import describe
-from dodona.trees.status import RUNNING, SUCCESS, Status
+from dodona.trees.runtime.blackboard import LocalScope
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import RUNNING, SUCCESS, Status
 
 ITEM_KEYS = ("_item", "_index")
 

@@ -9,10 +9,10 @@
 
 from __future__ import annotations
 
-from dodona.trees.node import ONE, Node, NodeKind
+from dodona.trees.language.node import ONE, Node, NodeKind
 from dodona.trees.nodes.mapped import compile_mapped
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import FAILURE, SUCCESS
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import FAILURE, SUCCESS
 
 
 def compile_success(node: Node, build: Build) -> Compiled:

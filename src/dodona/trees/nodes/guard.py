@@ -10,10 +10,10 @@ The expression is looked at again on every wake.
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import ONE, Node, NodeKind
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import FAILURE, RUNNING, Status
+from dodona.trees.language.node import ONE, Node, NodeKind
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 
 
 def compile_guard(node: Node, build: Build) -> Compiled:

@@ -16,14 +16,14 @@ from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dodona.trees.blackboard import Blackboard
-from dodona.trees.expressions import Expression
-from dodona.trees.frame import Frame, Tick
-from dodona.trees.leaves import Leaf
-from dodona.trees.node import Node
-from dodona.trees.program import Build, Compiled, Place
-from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
-from dodona.trees.step import Step, ThreadWork, Work, judged
+from dodona.trees.language.expressions import Expression
+from dodona.trees.language.node import Node
+from dodona.trees.runtime.blackboard import Blackboard
+from dodona.trees.runtime.frame import Frame, Tick
+from dodona.trees.runtime.leaves import Leaf
+from dodona.trees.runtime.program import Build, Compiled, Place
+from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
+from dodona.trees.runtime.step import Step, ThreadWork, Work, judged
 
 
 def quiet(frame: Frame) -> bool:

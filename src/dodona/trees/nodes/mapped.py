@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import Node
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import RUNNING, SUCCESS, Status
+from dodona.trees.language.node import Node
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import RUNNING, SUCCESS, Status
 
 
 def compile_mapped(node: Node, build: Build, *, success: Status, failure: Status) -> Compiled:

@@ -6,10 +6,10 @@ last child has given it.
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import Node
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import RUNNING, Status
+from dodona.trees.language.node import Node
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import RUNNING, Status
 
 
 def compile_ordered(node: Node, build: Build, proceed: Status) -> Compiled:

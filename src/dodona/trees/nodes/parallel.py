@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 
 from dodona.core.errors import BlackboardError, TreeError
 from dodona.core.events import TREE_CONFLICT, Severity
-from dodona.trees.blackboard import Blackboard, ItemScope
-from dodona.trees.frame import Frame, Halt, Tick
-from dodona.trees.node import SOME, Mistake, Node, NodeKind, Option
+from dodona.trees.language.node import SOME, Mistake, Node, NodeKind, Option
+from dodona.trees.language.schema import same
 from dodona.trees.nodes.for_each import snapshot
-from dodona.trees.program import Branch, Build, Compiled, Region
-from dodona.trees.schema import same
-from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
+from dodona.trees.runtime.blackboard import Blackboard, ItemScope
+from dodona.trees.runtime.frame import Frame, Halt, Tick
+from dodona.trees.runtime.program import Branch, Build, Compiled, Region
+from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
 
 NEVER = 1 << 60
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dodona.trees.blackboard import Blackboard
-from dodona.trees.frame import Frame
-from dodona.trees.node import ONE, Mistake, Node, NodeKind, Option
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
+from dodona.trees.language.node import ONE, Mistake, Node, NodeKind, Option
+from dodona.trees.runtime.blackboard import Blackboard
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
 
 YIELD_AFTER = 100
 UNTIL = ("until", "until-success", "until-failure")

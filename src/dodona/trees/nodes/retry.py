@@ -12,12 +12,12 @@ read when the node starts.
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import ONE, Node, NodeKind, Option
+from dodona.trees.language.node import ONE, Node, NodeKind, Option
 from dodona.trees.nodes.repeater import YIELD_AFTER
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import FAILURE, RUNNING, SUCCESS, Status
-from dodona.trees.timer import Timer
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
+from dodona.trees.runtime.timer import Timer
 
 LONGEST_WAIT = 60.0
 

@@ -13,10 +13,10 @@ time and has ended is not run again.
 
 from __future__ import annotations
 
-from dodona.trees.node import SOME, Node, NodeKind, Option
+from dodona.trees.language.node import SOME, Node, NodeKind, Option
 from dodona.trees.nodes.ordered import compile_ordered
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import SUCCESS
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import SUCCESS
 
 
 def compile_sequence(node: Node, build: Build) -> Compiled:

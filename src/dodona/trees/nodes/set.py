@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import Mistake, Node, NodeKind
+from dodona.trees.language.node import Mistake, Node, NodeKind
 from dodona.trees.nodes.leaf import quiet
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import SUCCESS, Status
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import SUCCESS, Status
 
 
 def compile_set(node: Node, build: Build) -> Compiled:

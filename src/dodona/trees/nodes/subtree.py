@@ -7,12 +7,12 @@ until then the subtree is RUNNING.
 
 from __future__ import annotations
 
-from dodona.trees.blackboard import LocalScope
-from dodona.trees.frame import Frame
-from dodona.trees.node import Arity, Node, NodeKind, Option
-from dodona.trees.program import FINALLY, Branch, Build, Compiled
-from dodona.trees.schema import Schema, Scope
-from dodona.trees.status import FAILURE, RUNNING, Status
+from dodona.trees.language.node import Arity, Node, NodeKind, Option
+from dodona.trees.language.schema import Schema, Scope
+from dodona.trees.runtime.blackboard import LocalScope
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import FINALLY, Branch, Build, Compiled
+from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 
 
 class _Visit:

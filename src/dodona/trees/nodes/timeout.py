@@ -9,11 +9,11 @@
 from __future__ import annotations
 
 from dodona.core.errors import TreeError
-from dodona.trees.frame import Frame
-from dodona.trees.node import ONE, Node, NodeKind, Option
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import RUNNING, Status
-from dodona.trees.timer import Timer
+from dodona.trees.language.node import ONE, Node, NodeKind, Option
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import RUNNING, Status
+from dodona.trees.runtime.timer import Timer
 
 LONGEST = 10.0**9  # a deadline in thirty years is none; and no clock overflows
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dodona.trees.frame import Frame
-from dodona.trees.node import Node, NodeKind, Option
+from dodona.trees.language.node import Node, NodeKind, Option
 from dodona.trees.nodes.timeout import LONGEST
-from dodona.trees.program import Build, Compiled
-from dodona.trees.status import RUNNING, SUCCESS, Status
-from dodona.trees.timer import Timer
+from dodona.trees.runtime.frame import Frame
+from dodona.trees.runtime.program import Build, Compiled
+from dodona.trees.runtime.status import RUNNING, SUCCESS, Status
+from dodona.trees.runtime.timer import Timer
 
 
 def compile_wait(node: Node, build: Build) -> Compiled:

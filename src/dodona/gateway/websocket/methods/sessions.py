@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dodona.core.sessions import LONGEST_KEY
+from dodona.core.domain.conversations.sessions import LONGEST_KEY
 from dodona.gateway.websocket.call import Call
 from dodona.gateway.websocket.field import Field
 from dodona.gateway.websocket.method import Method

@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from dodona.core.errors import ToolFailed
-from dodona.net.guard import GuardedHttp, Limits
+from dodona.net.egress_guard import GuardedHttp, Limits
 from dodona.tools.web.engines.engine import Hit, at_home, kept, read_json, records, text_of
 from dodona.tools.web.markup import read_html
 

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from dodona.core.errors import ToolFailed
-from dodona.net.guard import Fetched, GuardedHttp, Limits
+from dodona.net.egress_guard import Fetched, GuardedHttp, Limits
 from dodona.tools.web.charsets import decoded
 from dodona.tools.web.engines.engine import Hit, at_home, kept
 from dodona.tools.web.markup import Element, read_html

@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import jiter
 
 from dodona.core.errors import DodonaError, ToolFailed
-from dodona.net.guard import Fetched, Limits
+from dodona.net.egress_guard import Fetched, Limits
 from dodona.net.urls import normal
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from dodona.core.errors import ToolFailed
-from dodona.net.guard import GuardedHttp, Limits
+from dodona.net.egress_guard import GuardedHttp, Limits
 from dodona.tools.web.engines.engine import (
     Hit,
     at_home,

@@ -1,0 +1,1 @@
+"""Events of a run, and who is told about them."""

@@ -1,0 +1,93 @@
+"""Clients that recite: with every question they tell all that was said before it.
+
+One that recites what it was told here goes on in the same conversation, with all that the agent
+remembers of it. What was never said here begins a conversation that has it as its past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from uuid import uuid4
+
+from dodona.core.domain.conversations.conversation import NewMessage
+from dodona.core.domain.conversations.sessions import parse_session_key, session_key
+from dodona.core.domain.projects import DEFAULT_PROJECT
+from dodona.core.ports.model import TokenCounter
+from dodona.core.recitals import digest_of
+from dodona.core.storage import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientHistory:
+    """What a client tells to have been said, each exchange a question and its answer.
+
+    Instructions are part of it: with others, it is another conversation.
+    """
+
+    agent_id: str
+    channel: str
+    account: str
+    exchanges: tuple[tuple[str, str], ...]
+    instructions: str = ""
+    project_id: str = DEFAULT_PROJECT
+
+    @property
+    def digest(self) -> str:
+        where = [self.agent_id, self.channel, self.account, self.project_id]
+        return digest_of(where, self.instructions, self.exchanges)
+
+    def followed_by(self, question: str, answer: str) -> ClientHistory:
+        """As the client will tell it next time."""
+        return ClientHistory(
+            agent_id=self.agent_id,
+            channel=self.channel,
+            account=self.account,
+            exchanges=(*self.exchanges, (question, answer)),
+            instructions=self.instructions,
+            project_id=self.project_id,
+        )
+
+
+class ClientHistoryIndex:
+    """Finds the conversations of such clients."""
+
+    def __init__(self, storage: Storage, counter: TokenCounter) -> None:
+        self._storage = storage
+        self._counter = counter
+
+    async def match_or_create(self, user_id: str, recital: ClientHistory) -> str:
+        """The peer in whose session the next message goes on from just this."""
+        if recital.exchanges:
+            known = await self._storage.recitals.take(user_id, recital.digest)
+            if known is not None:
+                return parse_session_key(known)[3]
+        peer = uuid4().hex
+        if recital.exchanges:
+            await self._begin(user_id, recital, peer)
+        return peer
+
+    async def remember(self, user_id: str, run_id: int, recital: ClientHistory) -> None:
+        """Let what was said up to a run be found again."""
+        await self._storage.recitals.keep(user_id, run_id, recital.digest)
+
+    async def _begin(self, user_id: str, recital: ClientHistory, peer: str) -> None:
+        past = await asyncio.to_thread(self._messages, recital)
+        await self._storage.recitals.begin(
+            user_id,
+            session_key(recital.agent_id, recital.channel, recital.account, peer),
+            agent_id=recital.agent_id,
+            project_id=recital.project_id,
+            exchanges=past,
+        )
+
+    def _messages(self, recital: ClientHistory) -> list[list[NewMessage]]:
+        found = [
+            [
+                NewMessage(role, text, max(1, self._counter.count(text, "")))
+                for role, text in zip(("user", "assistant"), exchange, strict=True)
+                if text
+            ]
+            for exchange in recital.exchanges
+        ]
+        return [messages for messages in found if messages]

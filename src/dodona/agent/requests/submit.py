@@ -1,0 +1,109 @@
+"""The Oracle: asked, followed, cancelled. Every channel comes in through here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from dodona.agent.conversation.history import HistoryCache
+from dodona.agent.question import Answer, Question
+from dodona.agent.run.engine import LocalEngine
+from dodona.agent.run.replay import load_stored_run, read_answer
+from dodona.agent.run_context.deps import RunDeps
+from dodona.core.chunks import Chunk
+from dodona.core.domain.conversations.conversation import NewMessage, RunRequest, RunStatus
+from dodona.core.storage import Storage
+
+
+class Oracle:
+    """Answers questions. A run that was accepted is answered, whoever listens."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        engine: LocalEngine,
+        *,
+        histories: HistoryCache,
+        means: RunDeps,
+    ) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._histories = histories
+        self._means = means
+
+    async def ask(self, user_id: str, question: Question) -> int:
+        """Take a question in; the id of the run that answers it."""
+        wishes = question.options()
+        tokens = max(1, self._means.counter.count(question.question, question.model or ""))
+        agent = self._means.agents().default
+        asked = await self._engine.submit(
+            RunRequest(
+                user_id=user_id,
+                project_id=question.project_id,
+                message=NewMessage(
+                    role="user",
+                    content=question.question,
+                    token_count=tokens,
+                    metadata={"wishes": wishes} if wishes else None,
+                ),
+                parent=question.node,
+                anew=question.new,
+                agent_id=agent.id,
+                queueing=agent.queueing,
+                queue_limit=agent.queue_limit,
+                token_budget=self._means.conduct.token_budget,
+                known=self._histories.known(user_id, question.project_id),
+            )
+        )
+        return asked.run_id
+
+    async def events(
+        self, user_id: str, run_id: int, *, after: int = 0
+    ) -> AsyncGenerator[list[Chunk]]:
+        """The chunks of a run after a place, in batches: what was, then what comes.
+
+        It ends after the last chunk, or without one when this process leaves the run.
+        """
+        feed = self._engine.feed(run_id)
+        if feed is None or feed.user_id != user_id:
+            async for batch in self._past_events(user_id, run_id, after):
+                yield batch
+            return
+        async for batch in feed.follow(after):
+            yield batch
+
+    async def _past_events(
+        self, user_id: str, run_id: int, after: int
+    ) -> AsyncGenerator[list[Chunk]]:
+        """Of a run that waits, has ended, or is another process's; until it is ours or over."""
+        while True:
+            past = await load_stored_run(self._storage, user_id, run_id)
+            fresh = [chunk for chunk in past.chunks if chunk.seq > after]
+            if fresh:
+                after = fresh[-1].seq
+                yield fresh
+            if past.has_ended or self._engine.is_shutting_down:
+                return
+            if (feed := self._engine.feed(run_id)) is not None:
+                async for batch in feed.follow(after):
+                    yield batch
+                return
+            await self._engine.wait_for_change()
+
+    async def answer(self, user_id: str, run_id: int) -> Answer:
+        """Wait for the end of a run; its answer, or its error raised."""
+        async for _ in self.events(user_id, run_id):
+            pass
+        return await read_answer(self._storage, user_id, run_id)
+
+    async def cancel(self, user_id: str, run_id: int) -> RunStatus:
+        """Ask for the end of a run; it is durable when this returns."""
+        return await self._engine.cancel(user_id, run_id)
+
+    async def cancel_all(self, user_id: str, project_id: str) -> list[int]:
+        """The same for all runs of a context that have not ended."""
+        await self._storage.projects.get(user_id, project_id)
+        found = await self._storage.runs.open_in(user_id, project_id)
+        # Those that wait first: else the next one begins where the one before it was cancelled.
+        for run_id in reversed(found):
+            await self._engine.cancel(user_id, run_id)
+        return found

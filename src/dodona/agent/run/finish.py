@@ -1,0 +1,138 @@
+"""The end of a run: how large it has become, its last chunks, and what is kept of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from dodona.agent.conversation.history import History
+from dodona.agent.conversation.insights import Insight, insight_of
+from dodona.agent.question import context_id
+from dodona.agent.run.result import Result
+from dodona.agent.run_context.context import RunContext
+from dodona.core import chunks
+from dodona.core.chunks import Chunk
+from dodona.core.domain.conversations.contexts import OracleContext
+from dodona.core.domain.conversations.conversation import EndReceipt, NewMessage, RunEnd
+from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
+from dodona.core.messages import UserText
+from dodona.core.ports.model import FinishReason
+
+
+class TokenSizes(NamedTuple):
+    said: int  # tokens of this run, as later ones will read it
+    context: int  # what the context holds then
+
+
+async def finish_run(host: RunContext, result: Result) -> tuple[EndReceipt, History]:
+    """Write the end, then show it; what a question that follows will begin with."""
+    await _store_late_events(host)
+    sizes = _sizes(host, result)
+    last = [host.feed.assign_seq(body) for body in _bodies(host, result, sizes)]
+    exchange = result.exchange
+    insight = insight_of(host.brief.question.content, exchange)
+    fresh = _new_mentions(host.brief.context, insight)
+    cut = host.feed.after(host.turn_began) if exchange.is_partial else []
+    model = host.answered_by[1]
+    _count(host)
+    ended = await host.journal.end(
+        RunEnd(
+            status=result.status,
+            messages=(
+                NewMessage(
+                    role="assistant",
+                    content=exchange.content,
+                    token_count=sizes.said,
+                    metadata=exchange.metadata(
+                        model=model or None,
+                        tokens_used=host.tokens_used,
+                        last=dump_chunks((*cut, *last)),
+                    ),
+                    raw=exchange.raw,
+                    key_insight=insight.key_insight,
+                    mentioned_symbols=insight.symbols,
+                    mentioned_files=insight.files,
+                ),
+            ),
+            error=result.failure,
+            model=host.chosen.model.name if model else "",
+            context_tokens=sizes.context,
+            decisions=fresh.decisions,
+            mentioned_symbols=fresh.symbols,
+            mentioned_files=fresh.files,
+        )
+    )
+    host.feed.publish(last)
+    question = host.brief.question
+    said = (UserText(question.content), *exchange.messages())
+    return ended, host.history.extended_with(
+        said, question.token_count + sizes.said, exchange.traces
+    )
+
+
+def _count(host: RunContext) -> None:
+    """Let the session know how much was said in it."""
+    if (key := host.brief.session_key) is not None:
+        said = host.output_tokens
+        used = {"input_tokens": max(0, host.tokens_used - said), "output_tokens": said}
+        sessions = host.means.storage.sessions
+        host.journal.ride(sessions.counted(host.user_id, key, messages=2, **used))
+
+
+async def _store_late_events(host: RunContext) -> None:
+    """What rules said when the run was over is told when the next one begins."""
+    for number, event in enumerate(host.notifications.late_events):
+        await host.means.storage.notices.put(
+            NewNotice(
+                user_id=host.user_id,
+                project_id=host.project_id,
+                event=event,
+                due=Deferral(DeferUntil.SESSION),
+                run_id=host.claim.run_id,
+                key=f"run-{host.claim.run_id}/late-{number}",
+            )
+        )
+
+
+def _new_mentions(context: OracleContext, insight: Insight) -> Insight:
+    """What of it the context does not know yet: most often nothing, which costs nothing."""
+    symbols = set((context.mentioned_symbols or "").split(", "))
+    files = set((context.mentioned_files or "").split(", "))
+    return Insight(
+        symbols=tuple(name for name in insight.symbols if name not in symbols),
+        files=tuple(path for path in insight.files if path not in files),
+        decisions=tuple(each for each in insight.decisions if each not in context.key_decisions),
+    )
+
+
+def dump_chunks(shown: tuple[Chunk, ...]) -> list[list[Any]]:
+    return [[chunk.seq, chunk.body] for chunk in shown]
+
+
+def _sizes(host: RunContext, result: Result) -> TokenSizes:
+    said = host.count(result.exchange.content) + host.turn_tokens
+    before = host.history.tokens + host.brief.question.token_count
+    return TokenSizes(said, min(host.brief.context.token_budget, before + said))
+
+
+def _bodies(host: RunContext, result: Result, sizes: TokenSizes) -> list[dict[str, Any]]:
+    if result.failure is not None:
+        return [{"type": "error", "error": dict(result.failure)}]
+    return [
+        chunks.context_update(
+            tokens=host.transcript.tokens + host.count(result.exchange.content),
+            limit=host.chosen.context_size,
+        ),
+        chunks.done(
+            tokens_used=host.tokens_used,
+            model_used=host.answered_by[1] or host.chosen.model.name,
+            context_id=context_id(host.claim.run_id),
+            context_tokens_remaining=host.brief.context.token_budget - sizes.context,
+            finish=_finish(host, result),
+        ),
+    ]
+
+
+def _finish(host: RunContext, result: Result) -> chunks.Ended:
+    if result.exchange.is_partial or host.finish == FinishReason.LENGTH.value:
+        return "length"
+    return "refusal" if host.finish == FinishReason.REFUSAL.value else "stop"

@@ -1,0 +1,93 @@
+"""What a run has said, read from the store: of one that has ended, or that another drives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dodona.agent.question import Answer, context_id
+from dodona.agent.retelling import contiguous_prefix, replay_chunks
+from dodona.agent.views.exchanges import tool_calls
+from dodona.core import chunks
+from dodona.core.chunks import Chunk
+from dodona.core.domain.conversations.conversation import RunNode, RunStatus, StoredMessage
+from dodona.core.errors import Cancelled, DodonaError, StoreError, from_json
+from dodona.core.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """What is durable of a run by now."""
+
+    run: RunNode
+    chunks: list[Chunk]
+
+    @property
+    def has_ended(self) -> bool:
+        return self.run.status.has_ended
+
+
+async def load_stored_run(storage: Storage, user_id: str, run_id: int) -> StoredRun:
+    """All chunks that the store has; of a run that has ended, its last one among them."""
+    run = await storage.runs.get(user_id, run_id)
+    found: list[Chunk] = []
+    for step in await storage.journals.steps(user_id, run_id):
+        left: Mapping[str, Any] = step.output or {}
+        found += [Chunk(run_id, seq, body) for seq, body in left.get("chunks", ())]
+    told = replay_chunks(run_id, found, run.attempt)
+    if not run.status.has_ended:
+        return StoredRun(run, contiguous_prefix(told, run.attempt))
+    answer = _answer_of(await storage.runs.messages(user_id, run_id))
+    # Of a turn that was cut, what it said is kept with the end; some of that its steps have too.
+    whole = {chunk.seq: chunk for chunk in (*told, *_last(run, answer))}
+    return StoredRun(run, sorted(whole.values(), key=lambda chunk: chunk.seq))
+
+
+def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
+    return next((each for each in messages if each.role == "assistant"), None)
+
+
+def _last(run: RunNode, answer: StoredMessage | None) -> list[Chunk]:
+    kept = ((answer.metadata or {}) if answer is not None else {}).get("last", ())
+    if kept:
+        return [Chunk(run.id, seq, body) for seq, body in kept]
+    # It was cancelled before it began, or is older than its chunks.
+    seq = (run.attempt + 1) * chunks.ATTEMPT
+    if run.status is RunStatus.SUCCEEDED and answer is not None:
+        body = chunks.done(
+            tokens_used=0, model_used="", context_id=context_id(run.id), context_tokens_remaining=0
+        )
+        return [Chunk(run.id, seq - 1, chunks.content(answer.content)), Chunk(run.id, seq, body)]
+    return [Chunk(run.id, seq, chunks.error(failure_of(run)))]
+
+
+def failure_of(run: RunNode) -> DodonaError:
+    """The error that ended a run."""
+    return Cancelled("the run was cancelled.") if run.error is None else from_json(run.error)
+
+
+async def read_answer(storage: Storage, user_id: str, run_id: int) -> Answer:
+    """The answer of a run that has ended; its error when it has none."""
+    run = await storage.runs.get(user_id, run_id)
+    answer = _answer_of(await storage.runs.messages(user_id, run_id))
+    if not run.status.has_ended:
+        raise StoreError(
+            f"run {run_id} goes on, but not in this process.",
+            hint=f"Look at it later: dodona run show {run_id}.",
+        )
+    if run.status is not RunStatus.SUCCEEDED or answer is None:
+        raise failure_of(run)
+    metadata: Mapping[str, Any] = answer.metadata or {}
+    last: Mapping[str, Any] = metadata["last"][-1][1] if metadata.get("last") else {}
+    return Answer(
+        answer=answer.content,
+        sources=tuple(metadata.get("sources", ())),
+        citations=tuple(metadata.get("citations", ())),
+        tool_calls=tuple(tool_calls(metadata)),
+        tokens_used=last.get("tokens_used", 0),
+        model_used=last.get("model_used", ""),
+        context_id=context_id(run_id),
+        run_id=run_id,
+        context_tokens_remaining=last.get("context_tokens_remaining", 0),
+    )

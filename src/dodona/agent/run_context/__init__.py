@@ -1,0 +1,1 @@
+"""What a run has at hand while it goes on."""

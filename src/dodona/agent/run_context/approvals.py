@@ -1,0 +1,71 @@
+"""Waiting for a person: who decides wakes the run at once, in another process within a second."""
+
+from __future__ import annotations
+
+import asyncio
+from time import time
+from typing import Final
+
+from dodona.core.domain.approvals import Approval, Approvals, Decision
+from dodona.core.errors import Conflict
+from dodona.trees import Step
+
+POLL_SECONDS: Final = 1.0  # seconds, at what another process may have decided
+
+
+class ApprovalGate:
+    """Where this process's runs wait. The decisions themselves are in the store."""
+
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+        self._waiting: dict[tuple[int, str], asyncio.Event] = {}
+
+    async def decide(
+        self,
+        user_id: str,
+        run_id: int,
+        call_id: str,
+        *,
+        decision: Decision,
+        by: str,
+        note: str = "",
+    ) -> Approval:
+        decided = await self._approvals.decide(
+            user_id, run_id, call_id, decision=decision, by=by, note=note
+        )
+        if (waiting := self._waiting.get((run_id, call_id))) is not None:
+            waiting.set()
+        return decided
+
+    async def wait_for_decision(self, user_id: str, asked: Approval, step: Step) -> Approval:
+        """Wait until somebody has decided, or it is too late: then it is refused."""
+        key = (asked.run_id, asked.call_id)
+        stirred = self._waiting.setdefault(key, asyncio.Event())
+        try:
+            with step.rest():
+                while asked.decision is Decision.PENDING:
+                    left = asked.expires_at - time()
+                    if left <= 0:
+                        return await self._expired(user_id, asked)
+                    await _wait(stirred, min(left, POLL_SECONDS))
+                    step.progress()
+                    asked = await self._approvals.get(user_id, *key)
+        finally:
+            self._waiting.pop(key, None)
+        return asked
+
+    async def _expired(self, user_id: str, asked: Approval) -> Approval:
+        key = (asked.run_id, asked.call_id)
+        try:
+            decide = self._approvals.decide
+            return await decide(user_id, *key, decision=Decision.EXPIRED, by="dodona")
+        except Conflict:  # somebody was faster
+            return await self._approvals.get(user_id, *key)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -1,0 +1,1 @@
+"""What must be checked before untrusted text has effects."""

@@ -1,0 +1,67 @@
+"""Text from outside: once it has entered a run, a stranger may be speaking through the model.
+
+From then on, calls that cannot be taken back are held, and pages are fetched only from addresses
+that the user typed or a search returned: an address that a page made up could carry secrets away.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from dodona.agent.run_context.context import RunContext
+from dodona.core.domain.knowledge.origins import Origin
+from dodona.core.messages import UserText
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Source, SourceKind, Tool
+
+_CHARACTER: Final = r"[^\s<>\"'`\]\[(){}|\\^]"
+# Brackets belong to an address when they are closed in it: /wiki/Oak_(tree).
+_URL = re.compile(rf"https?://(?:{_CHARACTER}|\({_CHARACTER}*+\))++", re.IGNORECASE)
+_END: Final = ".,;:!?"
+
+
+def approval_reason(host: RunContext, tool: Tool) -> str:
+    """Why a person must allow a call; "" when nobody need."""
+    if tool.effect is not Effect.ONCE or not _is_tainted(host):
+        return ""
+    whom = " and ".join(sorted(origin.value for origin in host.untrusted_origins))
+    return (
+        f"text from outside ({whom}) has entered this conversation, and what {tool.spec.name} does "
+        "cannot be taken back."
+    )
+
+
+def allowed_urls(host: RunContext) -> frozenset[str] | None:
+    """The addresses that may be fetched; None is any."""
+    if not _is_tainted(host):
+        return None
+    return host.history.traces.urls.union(urls_in(_user_texts(host)), web_addresses(host.sources))
+
+
+def _user_texts(host: RunContext) -> Iterator[str]:
+    """What the user has said. Where peers speak too, nobody knows which of it was before."""
+    if Origin(host.brief.origin) is Origin.USER:
+        yield host.brief.question.content
+    if Origin.PEER not in host.untrusted_origins:
+        yield from (m.text for m in host.history.messages if isinstance(m, UserText))
+
+
+def web_addresses(sources: Iterable[Source]) -> Iterator[str]:
+    return (source.path for source in sources if source.kind is SourceKind.WEB)
+
+
+def urls_in(texts: Iterable[str]) -> Iterator[str]:
+    """The web addresses in texts, without the punctuation after them."""
+    return (found.group().rstrip(_END) for text in texts for found in _URL.finditer(text))
+
+
+def record_origins(host: RunContext, results: Iterable[Mapping[str, Any]]) -> None:
+    """Remember whose texts the model reads from now on."""
+    for kept in results:
+        host.untrusted_origins.update(Origin(value) for value in kept.get("outside", ()))
+
+
+def _is_tainted(host: RunContext) -> bool:
+    return host.means.conduct.require_approval_after_untrusted and bool(host.untrusted_origins)

@@ -1,0 +1,1 @@
+"""Tasks that one agent gives to another."""

@@ -1,0 +1,161 @@
+"""DecisionTree: whether a run goes on, and what it is told on its own account.
+
+That a limit is near is told by rules, from what the state says. The node
+`(decorator turn-control …)` of a tree asks it before each turn. Others than the default one
+register under a name, which whoever embeds Dodona gives to `running(decisions=…)`:
+
+    @decision_tree("deep-researcher")
+    class DeepResearcherTree(DefaultDecisionTree): ...
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol, TypeVar
+
+from dodona.agent.turn_control.config import AgentConfig
+from dodona.agent.turn_control.state import REMEMBERED_ACTIONS, AgentState
+from dodona.agent.turn_control.warnings import TurnWarning
+from dodona.core.errors import BadRequest
+from dodona.core.suggest import did_you_mean
+
+CANCELLED: Final = "cancelled"
+FINISHED: Final = "finished"
+MAX_ITERATIONS: Final = "max_iterations"
+TOKEN_BUDGET: Final = "token_budget"  # noqa: S105 - not a secret
+TIMEOUT: Final = "timeout"
+NO_PROGRESS: Final = "no_progress"
+ERROR_LIMIT: Final = "error_limit"
+
+ERRORS_IN_A_ROW: Final = 3
+DEFAULT_DECISIONS: Final = "default"
+
+
+class DecisionTree(Protocol):
+    def should_continue(self, state: AgentState) -> tuple[bool, str]:
+        """May another turn begin? If not, for what reason."""
+        ...
+
+    def on_turn_start(self, state: AgentState) -> AgentState:
+        """The state of the turn that begins; what it should be told is among its `notices`."""
+        ...
+
+    def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
+        """The state after a call: {"name", "arguments", "result", "failed"}."""
+        ...
+
+    def get_config(self) -> AgentConfig: ...
+
+
+class DefaultDecisionTree:
+    """Ends a run when it is cancelled or finished, at a limit, or when it gets nowhere."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self._config = config
+
+    def get_config(self) -> AgentConfig:
+        return self._config
+
+    def should_continue(self, state: AgentState) -> tuple[bool, str]:
+        for reason, has_come in _ENDS:
+            if has_come(state):
+                return False, reason
+        return True, ""
+
+    def on_turn_start(self, state: AgentState) -> AgentState:
+        return replace(state, turn=state.turn + 1)
+
+    def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
+        errors = state.extensions.get("errors_in_a_row", 0) + 1 if result.get("failed") else 0
+        recent = (*state.recent_actions, _signature(result))[-REMEMBERED_ACTIONS:]
+        since = state.extensions.get("stuck_since") if _is_stuck(recent) else None
+        state = replace(
+            state,
+            recent_actions=recent,
+            extensions={**state.extensions, "errors_in_a_row": errors, "stuck_since": since},
+        )
+        if since is not None or not _is_stuck(recent):
+            return state
+        notice = TurnWarning(
+            "no_progress",
+            f"No progress: {result['name']} was called {REMEMBERED_ACTIONS} times in a row with "
+            "the same result. Try something else, or answer with what is known.",
+        )
+        # The model is told, and has one turn to do something about it.
+        return with_warning(state.extended(stuck_since=state.turn), notice)
+
+
+def pending_warnings(state: AgentState) -> tuple[TurnWarning, ...]:
+    """What the user and the model have not been told yet."""
+    return tuple(TurnWarning(**kept) for kept in state.extensions.get("notices", ()))
+
+
+def without_warnings(state: AgentState) -> AgentState:
+    return state.extended(notices=[])
+
+
+def with_warning(state: AgentState, notice: TurnWarning) -> AgentState:
+    """Tell it, once in a run. As JSON: what a run knows of itself survives it in its journal."""
+    topics: list[str] = state.extensions.get("told", [])
+    if notice.topic in topics:
+        return state
+    waiting: list[Any] = state.extensions.get("notices", [])
+    return state.extended(told=[*topics, notice.topic], notices=[*waiting, notice.as_json()])
+
+
+def _signature(result: Mapping[str, Any]) -> str:
+    """An action and what came of it, in short."""
+    said = json.dumps([result.get("arguments"), result.get("result")], sort_keys=True, default=str)
+    digest = hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return f"{result['name']}:{digest}"
+
+
+def _is_stuck(recent: tuple[str, ...]) -> bool:
+    return len(recent) == REMEMBERED_ACTIONS and len(set(recent)) == 1
+
+
+def _was_stuck_and_told(state: AgentState) -> bool:
+    since = state.extensions.get("stuck_since")
+    return since is not None and state.turn > since and _is_stuck(state.recent_actions)
+
+
+_ENDS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
+    (CANCELLED, lambda s: s.termination_reason == CANCELLED),
+    (FINISHED, lambda s: s.is_terminal),
+    (MAX_ITERATIONS, lambda s: s.turn >= s.config.max_iterations),
+    (TOKEN_BUDGET, lambda s: s.tokens_used >= s.config.token_budget),
+    (TIMEOUT, lambda s: s.elapsed_seconds >= s.config.timeout_seconds),
+    (NO_PROGRESS, _was_stuck_and_told),
+    (ERROR_LIMIT, lambda s: s.extensions.get("errors_in_a_row", 0) >= ERRORS_IN_A_ROW),
+)
+
+Make = Callable[[AgentConfig], DecisionTree]
+M = TypeVar("M", bound=Make)
+
+_registered: dict[str, Make] = {DEFAULT_DECISIONS: DefaultDecisionTree}
+
+
+def decision_tree(name: str) -> Callable[[M], M]:
+    """Register a decision tree: a class, or whatever makes one from a config."""
+
+    def register(make: M) -> M:
+        if name in _registered:
+            raise BadRequest(f"decision tree '{name}' is registered twice.")
+        _registered[name] = make
+        return make
+
+    return register
+
+
+def make_decision_tree(name: str, config: AgentConfig) -> DecisionTree:
+    make = _registered.get(name)
+    if make is None:
+        near = did_you_mean(name, _registered)
+        raise BadRequest(
+            f"there is no decision tree '{name}'.",
+            hint=near or f"There are: {', '.join(sorted(_registered))}.",
+        )
+    return make(config)

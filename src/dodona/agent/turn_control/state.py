@@ -1,0 +1,94 @@
+"""AgentState: where a run stands. It never changes; each turn makes a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from time import time
+from types import MappingProxyType
+from typing import Any, Self
+
+from dodona.agent.turn_control.config import AgentConfig
+
+REMEMBERED_ACTIONS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentState:
+    """`extensions` is for decision trees, which keep there what the rest need not know."""
+
+    user_id: str
+    project_id: str
+    config: AgentConfig
+    turn: int = 0
+    tokens_used: int = 0
+    start_time: float = field(default_factory=time)
+    recent_actions: tuple[str, ...] = ()
+    termination_reason: str | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        if self.turn < 0:
+            raise ValueError(f"turn must not be negative (got {self.turn})")
+        if self.tokens_used < 0:
+            raise ValueError(f"tokens_used must not be negative (got {self.tokens_used})")
+        if self.start_time > time():
+            raise ValueError("start_time must not be in the future")
+        if len(self.recent_actions) > REMEMBERED_ACTIONS:
+            raise ValueError(f"at most {REMEMBERED_ACTIONS} actions are remembered")
+        object.__setattr__(self, "extensions", MappingProxyType(dict(self.extensions)))
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.termination_reason is not None
+
+    @property
+    def elapsed_seconds(self) -> float:
+        return time() - self.start_time
+
+    @property
+    def iteration_percent(self) -> float:
+        return self.turn / self.config.max_iterations * 100
+
+    @property
+    def token_percent(self) -> float:
+        return self.tokens_used / self.config.token_budget * 100
+
+    @classmethod
+    def read(
+        cls, kept: Mapping[str, Any], *, user_id: str, project_id: str, config: AgentConfig
+    ) -> Self:
+        """What `as_json` made; of nothing, the state of a run that begins now."""
+        return cls(
+            user_id=user_id,
+            project_id=project_id,
+            config=config,
+            turn=kept.get("turn", 0),
+            tokens_used=kept.get("tokens_used", 0),
+            start_time=kept.get("start_time") or time(),
+            recent_actions=tuple(kept.get("recent_actions", ())),
+            termination_reason=kept.get("termination_reason"),
+            extensions=kept.get("extensions", {}),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All but whose it is and its limits, which the run knows anyway."""
+        return {
+            "turn": self.turn,
+            "tokens_used": self.tokens_used,
+            "start_time": self.start_time,
+            "recent_actions": list(self.recent_actions),
+            "termination_reason": self.termination_reason,
+            "extensions": dict(self.extensions),
+        }
+
+    def extended(self, **extensions: Any) -> Self:
+        return replace(self, extensions={**self.extensions, **extensions})
+
+    def paused(self, seconds: float) -> Self:
+        """The clock stood still for so long: while a person was asked, or nobody was there."""
+        return replace(self, start_time=min(self.start_time + seconds, time()))
+
+    def terminated(self, reason: str) -> Self:
+        """Ended, for the first reason that is given."""
+        return self if self.is_terminal else replace(self, termination_reason=reason)

@@ -1,0 +1,65 @@
+"""The agents at work: what they are, which models answer for them, which trees they follow."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+
+from dodona.app.agents.bindings import make_router
+from dodona.app.agents.definitions import AgentTrees, agents_of
+from dodona.app.config.config import Config
+from dodona.app.models.configured import ConfiguredModels
+from dodona.app.models.credentials import Credentials
+from dodona.app.models.probe import default_targets
+from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.core.domain.agents import Agents
+from dodona.core.domain.routing import LiveRouter
+from dodona.core.events import Emit
+from dodona.core.ports.model import TokenCounter
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+
+
+class LiveAgents:
+    """All of it changes at once, when the config does."""
+
+    def __init__(
+        self,
+        stack: AsyncExitStack,
+        *,
+        http: Http,
+        redactor: Redactor,
+        counter: TokenCounter,
+        emit: Emit,
+        follow: bool,
+    ) -> None:
+        self._http = http
+        self._redactor = redactor
+        self.agents = Agents()
+        self.choices: Mapping[str, ModelChoice] = {}  # by name; that of [agent] has none
+        self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
+        self.trees = AgentTrees(stack, emit, follow=follow)
+        self.routing = LiveRouter()  # which of them answers whom
+
+    async def apply(self, config: Config) -> None:
+        """Be the agents of this config; raises, and stays as it was, if one cannot work."""
+        settings = config.settings
+        credentials = Credentials(config, os.environ, self._redactor)
+        chooser = ModelSelector(
+            config, credentials, http=self._http, spots=default_targets(os.environ)
+        )
+        choices = {name: await chooser.choose(name) for name in ("", *settings.agents)}
+        agents = await asyncio.to_thread(agents_of, config)
+        router = await asyncio.to_thread(make_router, config)
+        trees = await self.trees.load(config)
+        built = await asyncio.to_thread(self.models.build, settings, choices)
+        # No wait from here on: a run sees all of the old, or all of the new.
+        self.trees.take(trees)
+        self.models.apply(built, chooser, default=settings.agent.id)
+        self.routing.replace(router)
+        self.agents, self.choices = agents, choices
+
+    def current(self) -> Agents:
+        return self.agents

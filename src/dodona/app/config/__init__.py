@@ -1,0 +1,1 @@
+"""The configuration: reading, checking, editing and reloading it."""

@@ -1,0 +1,49 @@
+"""The settings as a tree of names: what is known at a path, and of which type."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from dodona.app.config.settings import SecretSource, Settings, TextOrSource
+from dodona.documents.model_shape import (
+    Shape,
+    bare,
+    dotted,
+    elements,
+    entries,
+    is_table,
+    section,
+    undotted,
+)
+from dodona.documents.toml_lines import KeyPath
+
+__all__ = [
+    "SHAPE",
+    "at",
+    "bare",
+    "dotted",
+    "elements",
+    "entries",
+    "fields",
+    "is_list_of_sections",
+    "is_secret",
+    "is_table",
+    "section",
+    "undotted",
+]
+
+SHAPE = Shape(Settings)
+at = SHAPE.at
+fields = SHAPE.fields
+
+
+def is_list_of_sections(path: KeyPath) -> bool:
+    """Is it written as `[[path]]`?"""
+    return section(elements(at(path))) is not None
+
+
+def is_secret(path: KeyPath) -> bool:
+    """Does the setting at this path say where a secret is, or may it?"""
+    found = at(path)
+    kinds = (found, *get_args(found))
+    return SecretSource in kinds or TextOrSource in kinds

@@ -1,0 +1,1 @@
+"""Checks of the configuration that concern more than one setting."""

@@ -1,0 +1,174 @@
+"""What the settings of agents demand of each other, of the tools that there are, and of files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, cast
+
+from dodona.agent.run_context.subagent_registry import SUBAGENTS
+from dodona.app.agents.souls import read_soul
+from dodona.app.config import shape as schema
+from dodona.app.config.errors import mistakes, no_effect, secret_sent_away
+from dodona.app.config.origins import SettingOrigins
+from dodona.core.domain.agents import DEFAULT_AGENT
+from dodona.core.errors import ConfigError
+from dodona.core.suggest import did_you_mean
+from dodona.documents.toml_lines import KeyPath
+from dodona.models.catalogue import facts
+from dodona.models.providers import PROVIDERS
+
+_NEEDS = {"openai-compatible": "base_url", "scripted": "model"}
+_IGNORES = {
+    "extractive": ("model", "api_key", "base_url", "temperature", "timeouts", "fallback"),
+    "scripted": ("api_key", "base_url", "temperature", "timeouts"),
+}
+
+
+def agent_names(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """The agents that these settings define, the default one first."""
+    agent, others = table.get("agent"), table.get("agents")
+    id_ = agent.get("id") if schema.is_table(agent) else None
+    names = others if schema.is_table(others) else ()
+    return (id_ if isinstance(id_, str) else DEFAULT_AGENT, *names)
+
+
+def validate_agents(
+    table: Mapping[str, Any], places: SettingOrigins, more_tools: Collection[str]
+) -> Iterator[ConfigError]:
+    """Every rule that agents break; `more_tools` are there beside the shipped ones."""
+    yield from _names(table, places)
+    for path, agent in _agents(table):
+        yield from _agent(path, agent, places)
+        yield from _too_long(path, agent, places)
+        yield from _tools(path, agent, places, more_tools)
+        yield from _soul(path, agent, places)
+
+
+def _agents(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+    named = table.get("agents")
+    roots: dict[KeyPath, Any] = {("agent",): table.get("agent")}
+    if schema.is_table(named):
+        roots |= {("agents", name): agent for name, agent in named.items()}
+    for root, table_of_root in roots.items():
+        path, agent = root, table_of_root
+        while schema.is_table(agent):
+            yield path, agent
+            path, agent = (*path, "fallback"), agent.get("fallback")
+
+
+def _names(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
+    """One name, one agent: session keys and records know them by nothing else."""
+    default, *others = agent_names(table)
+    if default in SUBAGENTS:
+        yield mistakes(places).wrong(
+            ("agent", "id"), "is the name of a subagent", got=default, hint="Choose another."
+        )
+    for name in others:
+        if name == default:
+            yield mistakes(places).wrong(
+                ("agents", name),
+                "has the name of the default agent",
+                hint="Set it up in [agent], or choose another name.",
+            )
+        elif name in SUBAGENTS:
+            yield mistakes(places).wrong(
+                ("agents", name), "is the name of a subagent", hint="Choose another."
+            )
+
+
+# -- models ------------------------------------------------------------------------------------
+
+
+def _agent(
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+) -> Iterator[ConfigError]:
+    provider = agent.get("provider")
+    if not isinstance(provider, str):
+        yield from _without_provider(path, agent, places)
+        return
+    need = _NEEDS.get(provider)
+    if need and need not in agent:
+        by = (*path, "provider")
+        yield mistakes(places).missing((*path, need), f"{provider} needs it", by=by)
+    for key in _IGNORES.get(provider, ()):
+        if key in agent:
+            yield no_effect((*path, key), provider, places)
+    address = agent.get("base_url")
+    if "api_key" in agent and isinstance(address, str) and places.is_untrusted((*path, "base_url")):
+        yield from secret_sent_away((*path, "api_key"), address, places)
+
+
+def _without_provider(
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+) -> Iterator[ConfigError]:
+    if "provider" in agent:
+        return  # it is no text: that is told already
+    if path[-1] == "fallback":
+        yield mistakes(places).missing((*path, "provider"), "a fallback is never chosen")
+    for key in ("api_key", "base_url"):
+        if key in agent and path[-1] != "fallback":
+            missing = (*path, "provider")
+            yield mistakes(places).missing(missing, f"{key} depends on it", by=(*path, key))
+            return
+
+
+def _model(agent: Mapping[str, Any]) -> str:
+    """The language model that will be asked, as far as it is known now."""
+    provider, model = agent.get("provider"), agent.get("model")
+    if provider is not None and (not isinstance(provider, str) or provider in _IGNORES):
+        return ""
+    if model is None and provider is not None and provider in PROVIDERS:
+        model = PROVIDERS[provider].default_model
+    return model if isinstance(model, str) else ""
+
+
+def _too_long(
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+) -> Iterator[ConfigError]:
+    """A model refuses a request for more than it can write."""
+    wanted, model = agent.get("max_tokens"), _model(agent)
+    if not model or type(wanted) is not int:
+        return
+    known = facts(model)
+    whole = known.context_size if known.source != "default" else None
+    most = known.max_output or whole
+    if most is not None and wanted > most:
+        what = "the longest answer of" if known.max_output else "all that fits into"
+        yield mistakes(places).wrong(
+            (*path, "max_tokens"), f"must be <= {most}, {what} {model[:80]}", got=wanted
+        )
+
+
+# -- what else an agent has --------------------------------------------------------------------
+
+
+def _tools(
+    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins, more: Collection[str]
+) -> Iterator[ConfigError]:
+    wanted = agent.get("tools")
+    if not isinstance(wanted, list) or not wanted:
+        return
+    # Only who names tools waits until they are imported.
+    from dodona.tools.names import SHIPPED  # noqa: PLC0415
+
+    known = {*SHIPPED, *more, *(each.delegation.name for each in SUBAGENTS.values())}
+    for place, name in enumerate(cast("list[Any]", wanted)):
+        if isinstance(name, str) and name and name not in known:
+            yield mistakes(places).wrong(
+                (*path, "tools", place),
+                "is no tool",
+                got=name,
+                hint=did_you_mean(name, known) or f"Tools are {', '.join(sorted(known))}.",
+            )
+
+
+def _soul(path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
+    where = (*path, "soul_path")
+    named = agent.get("soul_path")
+    if not isinstance(named, str) or not named or "fallback" in path:
+        return
+    try:
+        read_soul(places.resolve(named, where))
+    except ConfigError as error:
+        reason = error.message.removesuffix(".").removeprefix("the soul cannot be used: ")
+        yield mistakes(places).wrong(where, f"names no soul: {reason}", got=named, hint=error.hint)

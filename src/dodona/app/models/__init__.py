@@ -1,0 +1,1 @@
+"""Which model answers: selection, credentials and setup."""

@@ -1,0 +1,66 @@
+"""Makes what settings describe: the model that was chosen, and the list of prices."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+from dodona.app.config.settings import Budget, Settings
+from dodona.app.models.selection import ModelChoice
+from dodona.core.ports.model import Model, TokenCounter
+from dodona.metering import Ceiling, Ceilings
+from dodona.models.counting import Counted
+from dodona.models.extractive import ExtractiveModel
+from dodona.models.fallback import Fallback
+from dodona.models.prices import Price, Prices
+from dodona.models.providers import connect
+from dodona.models.scripted import ScriptedModel
+from dodona.models.textcalls import TextCalls
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+
+
+def build_model(
+    choice: ModelChoice, *, http: Http, redactor: Redactor, counter: TokenCounter
+) -> Model:
+    """One model for the whole chain, with retries; calls that come as text are found in it.
+
+    Nothing is sent yet; of a scripted model the file is read.
+    """
+    return Fallback([_single(link, http, redactor, counter) for link in choice.chain()])
+
+
+def _single(choice: ModelChoice, http: Http, redactor: Redactor, counter: TokenCounter) -> Model:
+    if choice.provider == "extractive":
+        return ExtractiveModel()
+    if choice.provider == "scripted":
+        return TextCalls(ScriptedModel.read(Path(choice.model)))
+    model = connect(
+        choice.provider,
+        choice.model,
+        http=http,
+        redactor=redactor,
+        api_key=choice.key.reveal() if choice.key else "",
+        base_url=choice.base_url,
+        timeouts=choice.timeouts,
+    )
+    return TextCalls(Counted(model, counter))
+
+
+def ceilings(settings: Settings) -> Ceilings:
+    """What may be spent."""
+
+    def ceiling(budget: Budget) -> Ceiling:
+        return Ceiling(budget.tokens, None if budget.usd is None else Decimal(str(budget.usd)))
+
+    return Ceilings(**{name: ceiling(budget) for name, budget in settings.budgets})
+
+
+def price_list(settings: Settings) -> Prices:
+    """What calls cost, the config's own prices first."""
+    return Prices(
+        {
+            model: Price(**{k: Decimal(str(v)) for k, v in price if v is not None})
+            for model, price in settings.prices.items()
+        }
+    )

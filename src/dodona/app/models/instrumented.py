@@ -1,0 +1,138 @@
+"""Models whose calls are counted: how they went, what they used, how soon they began to answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Self
+
+from dodona.core.domain.budgets import has_no_usage
+from dodona.core.errors import ProviderError
+from dodona.core.ports.model import (
+    ChosenModel,
+    Done,
+    Model,
+    ModelEvent,
+    ModelRequest,
+    Models,
+    ModelStream,
+    Usage,
+)
+from dodona.models.prices import Prices
+from dodona.telemetry.measures import Metrics
+
+
+class InstrumentedModels:
+    """The models of another `Models`, each of whose calls is counted."""
+
+    def __init__(self, models: Models, measures: Metrics, prices: Prices) -> None:
+        self._models = models
+        self._measures = measures
+        self._prices = prices
+
+    async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
+        chosen = await self._models.choose(name, agent=agent)
+        return replace(chosen, model=InstrumentedModel(chosen.model, self._measures, self._prices))
+
+
+class InstrumentedModel:
+    """A `Model` around another."""
+
+    def __init__(self, model: Model, measures: Metrics, prices: Prices) -> None:
+        self._model = model
+        self._measures = measures
+        self._prices = prices
+        self.provider = model.provider
+        self.name = model.name
+        self._labels = measures.model(model.provider, model.name)
+
+    def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]:
+        return self._stream(request)
+
+    @asynccontextmanager
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
+        began = perf_counter()
+        call: _Call | None = None
+        outcome = "cancelled"  # whoever leaves without an end has seen enough
+        try:
+            async with self._model.stream(request) as stream:
+                call = _Call(stream, began, self)
+                yield call
+        except ProviderError as error:
+            outcome = error.fault.value
+            raise
+        except Exception:
+            outcome = "error"
+            raise
+        finally:
+            if call is None or call.done is None:
+                self._count(self.provider, self.name, outcome, call.usage if call else Usage())
+            self._measures.model_seconds.observe(perf_counter() - began, *self._labels)
+
+    def answered(self, done: Done) -> None:
+        """Whoever answered, after those who could not."""
+        for each in done.attempts:
+            self._count(each.provider, each.model, "failed", each.usage)
+        # Wires answer with longer names than those that were asked for.
+        is_ours = done.provider == self.provider and not done.attempts
+        self._count(done.provider, self.name if is_ours else done.model, "ok", done.usage)
+
+    def begun(self, began: float) -> None:
+        self._measures.first_token.observe(perf_counter() - began, *self._labels)
+
+    def _count(self, provider: str, name: str, outcome: str, usage: Usage) -> None:
+        measures = self._measures
+        labels = measures.model(provider, name)
+        measures.model_calls.add(*labels, outcome)
+        for kind, tokens in _tokens(usage).items():
+            if tokens > 0:
+                measures.model_tokens.add(*labels, kind, by=tokens)
+        if has_no_usage(usage):
+            return
+        now = datetime.now(UTC)
+        cost = self._prices.cost(usage, provider=provider, model=name, at=now)
+        if cost is None:
+            measures.model_unpriced.add(*labels)
+        else:
+            measures.model_cost.add(*labels, by=float(cost))
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    return {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "cache_read": usage.cache_read_tokens,
+        "cache_write": usage.cache_write_tokens,
+        "reasoning": usage.reasoning_tokens,
+    }
+
+
+class _Call:
+    """The stream of one call, as it passes."""
+
+    def __init__(self, stream: ModelStream, began: float, model: InstrumentedModel) -> None:
+        self._stream = stream
+        self._began = began
+        self._model = model
+        self._is_begun = False
+        self.done: Done | None = None
+
+    @property
+    def usage(self) -> Usage:
+        return self._stream.usage
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        event = await self._stream.__anext__()
+        if not self._is_begun:
+            self._is_begun = True
+            self._model.begun(self._began)
+        if type(event) is Done:
+            self.done = event
+            self._model.answered(event)
+        return event

@@ -1,0 +1,1 @@
+"""What each project has: notes, code and access to the web."""

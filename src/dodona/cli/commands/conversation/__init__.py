@@ -1,0 +1,1 @@
+"""Commands to ask, and to look at conversations and runs."""

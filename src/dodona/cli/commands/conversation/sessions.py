@@ -1,0 +1,105 @@
+"""`dodona sessions`: who talks to which agent, what was said, and how to begin anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, TypeVar
+
+from cyclopts import App, Parameter, validators
+
+from dodona.agent.views import SessionViews
+from dodona.cli.arguments import AsJson
+from dodona.cli.client.connect import quiet_config
+from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.store_access import opened_store
+from dodona.cli.terminal.output import columns, document, say
+from dodona.cli.terminal.screen import plain
+from dodona.core.users import LOCAL_USER
+from dodona.net.redactor import Redactor
+
+app = App(name="sessions", help="List, show and clear sessions.")
+
+T = TypeVar("T")
+Key = Annotated[str, Parameter(name="KEY", help="As the list has it: agent:channel:account:peer.")]
+User = Annotated[str, Parameter(help="Whose sessions.")]
+Limit = Annotated[
+    int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=200))
+]
+
+
+@app.command(name="list")
+def list_sessions(
+    *,
+    user: User = LOCAL_USER,
+    limit: Limit = 50,
+    json: AsJson = False,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> None:
+    """List sessions, the latest first."""
+    found = _look(config, redactor, lambda views: views.list(user, limit=limit))
+    if json:
+        document(redactor.scrub_all({"sessions": found}))
+    elif not found:
+        say("There are no sessions yet: the first message of a channel begins one.")
+    else:
+        heading = ("key", "messages", "tokens in", "out", "last")
+        say(redactor.scrub(plain(columns([heading, *map(_row, found)]))))
+
+
+@app.command
+def show(
+    key: Key,
+    /,
+    *,
+    user: User = LOCAL_USER,
+    limit: Limit = 50,
+    json: AsJson = False,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> None:
+    """Show what was said in the last runs of a session."""
+    found = _look(config, redactor, lambda views: views.history(user, key, limit=limit))
+    if json:
+        document(redactor.scrub_all({"key": key, "messages": found}))
+        return
+    lines = [f"{each['timestamp'][:16]}  {each['role']}: {each['content']}" for each in found]
+    say(redactor.scrub(plain("\n\n".join(lines) or "Nothing was said yet, or it was cleared.")))
+
+
+@app.command
+def clear(
+    key: Key,
+    /,
+    *,
+    user: User = LOCAL_USER,
+    json: AsJson = False,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> None:
+    """Let the next message of a session begin a new conversation. The old one is kept."""
+    found = _look(config, redactor, lambda views: views.clear(user, key))
+    if json:
+        document(redactor.scrub_all(found))
+    else:
+        say(redactor.scrub(plain(f"{key} begins anew with its next message.")))
+
+
+def _row(session: dict[str, Any]) -> tuple[str, ...]:
+    usage = session["token_usage"]
+    counts = (session["message_count"], usage["input_tokens"], usage["output_tokens"])
+    last = session["updated_at"][:16].replace("T", " ")
+    return session["key"], *(f"{count:,}" for count in counts), last
+
+
+def _look(
+    config: ConfigFile, redactor: Redactor, read: Callable[[SessionViews], Awaitable[T]]
+) -> T:
+    loaded = quiet_config(config, redactor)
+
+    async def look() -> T:
+        async with opened_store(loaded, redactor) as store:
+            return await read(SessionViews(store))
+
+    return asyncio.run(look())

@@ -1,0 +1,1 @@
+"""Commands to run and look after an installation."""

@@ -1,0 +1,242 @@
+"""`dodona status`: which model answers and why, where everything is, what a gateway does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+from dodona import __version__
+from dodona.app.config.config import Config, load
+from dodona.app.models.credentials import Credentials
+from dodona.app.models.factory import build_model, price_list
+from dodona.app.models.probe import default_targets
+from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.app.store_url import store_url
+from dodona.app.telemetry import logging as logs
+from dodona.cli.arguments import AsJson
+from dodona.cli.client.gateway import gateway_client
+from dodona.cli.client.gateway_file import Announcement
+from dodona.cli.commands.project.config import NO_FILE, ConfigFile, Hidden
+from dodona.cli.terminal.output import columns, document, say
+from dodona.core import errors
+from dodona.core.domain.budgets import NANOS, Unit
+from dodona.core.errors import ConfigError, DodonaError, Location, StoreError
+from dodona.core.ports.model import Usage
+from dodona.models import catalogue
+from dodona.models.counter import OfflineTokenCounter
+from dodona.models.prices import Prices
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+from dodona.store.db.location import locate
+from dodona.store.db.migrate import NEWEST
+from dodona.store.db.open import inspect
+
+BETTER = (
+    "For a language model set a provider's key (like ANTHROPIC_API_KEY), or start Ollama with a "
+    "model, or set agent.provider."
+)
+
+Facts: TypeAlias = dict[str, Any]
+
+
+def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) -> int:
+    """Tell which model answers and why, where everything is, and what a gateway does that runs.
+
+    Exit 0 when all is usable.
+    """
+    loaded = load(os.environ, config)
+    logs.configure_logging(loaded.settings.log, redactor)
+    credentials = Credentials(loaded, os.environ, redactor)
+    store = _store(loaded, credentials)
+    agents = asyncio.run(_agents(loaded, credentials, redactor))
+    gateway = asyncio.run(_gateway(loaded))
+    file = loaded.places.file
+    if json:
+        config_file = str(file) if file else None
+        report = {
+            "version": __version__,
+            "config": config_file,
+            "store": store,
+            "agents": agents,
+            "gateway": gateway,
+        }
+        document(redactor.scrub_all(report))
+    else:
+        rows = [
+            ("dodona", __version__),
+            ("config", str(file or NO_FILE)),
+            ("store", _store_line(store)),
+            *(row for name, facts in agents.items() for row in agent_rows(name, facts)),
+            *(gateway_rows(gateway) if gateway else ()),
+        ]
+        say(redactor.scrub(columns(rows)))
+    codes = {facts["error"]["code"] for facts in (store, *agents.values()) if "error" in facts}
+    if not codes:
+        return 0
+    return StoreError.exit_code if codes == {StoreError.code} else ConfigError.exit_code
+
+
+# -- the store -------------------------------------------------------------------------------
+
+
+def _store(config: Config, credentials: Credentials) -> Facts:
+    try:
+        return store_facts(store_url(config, credentials))
+    except (ConfigError, StoreError) as error:
+        return errors.as_json(error)
+
+
+def store_facts(url: str) -> Facts:
+    """What a look at the store tells, without opening it."""
+    found = inspect(locate(url))
+    return {"url": str(found.location), "bytes": found.size, "schema": found.revision or None}
+
+
+def _store_line(facts: Facts) -> str:
+    if "error" in facts:
+        return _mistake(facts)
+    if facts["schema"] is None:
+        return f"{facts['url']} (not there yet)"
+    size = f"{facts['bytes']:,} bytes, " if facts["bytes"] is not None else ""
+    newer = "" if facts["schema"] == NEWEST else f", to be migrated to {NEWEST} when it is opened"
+    return f"{facts['url']} ({size}schema {facts['schema']}{newer})"
+
+
+# -- the gateway -----------------------------------------------------------------------------
+
+
+async def _gateway(config: Config) -> Facts | None:
+    """What a gateway of this machine's user tells of itself; None when there is none."""
+    announced = await asyncio.to_thread(Announcement.read, config.home)
+    if announced is None:
+        return None
+    facts: Facts = {"url": announced.url, "pid": announced.pid, "store": announced.store}
+    async with gateway_client(announced, config.home) as client:
+        if not await client.is_there():
+            return {**facts, "answers": False}
+        try:
+            return {**facts, "answers": True, **await client.get("/api/status")}
+        except DodonaError as error:
+            return {**facts, "answers": True, **errors.as_json(error)}
+
+
+def gateway_rows(facts: Facts) -> Iterator[tuple[str, str]]:
+    """The same for people."""
+    where = f"{facts['url']} (process {facts['pid']})"
+    if not facts["answers"]:
+        yield "gateway", f"{where} does not answer. See: dodona doctor"
+    elif "error" in facts:
+        yield "gateway", where
+        yield "", _mistake(facts)
+    else:
+        yield "gateway", f"{where}, up for {_duration(facts['uptime_seconds'])}"
+        lanes = f"{facts['lanes_waiting']} lanes waiting, {facts['streams']} streams open"
+        yield "", f"{facts['runs']} runs now, {lanes}"
+        for budget in facts["budgets"]:
+            yield "", _budget(budget)
+
+
+def _budget(facts: Mapping[str, Any]) -> str:
+    unit = Unit(facts["unit"])
+    per = NANOS if unit is Unit.USD else 1
+    used, ceiling = (unit.format(round(facts[name] * per)) for name in ("used", "ceiling"))
+    part = f" ({facts['used'] / facts['ceiling']:.0%})" if facts["ceiling"] else ""
+    return f"budget {facts['scope']} {facts['period']}: {used} of {ceiling}{part}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+# -- models ----------------------------------------------------------------------------------
+
+
+async def _agents(config: Config, credentials: Credentials, redactor: Redactor) -> dict[str, Facts]:
+    """Of every agent what answers, or why nothing does; "agent" is the one without a name."""
+    prices = price_list(config.settings)
+    counter = OfflineTokenCounter()
+    found: dict[str, Facts] = {}
+    async with Http() as http:
+        chooser = ModelSelector(config, credentials, http=http, spots=default_targets(os.environ))
+        for name in ("", *config.settings.agents):
+            try:
+                choice = await chooser.choose(name)
+                # Built, though not used: only so is it known that it can be.
+                await asyncio.to_thread(
+                    build_model, choice, http=http, redactor=redactor, counter=counter
+                )
+                facts = model_facts(choice, prices)
+            except ConfigError as error:
+                facts = errors.as_json(error)
+            found[f"agents.{name}" if name else "agent"] = facts
+    return found
+
+
+def model_facts(choice: ModelChoice, prices: Prices) -> Facts:
+    """What is known of a model that was chosen, and of those that answer when it cannot."""
+    facts: Facts = {
+        "provider": choice.provider,
+        "model": choice.model,
+        "reason": choice.reason,
+        "base_url": choice.base_url or None,
+        "key": choice.key.source if choice.key else None,
+        "context_size": None,
+        "price": None,
+        "tried": list(choice.rejected),
+        "fallback": model_facts(choice.fallback, prices) if choice.fallback else None,
+    }
+    if choice.provider not in ("extractive", "scripted"):
+        facts["context_size"] = catalogue.facts(choice.model).context_size
+        facts["price"] = _price(choice, prices)
+    return facts
+
+
+def _price(choice: ModelChoice, prices: Prices) -> Facts | None:
+    """US dollars per million tokens; None when nobody knows."""
+    # A thousand is asked for: some models cost more when they are sent a million at once.
+    sides = {"input": Usage(input_tokens=1000), "output": Usage(output_tokens=1000)}
+    now = datetime.now(UTC)
+    costs = {
+        side: prices.cost(usage, provider=choice.provider, model=choice.model, at=now)
+        for side, usage in sides.items()
+    }
+    known = {side: float(cost * 1000) for side, cost in costs.items() if cost is not None}
+    return known if len(known) == 2 else None
+
+
+def agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
+    """The same for people."""
+    if "error" in facts:
+        yield name, _mistake(facts)
+        return
+    is_plain = facts["provider"] == facts["model"]
+    yield name, facts["model"] if is_plain else f"{facts['provider']}, {facts['model']}"
+    yield "", f"because {facts['reason']}"
+    if facts["context_size"]:
+        yield "", f"{facts['context_size']:,} tokens of context; {_price_text(facts['price'])}"
+    if facts["fallback"]:
+        yield from agent_rows("  or else", facts["fallback"])
+    if facts["provider"] == "extractive" and facts["tried"]:
+        yield "", "It quotes what tools find; no language model is used. Looked for:"
+        yield from (("", f"  {line}") for line in facts["tried"])
+        yield "", BETTER
+
+
+def _price_text(price: Mapping[str, float] | None) -> str:
+    if price is None:
+        return "its price is not known"
+    if not any(price.values()):
+        return "free"
+    return f"${price['input']:g} in, ${price['output']:g} out per million tokens"
+
+
+def _mistake(facts: Facts) -> str:
+    error = facts["error"]
+    place = f"{Location(**error['where'])}: " if "where" in error else ""
+    return f"{place}{error['message']} {error['hint']}"

@@ -1,0 +1,130 @@
+"""`dodona usage`: what calls of models came to."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import Parameter, validators
+
+from dodona.agent.views import SpendingViews
+from dodona.app.config.config import Config
+from dodona.app.models.factory import ceilings
+from dodona.cli.arguments import AsJson
+from dodona.cli.client.connect import quiet_config
+from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.store_access import opened_store
+from dodona.cli.terminal.output import columns, document, say
+from dodona.cli.terminal.screen import plain
+from dodona.core.domain.usage import GroupBy, Period
+from dodona.core.errors import BadRequest
+from dodona.core.users import LOCAL_USER
+from dodona.net.redactor import Redactor
+
+EVERYBODY: Final = "*"
+WIDEST: Final = 24  # of a bar
+_NAMES: Final = ("day", "agent_id", "provider", "model", "session_key", "user_id")
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
+
+User = Annotated[str, Parameter(help="Whose; * is everybody's.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """The calls that are added up."""
+
+    by: Annotated[
+        Literal["day", "agent", "model", "session", "user"],
+        Parameter(help="What calls are put together by."),
+    ] = "day"
+    since: Annotated[str | None, Parameter(help="The first day, of UTC, as in 2026-11-01.")] = None
+    until: Annotated[str | None, Parameter(help="The last day.")] = None
+    user: User = LOCAL_USER
+    limit: Annotated[
+        int, Parameter(help="How many at most.", validator=validators.Number(gte=1, lte=1000))
+    ] = 30
+
+    @property
+    def span(self) -> Period:
+        user_id = None if self.user == EVERYBODY else self.user
+        return Period.days(user_id, since=self.since, until=self.until)
+
+
+def usage(
+    *,
+    which: Annotated[Which | None, Parameter(name="*")] = None,
+    as_csv: Annotated[
+        bool,
+        Parameter(name="--csv", negative="", show_default=False, help="Print a table for sheets."),
+    ] = False,
+    json: AsJson = False,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> None:
+    """Tell what calls of models came to: tokens, and dollars as far as prices are known."""
+    if json and as_csv:
+        raise BadRequest("--json and --csv are two things.", hint="Leave one of them out.")
+    loaded = quiet_config(config, redactor)
+    found = redactor.scrub_all(asyncio.run(_look(loaded, redactor, which or Which())))
+    if json:
+        document(found)
+    elif as_csv:
+        say(_table(found["usage"]), end="")
+    elif not found["usage"]:
+        say("No model was called in that time.")
+    else:
+        say(_chart(found))
+
+
+async def _look(config: Config, redactor: Redactor, which: Which) -> dict[str, Any]:
+    async with opened_store(config, redactor) as store:
+        views = SpendingViews(store, ceilings(config.settings))
+        return await views.usage(which.span, GroupBy(which.by), most=which.limit)
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    written = io.StringIO()
+    if rows:
+        table = csv.DictWriter(written, list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(rows)
+    return written.getvalue()
+
+
+def _chart(found: dict[str, Any]) -> str:
+    """Days from the oldest on, so that time goes down; the longest bar is the largest sum."""
+    rows: list[dict[str, Any]] = found["usage"]
+    shown = rows[::-1] if found["by"] == "day" else rows
+    most = max(map(_tokens, rows))
+    lines = [(found["by"], "", "tokens", "read", "written", "calls", "cost")]
+    lines += [(_name(row), bar(_tokens(row), most), *_figures(row)) for row in shown]
+    lines.append(("all", "", *_figures(found["total"])))
+    return columns(lines)
+
+
+def _tokens(row: dict[str, Any]) -> int:
+    return row["input_tokens"] + row["output_tokens"]
+
+
+def _name(row: dict[str, Any]) -> str:
+    names = [row[name] for name in row if name in _NAMES]
+    return plain("/".join(name or "-" for name in names))
+
+
+def _figures(row: dict[str, Any]) -> tuple[str, ...]:
+    read, written = row["input_tokens"], row["output_tokens"]
+    cost = f"${row['cost_usd']:,.4f}"
+    if row["unpriced"]:
+        cost += f" and {row['unpriced']} of unknown price"
+    return f"{read + written:,}", f"{read:,}", f"{written:,}", f"{row['calls']:,}", cost
+
+
+def bar(value: float, most: float) -> str:
+    """As long as its share of the most; what is something is never drawn as nothing."""
+    eighths = round(8 * WIDEST * value / most) if most else 0
+    whole, rest = divmod(max(1 if value else 0, eighths), 8)
+    return "█" * whole + _EIGHTHS[rest].strip()

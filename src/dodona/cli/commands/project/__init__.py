@@ -1,0 +1,1 @@
+"""Commands to set up a project, its notes, trees and rules."""

@@ -1,0 +1,215 @@
+"""`dodona rules`: which there are, what is wrong with their files, and what they would do.
+
+What is changed here, a gateway that runs heeds within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_text
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast
+
+from cyclopts import App, Parameter
+
+from dodona.agent.run_context.overrides import OverridesCache
+from dodona.agent.views import RuleViews
+from dodona.app.checking import check_all, check_files, quiet_rule_book
+from dodona.app.config.config import Config
+from dodona.cli.arguments import AsJson
+from dodona.cli.client.connect import quiet_config
+from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.store_access import opened_store
+from dodona.cli.terminal.output import columns, document, note, say
+from dodona.cli.terminal.screen import plain
+from dodona.core import errors
+from dodona.core.errors import BadRequest, ConfigError
+from dodona.core.users import LOCAL_USER
+from dodona.net.redactor import Redactor
+
+app = App(name="rules", help="List, check and test rules.")
+
+T = TypeVar("T")
+
+RuleId = Annotated[str, Parameter(name="RULE", help="The id of a rule.")]
+
+
+@app.command(name="list")
+def list_rules(*, json: AsJson = False, config: ConfigFile = None, redactor: Hidden) -> None:
+    """List the rules as they are for you, and tell of files that are not used."""
+    found = _viewed(config, redactor, lambda rules: rules.list(LOCAL_USER))
+    if json:
+        document(redactor.scrub_all(found))
+        return
+    heading = ("rule", "trigger", "on", "fires", "action")
+    rows = [
+        (
+            each["id"],
+            each["trigger"],
+            _on(each),
+            "once" if each["once"] else "always",
+            each["action"]["kind"],
+        )
+        for each in found["rules"]
+    ]
+    say(redactor.scrub(plain(columns([heading, *rows]))))
+    for problem in found["problems"]:
+        note(redactor.scrub(plain(f"not used: {problem}")))
+
+
+@app.command
+def check(
+    *files: Annotated[
+        Path, Parameter(name="FILE", help="Rules, subscribers or manifests; all of yours if none.")
+    ],
+    json: AsJson = False,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> int:
+    """Tell every mistake in files of rules, subscribers and packs; exit 0 when there is none."""
+    if files:
+        count, mistakes = len(files), check_files(files)
+    else:
+        count, mistakes = check_all(quiet_config(config, redactor))
+    if json:
+        told = [errors.as_json(each)["error"] for each in mistakes]
+        document(redactor.scrub_all({"ok": not mistakes, "checked": count, "errors": told}))
+    elif not mistakes:
+        noun = "file" if files else "rules and subscribers"
+        say(f"ok: {count} {noun}{'s' * bool(files and count != 1)}")
+    else:
+        for each in mistakes:
+            note(redactor.scrub(errors.as_text(each)))
+    return ConfigError.exit_code if mistakes else 0
+
+
+@app.command
+def test(
+    rule: RuleId,
+    /,
+    *,
+    event: Annotated[
+        str, Parameter(help="JSON: type, severity and payload; else a bare one that it waits for.")
+    ] = "{}",
+    context: Annotated[
+        str, Parameter(help="JSON: turn, history, user, project, result; else of a run's beginning")
+    ] = "{}",
+    json: AsJson = False,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> None:
+    """Tell what a rule would do about an event. Nothing is done."""
+    sample = {"event": _object("--event", event), "context": _object("--context", context)}
+
+    async def tried(rules: RuleViews) -> tuple[dict[str, Any], dict[str, Any]]:
+        found = await rules.test(LOCAL_USER, rule, sample)
+        known = (await rules.list(LOCAL_USER))["rules"]
+        return found, next(each for each in known if each["id"] == rule)
+
+    found, known = _viewed(config, redactor, tried)
+    if json:
+        document(redactor.scrub_all(found))
+    else:
+        say(redactor.scrub(plain("\n".join(_verdict(found, known)))))
+
+
+@app.command
+def enable(
+    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: Hidden
+) -> None:
+    """Turn a rule on, for you."""
+    _change(rule, {"enabled": True}, config, redactor, as_json=json)
+
+
+@app.command
+def disable(
+    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: Hidden
+) -> None:
+    """Turn a rule off, for you; a core rule stays on."""
+    _change(rule, {"enabled": False}, config, redactor, as_json=json)
+
+
+@app.command(name="set")
+def set_parameters(
+    rule: RuleId,
+    /,
+    *values: Annotated[
+        str, Parameter(name="NAME=VALUE", help="A parameter; null takes its default again.")
+    ],
+    json: AsJson = False,
+    config: ConfigFile = None,
+    redactor: Hidden,
+) -> None:
+    """Set parameters of a rule, for you."""
+    if not values:
+        raise BadRequest("say what to set.", hint=f"Like: dodona rules set {rule} NAME=VALUE")
+    parameters = dict(map(_setting, values))
+    _change(rule, {"parameters": parameters}, config, redactor, as_json=json)
+
+
+def _change(
+    rule: str, values: dict[str, Any], file: Path | None, redactor: Redactor, *, as_json: bool
+) -> None:
+    changed = _viewed(file, redactor, lambda rules: rules.change(LOCAL_USER, rule, values))
+    if as_json:
+        document(redactor.scrub_all(changed))
+    else:
+        lines = [f"{rule} is {'on' if changed['enabled'] else 'off'}."]
+        lines += [f"  {name} = {_json(p['value'])}" for name, p in changed["parameters"].items()]
+        say(redactor.scrub(plain("\n".join(lines))))
+
+
+def _viewed(file: Path | None, redactor: Redactor, look: Callable[[RuleViews], Awaitable[T]]) -> T:
+    return asyncio.run(_looked(quiet_config(file, redactor), redactor, look))
+
+
+async def _looked(
+    config: Config, redactor: Redactor, look: Callable[[RuleViews], Awaitable[T]]
+) -> T:
+    book = await asyncio.to_thread(quiet_rule_book, config)
+    async with opened_store(config, redactor) as store:
+        return await look(RuleViews(book, OverridesCache(store.pack_state)))
+
+
+def _on(rule: dict[str, Any]) -> str:
+    if rule["core"]:
+        return "core"
+    return "yes" if rule["enabled"] else "no"
+
+
+def _verdict(found: dict[str, Any], rule: dict[str, Any]) -> Iterator[str]:
+    if found["fires"]:
+        yield f"{found['rule']} fires on {found['event']}; nothing was done."
+        for action in found["actions"]:
+            said = {name: value for name, value in action.items() if name != "kind"}
+            yield f"  {action['kind']}"
+            yield from (f"    {name} = {_json(value)}" for name, value in said.items())
+    else:
+        yield f"{found['rule']} does not fire on {found['event']}."
+        yield f"  trigger    {rule['trigger']}"
+        yield f"  condition  {' '.join(rule['condition'].split())}"
+
+
+def _object(option: str, text: str) -> dict[str, Any]:
+    try:
+        value = json_text.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"{option} is no JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise BadRequest(f"{option} must be a JSON object.")
+    return cast("dict[str, Any]", value)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise BadRequest(f"a parameter is set with NAME=VALUE (got '{text:.80}').")
+    try:
+        return name, json_text.loads(value)
+    except ValueError:
+        return name, value  # a text needs no quotes
+
+
+def _json(value: Any) -> str:
+    return json_text.dumps(value, ensure_ascii=False, default=str)

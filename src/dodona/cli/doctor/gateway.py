@@ -1,0 +1,62 @@
+"""The gateway: does one run, does it answer, who has its port?"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+from dodona.app.config.config import Config
+from dodona.app.models.credentials import Credentials
+from dodona.app.store_url import store_url
+from dodona.cli.client.gateway import gateway_client
+from dodona.cli.client.gateway_file import NAME, Announcement
+from dodona.cli.doctor.finding import Finding, ok, removing, warning, wrong
+from dodona.core.errors import ConfigError, DodonaError
+from dodona.store.db.location import locate
+
+
+async def look(config: Config, credentials: Credentials) -> AsyncIterator[Finding]:
+    announced = await asyncio.to_thread(Announcement.read, config.home)
+    if announced is not None:
+        yield await _answering(announced, config, credentials)
+        return
+    file = config.home / NAME
+    if await asyncio.to_thread(file.exists):
+        said = f"{file} tells of a gateway that is gone."
+        yield warning("gateway", said, f"rm {file}", removing(file))
+    yield await asyncio.to_thread(_port, config)
+
+
+async def _answering(announced: Announcement, config: Config, credentials: Credentials) -> Finding:
+    where = f"{announced.url}, process {announced.pid}"
+    async with gateway_client(announced, config.home) as client:
+        if not await client.is_there():
+            advice = f"Is process {announced.pid} another program by now? rm {config.home / NAME}"
+            return wrong("gateway", f"{where} does not answer.", advice)
+        try:
+            await client.get("/readyz")
+        except DodonaError as error:
+            return wrong("gateway", f"{where} is not ready: {error.message}", error.hint)
+    try:
+        store = str(locate(store_url(config, credentials)))
+    except ConfigError:
+        store = announced.store
+    if announced.store != store:
+        said = f"{where} uses another store: {announced.store}."
+        return warning("gateway", said, "Is it of another config?")
+    return ok("gateway", f"{where}, is ready")
+
+
+def _port(config: Config) -> Finding:
+    host, port = config.settings.gateway.host, config.settings.gateway.port
+    if port == 0:
+        return ok("port", "any that is free")
+    address = "127.0.0.1" if host == "localhost" else host.strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.create_server((address, port), family=family):
+            return ok("port", f"{port} of {address} is free; no gateway runs")
+    except OSError as error:
+        said = f"{port} of {address} cannot be used: {error.strerror}."
+        return wrong("port", said, "End who has it, or set [gateway] port.")

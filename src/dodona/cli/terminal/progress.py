@@ -1,0 +1,62 @@
+"""How far a long command has come: a bar on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dodona.cli.terminal.output import note
+
+SECONDS: Final = 2.0  # between two lines
+
+
+class Bar:
+    """The progress of one thing, on standard error. `show` may be called from any thread."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._started = monotonic()
+        self._told = self._started
+        self._bar: Progress | None = None
+        if sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[speed]}"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task(what, total=None, speed="")
+
+    def show(self, done: int, total: int, size: int = 0) -> None:
+        speed = _speed(size, monotonic() - self._started)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, speed=speed)
+        elif monotonic() - self._told >= SECONDS:
+            self._told = monotonic()
+            note(f"{self._what}: {done:,} of {total:,}{f', {speed}' if speed else ''}")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _speed(size: int, seconds: float) -> str:
+    return f"{size / 1e6 / seconds:.1f} MB/s" if size and seconds > 0 else ""

@@ -1,0 +1,143 @@
+"""An answer as people see it come: its text on standard output, all else beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import Any, Final
+
+from dodona.cli.client.client import ChunkJson
+from dodona.cli.terminal.output import note, say
+
+WIDEST: Final = 100
+
+# What would move the cursor, colour the screen or turn the direction of reading: an answer holds
+# what strangers wrote. Halves of characters cannot be written at all.
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_DIM: Final = "\x1b[2m{}\x1b[0m"
+
+
+class Screen:
+    """Shows the chunks of one answer. Nothing can be taken back, so what is dropped is said."""
+
+    def __init__(self, *, shows_thinking: bool = False) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._is_dimmed = self._is_terminal and not os.environ.get("NO_COLOR")
+        self._is_shared = self._is_terminal and sys.stdout.isatty()
+        self._shows_thinking = shows_thinking or self._is_terminal
+        self._texts: list[tuple[int, str]] = []
+        self._sources: list[tuple[int, str]] = []
+        self._is_open = False  # a line of the answer has not ended
+        self._is_thinking = False  # a line of thoughts has not ended
+        self.context_id: str | None = None  # to go on from, once the answer has ended
+
+    def show(self, chunk: ChunkJson) -> None:
+        match chunk["type"]:
+            case "content":
+                self._say(chunk["seq"], plain(chunk["content"]))
+            case "thinking":
+                self._think(plain(chunk["content"]))
+            case "source":
+                self._sources.append((chunk["seq"], _source(chunk)))
+            case "tool_call":
+                self._end_line()
+                self._note(f"→ {_by(chunk)}{chunk['name']} {brief(chunk['arguments'])}")
+            case "tool_result" if chunk["status"] == "error":
+                self._note(f"✗ {_by(chunk)}{chunk['name']}: {brief(chunk['result'])}")
+            case "system":
+                self._note(f"! {plain(chunk['system_message'])}")
+            case "approval":
+                self._note(f"? {_by(chunk)}{chunk['name']} waits for you: {brief(chunk['reason'])}")
+            case "restart":
+                self._begin_again(chunk)
+            case "done":
+                self._end(chunk)
+            case _:
+                pass  # nothing for people
+
+    def close(self) -> None:
+        """End the line, whatever came."""
+        self._end_line()
+        self._end_thought()
+
+    def _say(self, seq: int, text: str) -> None:
+        if not text:
+            return
+        self._end_thought()
+        self._texts.append((seq, text))
+        say(text, end="")
+        self._is_open = not text.endswith("\n")
+
+    def _think(self, text: str) -> None:
+        if self._shows_thinking and text:
+            if self._is_shared:
+                self._end_line()
+            note(self._dimmed(text), end="")
+            self._is_thinking = not text.endswith("\n")
+
+    def _note(self, text: str) -> None:
+        """A line beside the answer, which begins at the left even on the same screen."""
+        self._end_thought()
+        if self._is_shared:
+            self._end_line()
+        note(self._dimmed(text))
+
+    def _begin_again(self, chunk: ChunkJson) -> None:
+        kept = chunk["discard_after"]
+        is_dropped = any(seq > kept for seq, _ in self._texts)
+        self._texts = [known for known in self._texts if known[0] <= kept]
+        self._sources = [known for known in self._sources if known[0] <= kept]
+        self._end_line()
+        self._note(f"! {plain(chunk['reason'])} The run was taken up again.")
+        if is_dropped:
+            self._note("! The answer begins again:")
+            text = "".join(text for _, text in self._texts)
+            say(text, end="")
+            self._is_open = bool(text) and not text.endswith("\n")
+
+    def _end(self, chunk: ChunkJson) -> None:
+        self.close()
+        self.context_id = chunk["context_id"]
+        if self._sources:
+            listed = dict.fromkeys(text for _, text in self._sources)
+            say("\nSources:\n" + "\n".join(f"  {text}" for text in listed))
+        if self._is_terminal:
+            used = f"{chunk['tokens_used']:,} tokens"
+            self._note(f"run {chunk['run_id']} · {plain(chunk['model_used'])} · {used}")
+
+    def _end_line(self) -> None:
+        if self._is_open:
+            say()
+            self._is_open = False
+
+    def _end_thought(self) -> None:
+        if self._is_thinking:
+            note("")
+            self._is_thinking = False
+
+    def _dimmed(self, text: str) -> str:
+        return _DIM.format(text) if self._is_dimmed else text
+
+
+def plain(text: str) -> str:
+    """Text that a terminal shows and does not obey."""
+    return _UNPRINTABLE.sub("", text)
+
+
+def _by(chunk: ChunkJson) -> str:
+    """Who made a call, if it was not the Oracle."""
+    return f"{plain(chunk['agent'])}: " if "agent" in chunk else ""
+
+
+def _source(chunk: ChunkJson) -> str:
+    lines = f":{chunk['lines']}" if chunk.get("lines") else ""
+    return plain(f"{chunk['path']}{lines}  {chunk.get('title', '')}".rstrip())
+
+
+def brief(value: Any) -> str:
+    """On one line that fits."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = plain(" ".join(text.split()))
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"

@@ -1,0 +1,265 @@
+"""Running a tree from the command line: plainly, traced, live, or under a debugger."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from dodona.cli.terminal.output import document, note, say
+from dodona.cli.terminal.tree_debug import debug
+from dodona.core.events import Event
+from dodona.core.suggest import did_you_mean
+from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog
+from dodona.trees.runtime.status import Status
+from dodona.trees.tooling import show
+from dodona.trees.tooling.keyvalue import FileKeyValue
+from dodona.trees.tooling.trace import Visit
+
+LIVE_SECONDS = 0.1
+WIDEST = 100
+
+
+def _flag(text: str) -> Parameter:
+    return Parameter(help=text, negative="", show_default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """How a run is to be watched and limited."""
+
+    trace: Annotated[bool, _flag("Show the ticks afterwards.")] = False
+    live: Annotated[bool, _flag("Draw the tree while it runs.")] = False
+    step: Annotated[bool, _flag("Stop in front of every node.")] = False
+    breakpoints: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--break",
+            negative="",
+            show_default=False,
+            help="Stop in front of this node, leaf or path.",
+        ),
+    ] = ()
+    watchdog: Annotated[
+        float, Parameter(help="Seconds without progress after which a step is failed.")
+    ] = 60.0
+    globals: Annotated[
+        Path | None, Parameter(help="JSON file that keeps the global keys from run to run.")
+    ] = None
+
+
+def run_tree(tree: Tree, values: Mapping[str, Any], flags: Flags, *, as_json: bool) -> int:
+    """Run it and tell how it ended."""
+    debugger = None
+    if flags.step or flags.breakpoints:
+        debugger = Debugger(flags.breakpoints, step=flags.step)
+    traced = flags.trace or flags.live or debugger is not None
+    trace = Trace() if traced else None
+    options = Options(
+        globals=FileKeyValue(flags.globals) if flags.globals else None,
+        emit=None if as_json else _tell_event,
+        output=None if as_json else _Teller(),
+        watchdog=Watchdog(flags.watchdog),
+        trace=trace,
+        debugger=debugger,
+    )
+    _warn_unknown(tree, values)
+    run = Run(tree, values, options)
+    outcome = asyncio.run(_drive(run, live=flags.live and not as_json, as_json=as_json))
+    if as_json:
+        document({**_outcome(outcome), "trace": _ticks(trace) if trace and flags.trace else None})
+        return 0 if outcome.succeeded else 1
+    if trace is not None and flags.trace:
+        _tell_trace(trace, last=20)
+    _tell_outcome(tree, outcome)
+    return 0 if outcome.succeeded else 1
+
+
+def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: bool) -> int:
+    """Run it traced; show ticks and timings."""
+    trace = Trace()
+    run = Run(tree, values, Options(trace=trace, watchdog=Watchdog(60.0)))
+    outcome = asyncio.run(_drive(run))
+    if as_json:
+        document({**_outcome(outcome), "trace": _ticks(trace)[-last:], "timings": _timings(trace)})
+    else:
+        _tell_trace(trace, last=last)
+        _tell_timings(trace)
+        _tell_outcome(tree, outcome)
+    return 0 if outcome.succeeded else 1
+
+
+async def _drive(run: Run, *, live: bool = False, as_json: bool = False) -> Outcome:
+    """Drive the run; Ctrl-C or SIGTERM cancels it, and its :finally still runs."""
+    loop = asyncio.get_running_loop()
+
+    def stop(number: int) -> None:
+        loop.remove_signal_handler(number)  # a second one ends us at once
+        run.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    task = asyncio.create_task(run.drive())
+    if run.options.debugger is not None:
+        # Beside the output when that is to be one JSON document.
+        await debug(run, run.options.debugger, task, note if as_json else say)
+    elif live:
+        await _draw(run, task)
+    return await task
+
+
+async def _draw(run: Run, task: asyncio.Task[Outcome]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - only a live view needs it
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    trace = run.options.trace
+    assert trace is not None
+    with Live(console=Console(), auto_refresh=False, vertical_overflow="visible") as view:
+        while True:
+            view.update(Text(show.as_ascii(run.tree, trace.statuses())), refresh=True)
+            if task.done():
+                return
+            await asyncio.wait([task], timeout=LIVE_SECONDS)
+
+
+# -- telling ---------------------------------------------------------------------------------
+
+
+class _Teller:
+    """Prints chunks as they come, until whoever reads them goes away."""
+
+    def __init__(self) -> None:
+        self._gone = False
+
+    def __call__(self, chunk: Any) -> None:
+        if self._gone:
+            return
+        text = (
+            chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, default=str)
+        )
+        try:
+            say(text)
+        except BrokenPipeError:
+            self._gone = True  # the run goes on: it is not its fault
+
+
+def _tell_event(event: Event) -> None:
+    nodes = ", ".join(event.payload.get("nodes", ())) or event.payload.get("node", "")
+    note(f"{event.severity.value}: {event.type} {nodes}")
+
+
+def _warn_unknown(tree: Tree, values: Mapping[str, Any]) -> None:
+    for key in values:
+        near = did_you_mean(key, tree.keys.keys) if key not in tree.keys.keys else ""
+        if near:
+            note(f"warning: key ':{key}' is in no schema. {near}")
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "status": outcome.status.value,
+        "ended": outcome.ended,
+        "ticks": outcome.ticks,
+        "error": outcome.error,
+        "blackboard": {k: v for k, v in outcome.blackboard.items() if not k.startswith("_")},
+    }
+
+
+def _tell_outcome(tree: Tree, outcome: Outcome) -> None:
+    say()
+    for key, value in sorted(outcome.blackboard.items()):
+        if not key.startswith("_") and value not in (None, "", [], {}):
+            say(f"  :{key} {_literal(value)}")
+    ended = "" if outcome.ended == outcome.status.value else f" ({outcome.ended})"
+    ticks = f"{outcome.ticks} tick{'s' if outcome.ticks != 1 else ''}"
+    say(f"{show.MARKS[outcome.status]} {tree.name}: {outcome.status}{ended}, {ticks}")
+    if outcome.error is not None and not outcome.succeeded:
+        note(f"{outcome.error['node']}: {outcome.error['message']}")
+
+
+def _literal(value: Any) -> str:
+    """The value as a file would have it, on one line that fits."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"
+
+
+def _tell_trace(trace: Trace, *, last: int) -> None:
+    ticks = trace.ticks()
+    if len(ticks) > last:
+        say(f"… {len(ticks) - last} ticks before")
+    for tick in ticks[-last:]:
+        say(f"tick {tick.number} at {tick.at * 1_000:.1f} ms")
+        for visit in _parents_first(tick.visits):
+            indent = "  " * (visit.place.depth + 1)
+            error = f"  {visit.error['message']}" if visit.error else ""
+            mark = show.MARKS[visit.status]
+            say(f"{indent}{mark} {visit.place.node.label}  {visit.seconds * 1e6:.0f} µs{error}")
+
+
+def _parents_first(visits: Sequence[Visit]) -> list[Visit]:
+    """Parents are visited last; people read them first."""
+    blocks: list[list[Visit]] = []
+    for visit in visits:
+        below: list[list[Visit]] = []
+        while blocks and blocks[-1][0].place.depth > visit.place.depth:
+            below.append(blocks.pop())
+        blocks.append([visit, *(inner for block in reversed(below) for inner in block)])
+    return [visit for block in blocks for visit in block]
+
+
+def _tell_timings(trace: Trace) -> None:
+    rows = sorted(trace.timings(), key=lambda timing: -timing.elapsed)[:15]
+    # The end of a path tells more than its beginning.
+    paths = [path if len(path) <= 60 else f"…{path[-59:]}" for path in (r.place.path for r in rows)]
+    width = max(map(len, paths), default=4)
+    say(f"\n{'node'.ljust(width)}  visits    elapsed       busy")
+    for row, path in zip(rows, paths, strict=True):
+        say(f"{path.ljust(width)}  {row.visits:6}  {_span(row.elapsed)}  {_span(row.busy)}")
+
+
+def _span(seconds: float) -> str:
+    if seconds < 0.001:
+        return f"{seconds * 1e6:6.0f} µs"
+    return f"{seconds * 1_000:6.1f} ms" if seconds < 10 else f"{seconds:7.1f} s"
+
+
+def _ticks(trace: Trace) -> list[dict[str, Any]]:
+    return [
+        {
+            "tick": tick.number,
+            "at": round(tick.at, 6),
+            "visits": [
+                {
+                    "node": visit.place.path,
+                    "status": visit.status.value,
+                    "seconds": round(visit.seconds, 9),
+                    "error": visit.error,
+                }
+                for visit in tick.visits
+            ],
+        }
+        for tick in trace.ticks()
+    ]
+
+
+def _timings(trace: Trace) -> list[dict[str, Any]]:
+    return list(_timing_rows(trace))
+
+
+def _timing_rows(trace: Trace) -> Iterator[dict[str, Any]]:
+    for timing in trace.timings():
+        last: Status | None = timing.last
+        yield {
+            "node": timing.place.path,
+            "visits": timing.visits,
+            "elapsed": round(timing.elapsed, 9),
+            "busy": round(timing.busy, 9),
+            "last": last.value if last else None,
+        }

@@ -1,0 +1,1 @@
+"""Conversations, their tree, contexts and sessions, as data."""

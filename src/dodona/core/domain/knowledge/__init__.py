@@ -1,0 +1,1 @@
+"""Notes, code, threads and where a text comes from, as data."""

@@ -1,0 +1,1 @@
+"""Building blocks of HTTP operations: requests, responses, schemas."""

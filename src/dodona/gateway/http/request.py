@@ -1,0 +1,51 @@
+"""One request, read: who asks, with which parameters, for what."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from dodona.agent.api import AgentApi
+from dodona.gateway.http import body
+from dodona.gateway.http.sse import EventStream
+from dodona.gateway.security.caller import Caller, caller_of
+from dodona.gateway.state import GatewayState
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """`values` are the operation's parameters; one that was not given has its default."""
+
+    request: Request
+    gate: GatewayState
+    values: Mapping[str, Any]
+
+    @property
+    def agency(self) -> AgentApi:
+        return self.gate.agency
+
+    @property
+    def caller(self) -> Caller:
+        return caller_of(self.request)
+
+    @property
+    def user_id(self) -> str:
+        return self.caller.user_id
+
+    async def json(self) -> dict[str, Any]:
+        """The JSON object in the body."""
+        return await body.read(self.request.receive)
+
+    def stream(
+        self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None, **more: float
+    ) -> EventStream:
+        return EventStream(
+            pieces,
+            closing=self.gate.closing,
+            heartbeat=self.gate.rules.heartbeat,
+            headers=headers,
+            **more,
+        )

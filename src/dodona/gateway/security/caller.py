@@ -1,0 +1,44 @@
+"""Who asks, and what they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.requests import HTTPConnection
+
+from dodona.core.domain.api_tokens import SCOPES
+from dodona.core.errors import AccessDenied, Unauthorized
+from dodona.core.users import LOCAL_USER
+
+CALLER: Final = "dodona.caller"  # where the scope of a request has it
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """`token_id` is None on loopback without a token: that is the operator, who may do all."""
+
+    user_id: str
+    scopes: frozenset[str]
+    token_id: int | None = None
+
+    def has_scope(self, scope: str) -> bool:
+        return scope in self.scopes or (scope == "read" and "chat" in self.scopes)
+
+    def require_scope(self, scope: str) -> None:
+        if not self.has_scope(scope):
+            raise AccessDenied(
+                f"this needs a token with scope {scope}.",
+                hint=f"dodona token create --user {self.user_id} --scope {scope}",
+            )
+
+
+OPERATOR: Final = Caller(LOCAL_USER, frozenset(SCOPES))
+
+
+def caller_of(connection: HTTPConnection) -> Caller:
+    """Who the turnstile has found to be asking."""
+    caller = connection.scope.get(CALLER)
+    if caller is None:
+        raise Unauthorized("a token is needed here.")
+    return caller

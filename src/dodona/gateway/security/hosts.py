@@ -1,0 +1,45 @@
+"""The names this server answers to. Anything else came here by a trick of DNS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from starlette.types import Scope
+
+from dodona.gateway.settings import GatewaySettings
+
+_OURS = ("127.0.0.1", "localhost", "[::1]")
+_HTTP_PORT = 80  # browsers leave it out
+
+
+@lru_cache(maxsize=64)
+def own_hosts(address: str, port: int) -> frozenset[str]:
+    """The Host headers of this machine, and of the address that somebody has reached it by."""
+    names = {*_OURS, f"[{address}]" if ":" in address else address} - {""}
+    own = {f"{name}:{port}" for name in names}
+    return frozenset(own | names if port == _HTTP_PORT else own)
+
+
+@lru_cache(maxsize=64)
+def hosts(rules: GatewaySettings, address: str, port: int) -> frozenset[str]:
+    """The Host headers that mean us."""
+    return own_hosts(address, port) | set(rules.hosts)
+
+
+@lru_cache(maxsize=64)
+def origins(rules: GatewaySettings, address: str, port: int) -> frozenset[str]:
+    """The Origin headers of our own pages; a proxy may add TLS to a configured name."""
+    plain = {f"http://{host}" for host in hosts(rules, address, port)}
+    return frozenset(plain | {f"https://{host}" for host in rules.hosts})
+
+
+def server_address(scope: Scope) -> tuple[str, int]:
+    """Our end of the connection."""
+    address, port = scope.get("server") or ("", 0)
+    return address.partition("%")[0], port or 0
+
+
+def header_values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[str]:
+    """The values of a header, in lower case."""
+    return [value.decode("latin-1").strip().lower() for key, value in headers if key == name]

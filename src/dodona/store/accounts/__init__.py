@@ -1,0 +1,1 @@
+"""API tokens, the audit log, settings of users and projects."""

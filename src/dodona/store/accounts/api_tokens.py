@@ -1,0 +1,166 @@
+"""Tokens: made once, shown once, kept as their SHA-256. One that is revoked stays on record."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Collection, Sequence
+from hashlib import sha256
+from hmac import compare_digest
+from time import time
+from typing import Final
+
+from sqlalchemy import bindparam, or_, select, update
+
+from dodona.core.domain.api_tokens import PREFIX, SCOPES, ApiToken
+from dodona.core.domain.audit import AuditEntry
+from dodona.core.errors import BadRequest, NotFound
+from dodona.core.suggest import did_you_mean
+from dodona.store.accounts.audit import add_entry
+from dodona.store.db.database import Database, Row, Transaction
+from dodona.store.db.statements import addition, statement
+from dodona.store.db.text import check_length, from_json, to_json
+from dodona.store.schema import tokens
+
+LONGEST_LABEL: Final = 200
+
+# Names become folders, also where these do not tell capitals apart.
+_USER = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+_COLUMNS = (
+    *(tokens.c.id, tokens.c.user_id, tokens.c.label, tokens.c.scopes_json, tokens.c.created_at),
+    *(tokens.c.expires_at, tokens.c.last_used_at, tokens.c.revoked_at),
+)
+_ADD = addition(tokens, "user_id", "label", "hash", "scopes_json", "created_at", "expires_at")
+_FIND = statement(select(tokens.c.hash, *_COLUMNS).where(tokens.c.hash == bindparam("its_hash")))
+_READ = statement(select(*_COLUMNS).where(tokens.c.id == bindparam("its_id")))
+_LIST = statement(select(*_COLUMNS).order_by(tokens.c.id))
+_ACTIVE = statement(
+    select(tokens.c.id)
+    .where(
+        tokens.c.revoked_at.is_(None),
+        or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > bindparam("now")),
+    )
+    .limit(1)
+)
+_REVOKE = statement(
+    update(tokens)
+    .where(tokens.c.id == bindparam("its_id"), tokens.c.revoked_at.is_(None))
+    .values(revoked_at=bindparam("now"))
+)
+_USED = statement(
+    update(tokens)
+    .where(
+        tokens.c.id == bindparam("its_id"),
+        or_(tokens.c.last_used_at.is_(None), tokens.c.last_used_at < bindparam("now")),
+    )
+    .values(last_used_at=bindparam("now"))
+)
+
+
+def digest_of(text: str) -> str:
+    """What is kept of a token. With 256 random bits in it, nobody finds its text by trying."""
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+class Tokens:
+    """The tokens of all users. What is done to them goes into the audit log along with it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self,
+        user_id: str,
+        scopes: Collection[str],
+        *,
+        by: str,
+        label: str = "",
+        expires_at: float | None = None,
+    ) -> tuple[ApiToken, str]:
+        """A new token and its text, which cannot be had again."""
+        _check(user_id, scopes, label)
+        text = PREFIX + secrets.token_urlsafe(32)
+        values = {
+            "user_id": user_id,
+            "label": label,
+            "hash": digest_of(text),
+            "scopes_json": to_json(sorted(scopes)),
+            "created_at": time(),
+            "expires_at": expires_at,
+        }
+        allowed = ", ".join(sorted(scopes))
+
+        def create(tx: Transaction) -> ApiToken:
+            made = _find(tx, tx.add(_ADD, **values))
+            told = f"token {made.id} was made for {user_id}: {allowed}."
+            add_entry(tx, AuditEntry.of_admin(told, user_id=by))
+            return made
+
+        return await self._database.write(create), text
+
+    async def list(self) -> list[ApiToken]:
+        """All that there ever were, the oldest first."""
+        return [_token(row) for row in await self._database.read(lambda tx: tx.rows(_LIST))]
+
+    async def revoke(self, token_id: int, *, by: str) -> ApiToken:
+        """It counts no more, at once. Revoking it again changes nothing."""
+
+        def revoke(tx: Transaction) -> ApiToken:
+            found = _find(tx, token_id)
+            if not tx.run(_REVOKE, its_id=token_id, now=time()):
+                return found
+            told = f"token {token_id} of {found.user_id} was revoked."
+            add_entry(tx, AuditEntry.of_admin(told, user_id=by))
+            return _find(tx, token_id)
+
+        return await self._database.write(revoke)
+
+    async def any_active(self) -> bool:
+        now = time()
+        return await self._database.read(lambda tx: tx.row(_ACTIVE, now=now)) is not None
+
+    async def find(self, digest: str) -> ApiToken | None:
+        row = await self._database.read(lambda tx: tx.row(_FIND, its_hash=digest))
+        if row is None or not compare_digest(row[0], digest):
+            return None
+        return _token(row[1:])
+
+    async def used(self, ids: Sequence[int], at: float) -> None:
+        rows = [{"its_id": each, "now": at} for each in ids]
+        await self._database.write(lambda tx: tx.run_all(_USED, rows), soft=True)
+
+
+def _check(user_id: str, scopes: Collection[str], label: str) -> None:
+    if not _USER.fullmatch(user_id):
+        raise BadRequest(
+            f"{user_id!r:.80} is no name for a user.",
+            hint="Use up to 64 small letters, digits and . _ @ + -, a letter or digit first.",
+        )
+    for scope in scopes:
+        if scope not in SCOPES:
+            near = did_you_mean(scope, SCOPES) or f"Scopes are {', '.join(SCOPES)}."
+            raise BadRequest(f"there is no scope {scope!r:.80}.", hint=near)
+    if not scopes:
+        raise BadRequest("a token needs a scope.", hint=f"Scopes are {', '.join(SCOPES)}.")
+    check_length("the label of a token", label, most=LONGEST_LABEL)
+
+
+def _find(tx: Transaction, token_id: int) -> ApiToken:
+    row = tx.row(_READ, its_id=token_id)
+    if row is None:
+        raise NotFound(f"there is no token {token_id}.", hint="List them: dodona token list")
+    return _token(row)
+
+
+def _token(row: Row) -> ApiToken:
+    id_, user_id, label, scopes, created_at, expires_at, last_used_at, revoked_at = row
+    return ApiToken(
+        id=id_,
+        user_id=user_id,
+        label=label,
+        scopes=frozenset(from_json(scopes)),
+        created_at=created_at,
+        expires_at=expires_at,
+        last_used_at=last_used_at,
+        revoked_at=revoked_at,
+    )

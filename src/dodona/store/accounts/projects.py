@@ -1,0 +1,135 @@
+"""Projects: where a user's notes and code are. Everybody has a `default` one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import bindparam, select, update
+
+from dodona.core.domain.projects import DEFAULT_PROJECT, Project
+from dodona.core.errors import BadRequest, NotFound
+from dodona.store.db.database import Database, Row, Transaction
+from dodona.store.db.statements import statement, upsert
+from dodona.store.db.text import from_json, to_json
+from dodona.store.schema import projects
+
+# Ids are seen in addresses, and become names of folders.
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+_CHANGING = ("vault_path", "code_paths_json", "settings_json")
+_COLUMNS = ("user_id", "id", *_CHANGING, "created_at")
+PROJECT_COLUMNS = tuple(projects.c[name] for name in _COLUMNS[2:])
+_MINE = (projects.c.user_id == bindparam("its_user"), projects.c.id == bindparam("its_id"))
+_SELECT = select(*(projects.c[name] for name in _COLUMNS))
+
+_READ = statement(_SELECT.where(*_MINE))
+_LOCK = statement(_SELECT.where(*_MINE).with_for_update())
+_LIST = statement(_SELECT.where(_MINE[0]).order_by(projects.c.created_at, projects.c.id))
+_ADD = upsert(
+    projects,
+    lambda add: add.values({name: bindparam(name) for name in _COLUMNS}).on_conflict_do_nothing(),
+)
+_PUT = statement(
+    update(projects).where(*_MINE).values({name: bindparam(f"new_{name}") for name in _CHANGING})
+)
+
+
+class Projects:
+    """The projects of all users; every call says whose."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, project: Project) -> Project:
+        if not _ID.fullmatch(project.id):
+            raise BadRequest(
+                f"{project.id!r:.80} is no name for a project.",
+                hint="Use up to 64 letters, digits, dots, hyphens and underscores.",
+            )
+
+        def create(tx: Transaction) -> Project:
+            if not _add(tx, project):
+                raise BadRequest(
+                    f"there is a project {project.id} already.", hint="Choose another name."
+                )
+            return find_project(tx, project.user_id, project.id)
+
+        return await self._database.write(create)
+
+    async def get(self, user_id: str, project_id: str) -> Project:
+        """The user's project; another's is not found, as one that does not exist."""
+        row = await self._database.read(
+            lambda tx: tx.row(_READ, its_user=user_id, its_id=project_id)
+        )
+        if row is not None:
+            return _project(row)
+        return await self._database.write(lambda tx: find_project(tx, user_id, project_id))
+
+    async def list(self, user_id: str) -> list[Project]:
+        """The user's projects, the oldest first."""
+        await self.get(user_id, DEFAULT_PROJECT)
+        rows = await self._database.read(lambda tx: tx.rows(_LIST, its_user=user_id))
+        return [_project(row) for row in rows]
+
+    async def change(
+        self, user_id: str, project_id: str, change: Callable[[Project], Project]
+    ) -> Project:
+        """Replace paths and settings by what a function makes of them; the project after that.
+
+        The function runs in the transaction, more than once perhaps; when it raises, all stays
+        as it was.
+        """
+
+        def write(tx: Transaction) -> Project:
+            find_project(tx, user_id, project_id)
+            row = tx.row(_LOCK, its_user=user_id, its_id=project_id)
+            assert row is not None
+            values = _values(change(_project(row)))
+            fresh = {f"new_{name}": values[name] for name in _CHANGING}
+            tx.run(_PUT, its_user=user_id, its_id=project_id, **fresh)
+            return find_project(tx, user_id, project_id)
+
+        return await self._database.write(write)
+
+
+def find_project(tx: Transaction, user_id: str, project_id: str) -> Project:
+    """The user's project. A default one that is not there is made, so this is for writers."""
+    row = tx.row(_READ, its_user=user_id, its_id=project_id)
+    if row is None and project_id == DEFAULT_PROJECT:
+        _add(tx, Project(user_id, DEFAULT_PROJECT))
+        row = tx.row(_READ, its_user=user_id, its_id=DEFAULT_PROJECT)
+    if row is None:
+        raise NotFound(f"there is no project {project_id!r:.80}.")
+    return _project(row)
+
+
+def read_project(user_id: str, project_id: str, row: Row) -> Project:
+    """The project in a row of PROJECT_COLUMNS."""
+    vault_path, code_paths, settings, created_at = row
+    paths = () if code_paths == "[]" else tuple(from_json(code_paths))
+    return Project(user_id, project_id, vault_path, paths, from_json(settings), created_at)
+
+
+def _add(tx: Transaction, project: Project) -> bool:
+    """Did it not exist before?"""
+    if not project.user_id:
+        raise BadRequest("a project needs a user.")
+    return tx.run(_ADD, **_values(project)) == 1
+
+
+def _values(project: Project) -> dict[str, Any]:
+    return {
+        "user_id": project.user_id,
+        "id": project.id,
+        "vault_path": project.vault_path,
+        "code_paths_json": to_json(project.code_paths),
+        "settings_json": to_json(project.settings),
+        "created_at": project.created_at,
+    }
+
+
+def _project(row: Row) -> Project:
+    return read_project(row[0], row[1], row[2:])

@@ -1,0 +1,1 @@
+"""Budgets and what calls of models have used."""

@@ -1,0 +1,1 @@
+"""Conversations: their tree, contexts, windows and summaries."""

@@ -1,0 +1,442 @@
+"""Conversations: trees of runs with a head, read as windows, branched, pruned, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import time
+from typing import Final, Literal
+
+from sqlalchemy import CTE, bindparam, case, delete, func, select, update
+
+from dodona.core.domain.conversations.conversation import Conversation, NewMessage, RunNode, Window
+from dodona.core.domain.conversations.conversation_tree import (
+    MessageLocation,
+    Pruned,
+    TreeLinks,
+    TreeNode,
+    TreePage,
+)
+from dodona.core.errors import BadRequest
+from dodona.store.conversations.tree import (
+    find_message,
+    find_named,
+    read_links,
+    read_nodes,
+    read_page,
+    read_path,
+)
+from dodona.store.conversations.window import read_window
+from dodona.store.db.database import Database, Transaction
+from dodona.store.db.statements import addition, statement
+from dodona.store.runs.messages import add_messages, check_messages
+from dodona.store.runs.nodes import (
+    CONVERSATION_COLUMNS,
+    MINE,
+    NODE_COLUMNS,
+    find_conversation,
+    find_node,
+    find_parent,
+    read_node,
+)
+from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, oracle_contexts, runs
+
+HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then
+
+_CREATE = addition(
+    conversations,
+    *("user_id", "project_id", "agent_id", "title", "created_at", "updated_at"),
+)
+_LIST = statement(
+    select(*CONVERSATION_COLUMNS)
+    .where(conversations.c.user_id == bindparam("user_id"))
+    .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
+    .limit(bindparam("limit"))
+    .offset(bindparam("skip"))
+)
+_RENAME = statement(update(conversations).where(*MINE).values(title=bindparam("new_title")))
+_DELETE = statement(delete(conversations).where(*MINE))
+_MOVE_HEAD = statement(
+    update(conversations)
+    .where(
+        conversations.c.id == bindparam("conversation_id"),
+        conversations.c.head_id.is_not_distinct_from(bindparam("expected", type_=runs.c.id.type)),
+    )
+    .values(head_id=bindparam("to"), updated_at=bindparam("now"))
+)
+_held = (
+    select(runs.c.window_tokens + runs.c.tokens)
+    .join(conversations, conversations.c.head_id == runs.c.id)
+    .where(conversations.c.id == bindparam("conversation_id"))
+    .scalar_subquery()
+)
+_most = oracle_contexts.c.token_budget * 11 // 10
+_MEASURE = statement(
+    update(oracle_contexts)
+    .where(oracle_contexts.c.conversation_id == bindparam("conversation_id"))
+    .values(
+        tokens_used=case((func.coalesce(_held, 0) > _most, _most), else_=func.coalesce(_held, 0))
+    )
+)
+_ADD_ENDED = addition(
+    runs,
+    *("conversation_id", "user_id", "parent_id", "follows_head", "status", "origin", "tokens"),
+    *("created_at", "started_at", "ended_at"),
+)
+_NODES = statement(
+    select(*NODE_COLUMNS)
+    .where(runs.c.conversation_id == bindparam("conversation_id"), runs.c.id > bindparam("after"))
+    .order_by(runs.c.id)
+    .limit(bindparam("limit"))
+)
+_LABEL = statement(
+    update(runs).where(runs.c.id == bindparam("run_id")).values(label=bindparam("new_label"))
+)
+_LANE = statement(
+    select(runs.c.id, runs.c.status).where(
+        runs.c.conversation_id == bindparam("conversation_id"), HOLDS_LANE
+    )
+)
+
+
+def _descendants() -> CTE:
+    """A run, and all runs that follow from it."""
+    root = select(runs.c.id).where(runs.c.id == bindparam("run_id")).cte("below", recursive=True)
+    children = select(runs.c.id).where(
+        runs.c.conversation_id == bindparam("conversation_id"), runs.c.parent_id == root.c.id
+    )
+    return root.union_all(children)
+
+
+_BELOW = select(_descendants().c.id)
+_OPEN_BELOW = statement(
+    select(runs.c.id, runs.c.status).where(runs.c.id.in_(_BELOW), IS_OPEN).limit(1)
+)
+_IS_BELOW = statement(select(runs.c.id).where(runs.c.id.in_(_BELOW), runs.c.id == bindparam("id")))
+_COUNT_BELOW = statement(select(func.count()).select_from(_BELOW.subquery()))
+_REMOVE = statement(delete(runs).where(runs.c.id.in_(_BELOW)))
+
+
+class Conversations:
+    """The conversations of all users; every call says whose."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(
+        self,
+        user_id: str,
+        *,
+        project_id: str = "default",
+        agent_id: str = "oracle",
+        title: str = "",
+    ) -> Conversation:
+        if not user_id:
+            raise BadRequest("a conversation needs a user.")
+
+        def create(tx: Transaction) -> Conversation:
+            begun = begin_conversation(
+                tx, user_id, project_id=project_id, agent_id=agent_id, title=title
+            )
+            return find_conversation(tx, user_id, begun)
+
+        return await self._database.write(create)
+
+    async def get(self, user_id: str, conversation_id: int) -> Conversation:
+        return await self._database.read(lambda tx: find_conversation(tx, user_id, conversation_id))
+
+    async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Conversation]:
+        """The user's conversations, the latest first."""
+        rows = await self._database.read(
+            lambda tx: tx.rows(_LIST, user_id=user_id, limit=limit, skip=skip)
+        )
+        return [Conversation(*row) for row in rows]
+
+    async def rename(self, user_id: str, conversation_id: int, title: str) -> None:
+        def rename(tx: Transaction) -> None:
+            find_conversation(tx, user_id, conversation_id)
+            tx.run(
+                _RENAME,
+                conversation_id=conversation_id,
+                user_id=user_id,
+                new_title=title,
+            )
+
+        await self._database.write(rename)
+
+    async def delete(self, user_id: str, conversation_id: int) -> None:
+        """Remove it with its runs, messages, steps and facts. What it cost stays on record."""
+
+        def remove(tx: Transaction) -> None:
+            find_conversation(tx, user_id, conversation_id, lock=True)
+            _refuse_while_driven(tx, conversation_id)
+            tx.run(_DELETE, conversation_id=conversation_id, user_id=user_id)
+
+        await self._database.write(remove)
+
+    async def append(
+        self,
+        user_id: str,
+        conversation_id: int,
+        messages: Sequence[NewMessage],
+        *,
+        parent: int | Literal["head"] | None = HEAD,
+        origin: str = "user",
+    ) -> int:
+        """Add an exchange that has already happened, as one run; the id of its node.
+
+        After the head it moves the head; elsewhere (None: at the root) it begins a branch, and
+        the head stays.
+        """
+        check_messages(messages)
+
+        def append(tx: Transaction) -> int:
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
+            after = conversation.head_id if parent == HEAD else parent
+            if after is not None:
+                find_parent(tx, conversation, after)
+            run_id = add_ended(tx, conversation, messages, parent_id=after, origin=origin)
+            if parent == HEAD:
+                move_head(tx, conversation_id, expected=after, to=run_id)
+            return run_id
+
+        return await self._database.write(append)
+
+    async def window(
+        self,
+        user_id: str,
+        conversation_id: int,
+        *,
+        budget: int,
+        from_id: int | None = None,
+        max_runs: int = 10_000,
+    ) -> Window:
+        """What was said last, up to a number of tokens, seen from the head or from a node."""
+
+        def window(tx: Transaction) -> Window:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            start = conversation.head_id if from_id is None else from_id
+            if from_id is not None:
+                find_parent(tx, conversation, from_id)
+            return read_window(
+                tx,
+                conversation_id=conversation_id,
+                from_id=start,
+                budget=budget,
+                max_runs=max_runs,
+            )
+
+        return await self._database.read(window)
+
+    async def nodes(
+        self, user_id: str, conversation_id: int, *, after: int = 0, limit: int = 1000
+    ) -> list[RunNode]:
+        """The nodes of the tree in the order in which they were made, a page at a time."""
+
+        def nodes(tx: Transaction) -> list[RunNode]:
+            find_conversation(tx, user_id, conversation_id)
+            rows = tx.rows(_NODES, conversation_id=conversation_id, after=after, limit=limit)
+            return [read_node(row) for row in rows]
+
+        return await self._database.read(nodes)
+
+    async def tree_page(
+        self, user_id: str, conversation_id: int, *, before: int | None, limit: int
+    ) -> TreePage:
+        """Nodes to show, the newest first; `before` is the id that the last page ended with."""
+
+        def page(tx: Transaction) -> TreePage:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return read_page(tx, conversation, before=before, limit=limit)
+
+        return await self._database.read(page)
+
+    async def tree_path(
+        self, user_id: str, conversation_id: int, *, before: int | None, limit: int
+    ) -> TreePage:
+        """The path from the head to the root, page by page, each with what branches off."""
+
+        def path(tx: Transaction) -> TreePage:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return read_path(tx, conversation, before=before, limit=limit)
+
+        return await self._database.read(path)
+
+    async def tree_links(
+        self, user_id: str, conversation_id: int, *, after: int, limit: int
+    ) -> TreeLinks:
+        """The shape of the tree, by ascending ids."""
+
+        def links(tx: Transaction) -> TreeLinks:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return read_links(tx, conversation, after=after, limit=limit)
+
+        return await self._database.read(links)
+
+    async def tree_nodes(
+        self, user_id: str, conversation_id: int, ids: Sequence[int]
+    ) -> Sequence[TreeNode]:
+        """Those of some nodes that there are, in the same order."""
+
+        def nodes(tx: Transaction) -> Sequence[TreeNode]:
+            conversation = find_conversation(tx, user_id, conversation_id)
+            return tuple(read_nodes(tx, conversation, ids))
+
+        return await self._database.read(nodes)
+
+    async def named(self, user_id: str, conversation_id: int, label: str) -> int | None:
+        """The node with a label."""
+
+        def named(tx: Transaction) -> int | None:
+            find_conversation(tx, user_id, conversation_id)
+            return find_named(tx, conversation_id, label)
+
+        return await self._database.read(named)
+
+    async def message(self, user_id: str, message_id: int) -> MessageLocation:
+        return await self._database.read(lambda tx: find_message(tx, user_id, message_id))
+
+    async def move_head(
+        self,
+        user_id: str,
+        conversation_id: int,
+        *,
+        expected: int | None,
+        to: int | None,
+        label: str | None = None,
+    ) -> bool:
+        """Go on from another node, or (None) from the root; False when the head is elsewhere.
+
+        A label is given to the node in the same transaction.
+        """
+
+        def move(tx: Transaction) -> bool:
+            conversation = find_conversation(tx, user_id, conversation_id, lock=True)
+            if to is not None:
+                find_parent(tx, conversation, to)
+            if not move_head(tx, conversation_id, expected=expected, to=to):
+                return False
+            _measure_context(tx, conversation_id)
+            if to is not None and label is not None:
+                _set_label(tx, conversation_id, run_id=to, label=label)
+            return True
+
+        return await self._database.write(move)
+
+    async def label(self, user_id: str, run_id: int, label: str | None) -> None:
+        """Name a node, or (None) take its name away; a name is one node's in a conversation."""
+
+        def name(tx: Transaction) -> None:
+            node = find_node(tx, user_id, run_id)
+            # Locked, so that no other node gets the name meanwhile.
+            find_conversation(tx, user_id, node.conversation_id, lock=True)
+            find_node(tx, user_id, run_id)
+            _set_label(tx, node.conversation_id, run_id=run_id, label=label)
+
+        await self._database.write(name)
+
+    async def prune(self, user_id: str, run_id: int) -> Pruned:
+        """Remove a node and all that follows from it; a head among them moves to its parent.
+
+        What it cost stays on record.
+        """
+
+        def prune(tx: Transaction) -> Pruned:
+            found = find_node(tx, user_id, run_id)
+            conversation = find_conversation(tx, user_id, found.conversation_id, lock=True)
+            # Again: while we waited for the lock it may have got a parent, or be gone.
+            node = find_node(tx, user_id, run_id)
+            below = {"run_id": run_id, "conversation_id": conversation.id}
+            if (open_ := tx.row(_OPEN_BELOW, **below)) is not None:
+                raise _in_use(*open_)
+            head = conversation.head_id
+            if head is not None and tx.row(_IS_BELOW, id=head, **below) is not None:
+                move_head(tx, conversation.id, expected=head, to=node.parent_id)
+                _measure_context(tx, conversation.id)
+                head = node.parent_id
+            # Counted before: SQLite does not tell for a statement that begins with WITH.
+            counted = tx.row(_COUNT_BELOW, **below)
+            assert counted is not None
+            tx.run(_REMOVE, **below)
+            return Pruned(counted[0], head)
+
+        return await self._database.write(prune)
+
+
+def begin_conversation(
+    tx: Transaction, user_id: str, *, project_id: str, agent_id: str, title: str = ""
+) -> int:
+    now = time()
+    return tx.add(
+        _CREATE,
+        user_id=user_id,
+        project_id=project_id,
+        agent_id=agent_id,
+        title=title,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def move_head(
+    tx: Transaction,
+    conversation_id: int,
+    *,
+    expected: int | None,
+    to: int | None,
+    now: float | None = None,
+) -> bool:
+    """Compare and set; did it move?"""
+    at = time() if now is None else now
+    values = {"conversation_id": conversation_id, "expected": expected, "to": to, "now": at}
+    return tx.run(_MOVE_HEAD, **values) == 1
+
+
+def _set_label(tx: Transaction, conversation_id: int, *, run_id: int, label: str | None) -> None:
+    holder = None if label is None else find_named(tx, conversation_id, label)
+    if holder not in (None, run_id):
+        raise BadRequest(
+            f"the label {label!r:.80} is that of run {holder}.",
+            hint="Choose another, or take it away there first.",
+        )
+    tx.run(_LABEL, run_id=run_id, new_label=label)
+
+
+def _measure_context(tx: Transaction, conversation_id: int) -> None:
+    """Let the context hold what is before its new head, as far as runs have noted it."""
+    tx.run(_MEASURE, conversation_id=conversation_id)
+
+
+def add_ended(
+    tx: Transaction,
+    conversation: Conversation,
+    messages: Sequence[NewMessage],
+    *,
+    parent_id: int | None,
+    origin: str,
+) -> int:
+    """A run that was over before it came here."""
+    now = time()
+    run_id = tx.add(
+        _ADD_ENDED,
+        conversation_id=conversation.id,
+        user_id=conversation.user_id,
+        parent_id=parent_id,
+        follows_head=False,
+        status="succeeded",
+        origin=origin,
+        tokens=sum(message.token_count for message in messages),
+        created_at=now,
+        started_at=now,
+        ended_at=now,
+    )
+    add_messages(tx, messages, conversation_id=conversation.id, run_id=run_id, first=0, now=now)
+    return run_id
+
+
+def _refuse_while_driven(tx: Transaction, conversation_id: int) -> None:
+    if (holder := tx.row(_LANE, conversation_id=conversation_id)) is not None:
+        raise _in_use(*holder)
+
+
+def _in_use(run_id: int, status: str) -> BadRequest:
+    return BadRequest(f"run {run_id} is {status}.", hint="Cancel it first.")

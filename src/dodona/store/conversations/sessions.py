@@ -1,0 +1,175 @@
+"""Sessions: who talks to which agent through which channel, by key, and in which conversation.
+
+They are never deleted. A session goes on in another conversation after it was cleared.
+"""
+
+from __future__ import annotations
+
+from time import time
+
+from sqlalchemy import bindparam, select, update
+
+from dodona.core.domain.conversations.sessions import LONGEST_KEY, Session
+from dodona.core.domain.projects import DEFAULT_PROJECT
+from dodona.core.errors import BadRequest, NotFound
+from dodona.store.accounts.projects import find_project
+from dodona.store.conversations.conversations import begin_conversation
+from dodona.store.db.database import Database, Operation, Row, Transaction
+from dodona.store.db.statements import statement, upsert
+from dodona.store.runs.nodes import find_conversation
+from dodona.store.schema import sessions
+
+_COLUMNS = (
+    *(sessions.c.key, sessions.c.user_id, sessions.c.agent_id, sessions.c.conversation_id),
+    *(sessions.c.message_count, sessions.c.input_tokens, sessions.c.output_tokens),
+    *(sessions.c.created_at, sessions.c.updated_at),
+)
+_MINE = (sessions.c.key == bindparam("its_key"), sessions.c.user_id == bindparam("its_user"))
+_READ = statement(select(*_COLUMNS).where(*_MINE))
+_LIST = statement(
+    select(*_COLUMNS)
+    .where(_MINE[1])
+    .order_by(sessions.c.updated_at.desc(), sessions.c.key)
+    .limit(bindparam("limit"))
+    .offset(bindparam("skip"))
+)
+_GIVEN = ("key", "user_id", "agent_id", "created_at", "updated_at")
+_ADD = upsert(
+    sessions,
+    lambda add: (
+        # A conflict is with another user's: then there is none of ours to be found.
+        add.values({name: bindparam(name) for name in _GIVEN}).on_conflict_do_nothing()
+    ),
+)
+_POINT = statement(
+    update(sessions)
+    .where(*_MINE)
+    .values(conversation_id=bindparam("new_conversation"), updated_at=bindparam("now"))
+)
+_COUNT = statement(
+    update(sessions)
+    .where(*_MINE)
+    .values(
+        message_count=sessions.c.message_count + bindparam("messages"),
+        input_tokens=sessions.c.input_tokens + bindparam("more_input"),
+        output_tokens=sessions.c.output_tokens + bindparam("more_output"),
+        updated_at=bindparam("now"),
+    )
+)
+
+
+class Sessions:
+    """The sessions of all users; every call says whose."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, user_id: str, key: str) -> Session:
+        """The user's session; another's is not found, as one that does not exist."""
+        return await self._database.read(
+            lambda tx: _found(tx.row(_READ, **_key(user_id, key)), key)
+        )
+
+    async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Session]:
+        """The user's sessions, the latest first."""
+        rows = await self._database.read(
+            lambda tx: tx.rows(_LIST, its_user=user_id, limit=limit, skip=skip)
+        )
+        return [Session(*row) for row in rows]
+
+    async def open(
+        self, user_id: str, key: str, *, agent_id: str, project_id: str = DEFAULT_PROJECT
+    ) -> Session:
+        """The session for a message: made by the first one, and always with a conversation."""
+        return await self._database.write(
+            lambda tx: open_session(tx, user_id, key, agent_id=agent_id, project_id=project_id)
+        )
+
+    async def clear(self, user_id: str, key: str) -> Session:
+        """Go on in a new conversation of the same project. The old one stays, and so do counts."""
+
+        def clear(tx: Transaction) -> Session:
+            tx.lock_name(_name(key))
+            session = _found(tx.row(_READ, **_key(user_id, key)), key)
+            old, project_id = session.conversation_id, DEFAULT_PROJECT
+            if old is not None:
+                project_id = find_conversation(tx, user_id, old).project_id
+            return _begin(tx, session, project_id)
+
+        return await self._database.write(clear)
+
+    def counted(
+        self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
+    ) -> Operation[bool]:
+        """Add up what a run said and used; False when the user has no such session."""
+        return lambda tx: count_session(
+            tx,
+            user_id,
+            key,
+            messages=messages,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        )
+
+
+def open_session(
+    tx: Transaction, user_id: str, key: str, *, agent_id: str, project_id: str
+) -> Session:
+    """The session for a message, made if need be. Its name is locked until the end.
+
+    Not its row: whoever ends a run holds the lane, and then takes the row to count.
+    """
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise BadRequest(f"a session's key has 1 to {LONGEST_KEY} characters (got {len(key)}).")
+    tx.lock_name(_name(key))
+    row = tx.row(_READ, **_key(user_id, key))
+    if row is None:
+        find_project(tx, user_id, project_id)
+        values = {"key": key, "user_id": user_id, "agent_id": agent_id}
+        now = time()
+        tx.run(_ADD, **values, created_at=now, updated_at=now)
+        row = tx.row(_READ, **_key(user_id, key))
+    session = _found(row, key)
+    return session if session.conversation_id is not None else _begin(tx, session, project_id)
+
+
+def count_session(
+    tx: Transaction,
+    user_id: str,
+    key: str,
+    *,
+    messages: int,
+    input_tokens: int,
+    output_tokens: int,
+) -> bool:
+    """Add up what a run said and used; False when the user has no such session."""
+    touched = tx.run(
+        _COUNT,
+        **_key(user_id, key),
+        messages=messages,
+        more_input=input_tokens,
+        more_output=output_tokens,
+        now=time(),
+    )
+    return touched == 1
+
+
+def _begin(tx: Transaction, session: Session, project_id: str) -> Session:
+    user_id, key = session.user_id, session.key
+    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id=session.agent_id)
+    tx.run(_POINT, **_key(user_id, key), new_conversation=begun, now=time())
+    return _found(tx.row(_READ, **_key(user_id, key)), key)
+
+
+def _name(key: str) -> str:
+    return f"session\n{key}"
+
+
+def _key(user_id: str, key: str) -> dict[str, str]:
+    return {"its_user": user_id, "its_key": key}
+
+
+def _found(row: Row | None, key: str) -> Session:
+    if row is None:
+        raise NotFound(f"there is no session {key!r:.80}.")
+    return Session(*row)

@@ -1,0 +1,63 @@
+"""Where a store is: a file, or a PostgreSQL database."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dodona.core.errors import ConfigError
+from dodona.core.suggest import did_you_mean
+
+# Not by parsing: what does not parse may hold a password too.
+_USER = re.compile(r"(\w+://[^:@/?]*):.*@", re.DOTALL)
+_PASSWORD = re.compile(r"(\w*pass\w*)=[^&]*", re.IGNORECASE)
+_SCHEMES = ("sqlite", "postgresql", "postgres")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Location:
+    """`path` of a SQLite file, or `dsn` of a PostgreSQL database: one of them is set."""
+
+    path: Path | None = None
+    dsn: str = ""
+
+    def __str__(self) -> str:
+        """The address without its password."""
+        if self.path is not None:
+            return str(self.path)
+        return without_passwords(self.dsn)
+
+    def __repr__(self) -> str:
+        return f"Location({self})"
+
+
+def without_passwords(text: str) -> str:
+    """A text that may quote the address of a database."""
+    return _PASSWORD.sub(r"\1=***", _USER.sub(r"\1@", text))
+
+
+def locate(url: str) -> Location:
+    """Read `postgresql://…`, `sqlite:///path` or a path.
+
+    After `sqlite:///` a path is relative, after `sqlite:////` absolute, as elsewhere.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return _file(url)
+    if scheme == "sqlite":
+        return _file(rest.removeprefix("/"))
+    if scheme in ("postgresql", "postgres"):
+        return Location(dsn=f"postgresql://{rest}")
+    raise ConfigError(
+        f"the store has no driver '{scheme}'.",
+        hint=did_you_mean(scheme, _SCHEMES) or "Use a path, sqlite:///PATH or postgresql://….",
+    )
+
+
+def _file(path: str) -> Location:
+    if not path or path.startswith(":memory:"):
+        raise ConfigError(
+            "the store needs a file.", hint="What is only in memory does not survive the process."
+        )
+    return Location(path=Path(path).expanduser())

@@ -1,0 +1,205 @@
+"""Opening a store: look first, then migrate, then work. What is not ours is left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+from urllib.parse import quote
+
+import psycopg
+
+from dodona.core.errors import StoreError
+from dodona.store.db import postgres, sqlite
+from dodona.store.db.database import Database
+from dodona.store.db.location import Location
+from dodona.store.db.migrate import NEWEST, VERSION_TABLE, refuse_newer, upgrade
+
+Durability: TypeAlias = Literal["full", "normal"]
+
+_REVISION = "SELECT version_num FROM dodona_version"
+MIGRATING = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """What a look at a store tells; `revision` is empty when there is nothing yet."""
+
+    location: Location
+    exists: bool
+    revision: str = ""
+    size: int | None = None
+
+    @property
+    def is_current(self) -> bool:
+        return self.revision == NEWEST
+
+
+def inspect(location: Location) -> StoreState:
+    """See what is there without changing it; raises when it is damaged, foreign or newer."""
+    found = _look_at_postgres(location) if location.path is None else _look_at_file(location.path)
+    if found.revision:
+        refuse_newer(found.revision, str(location))
+    return found
+
+
+def migrate(location: Location) -> StoreState:
+    """Bring the store to this version, made anew if need be; what it was before."""
+    before = inspect(location)
+    if not before.is_current:
+        if location.path is None:
+            _migrate_postgres(location)
+        else:
+            _migrate_file(location.path)
+    return before
+
+
+async def open_database(location: Location, *, durability: Durability = "full") -> Database:
+    """The store at a location, migrated and ready."""
+    return await asyncio.to_thread(_open, location, durability)
+
+
+def _open(location: Location, durability: Durability) -> Database:
+    migrate(location)
+    if location.path is None:
+        return postgres.PostgresDatabase(location, durability=durability)
+    with _sqlite_errors(location.path):
+        return sqlite.SqliteDatabase(location.path, durability=durability)
+
+
+@contextmanager
+def _sqlite_errors(path: Path) -> Generator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise sqlite.translated(error, path) from error
+
+
+def _look_at_file(path: Path) -> StoreState:
+    location = Location(path=path)
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return StoreState(location, exists=False)
+    except OSError as error:
+        raise StoreError(
+            f"the store {path} cannot be read: {error.strerror}.",
+            hint="Look at the permissions of the file and of its folder.",
+        ) from error
+    if path.is_dir():
+        raise StoreError(f"the store {path} is a folder.", hint="Name a file in it.")
+    if size == 0:
+        return StoreState(location, exists=False)
+    with _sqlite_errors(path):
+        revision = sqlite.patiently(lambda: _read_revision(path))
+        return StoreState(location, True, revision, size)
+
+
+def _read_revision(path: Path) -> str:
+    """Even a reader leaves files beside a database, unless it takes it for immutable.
+
+    It may do so while nobody has it open, and then there is no log beside it. If somebody came
+    in meanwhile, what was seen counts for nothing, and the files are there anyway.
+    """
+    log, before = Path(f"{path}-wal"), path.stat()
+    if not log.exists():
+        try:
+            found = _revision_at(path, "immutable=1")
+        except (sqlite3.Error, StoreError):
+            if not _has_changed(path, before, log):
+                raise
+        else:
+            if not _has_changed(path, before, log):
+                return found
+    return _revision_at(path, "mode=ro")
+
+
+def _has_changed(path: Path, before: os.stat_result, log: Path) -> bool:
+    now = path.stat()
+    return log.exists() or (now.st_mtime_ns, now.st_size) != (before.st_mtime_ns, before.st_size)
+
+
+def _revision_at(path: Path, how: str) -> str:
+    uri = f"file:{quote(str(path))}?{how}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
+        return _file_revision(connection, path)
+
+
+def _file_revision(connection: sqlite3.Connection, path: Path) -> str:
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if not tables and application in (0, sqlite.APPLICATION_ID):
+        return ""
+    if application != sqlite.APPLICATION_ID or VERSION_TABLE not in tables:
+        raise StoreError(
+            f"the store {path} is a database of another program.",
+            hint="Nothing was changed. Name another file with [store] url.",
+        )
+    found = connection.execute(_REVISION).fetchone()
+    return found[0] if found else ""
+
+
+def _migrate_file(path: Path) -> None:
+    sqlite.create(path)
+    with _sqlite_errors(path):
+        sqlite.patiently(lambda: _migrate_at(path))
+
+
+def _migrate_at(path: Path) -> None:
+    with closing(_connect_to_migrate(path)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        # Whoever was faster has done it, with the lock that we have now.
+        if _file_revision(connection, path) == NEWEST:
+            connection.execute("ROLLBACK")
+            return
+        connection.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
+        upgrade(connection, dialect="sqlite")
+        broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+        if broken:
+            raise StoreError(
+                f"migrating the store {path} would leave {len(broken)} rows without what they "
+                "refer to.",
+                hint="Nothing was changed. Try: dodona db check.",
+            )
+        connection.execute("COMMIT")
+
+
+def _connect_to_migrate(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+    # Kept in the file from now on. It cannot be changed within a transaction.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA foreign_keys = OFF")  # tables are rebuilt
+    return connection
+
+
+def _look_at_postgres(location: Location) -> StoreState:
+    with closing(postgres.connect(location, durability="full")) as connection:
+        return StoreState(location, True, _postgres_revision(connection, location))
+
+
+def _postgres_revision(connection: postgres.Connection, location: Location) -> str:
+    try:
+        row = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
+        if row is None or row[0] is None:
+            return ""
+        found = connection.execute(_REVISION).fetchone()
+    except psycopg.Error as error:
+        raise postgres.translated(error, location) from error
+    return found[0] if found else ""
+
+
+def _migrate_postgres(location: Location) -> None:
+    with closing(postgres.connect(location, durability="full")) as connection:
+        try:
+            connection.autocommit = False
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
+            if _postgres_revision(connection, location) != NEWEST:
+                upgrade(connection, dialect="postgresql")
+            connection.commit()
+        except psycopg.Error as error:
+            raise postgres.translated(error, location) from error

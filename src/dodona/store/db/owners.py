@@ -1,0 +1,161 @@
+"""Which processes are alive, by locks that the system lets go of when they die."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import BigInteger, bindparam, func, select
+
+from dodona.core.errors import StoreError
+from dodona.store.db.database import Transaction
+from dodona.store.db.statements import statement
+
+_PATIENCE = 5.0  # seconds
+
+
+def new_owner() -> str:
+    """A name for this process: for people, and never used twice."""
+    host = socket.gethostname().replace(":", "-").replace("/", "-")
+    return f"{host}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def describe(owner: str) -> str:
+    """The owner in words: 'process 4242 on oak'."""
+    host, pid, _ = owner.rsplit(":", 2)
+    return f"process {pid} on {host}"
+
+
+class FileOwners:
+    """For SQLite: a folder beside the database, a locked file in it for each process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._me = new_owner()
+        try:
+            self._descriptor = self._hold()
+        except OSError as error:
+            raise StoreError(
+                f"cannot lock {folder}: {error.strerror}.",
+                hint="The store's folder must be writable, and on a local disk.",
+            ) from error
+        self.others()  # sweeps away what those left who were killed
+
+    @property
+    def me(self) -> str:
+        return self._me
+
+    def is_alive(self, owner: str, tx: Transaction) -> bool:
+        return owner == self._me or self._is_held(self._folder / owner)
+
+    def others(self) -> list[str]:
+        """The other processes that have this store open, in words."""
+        try:
+            names = [file.name for file in self._folder.iterdir() if file.name != self._me]
+        except OSError:
+            return []
+        return [describe(name) for name in names if self._is_held(self._folder / name)]
+
+    def close(self) -> None:
+        with suppress(OSError):
+            (self._folder / self._me).unlink()
+        os.close(self._descriptor)
+        with suppress(OSError):
+            self._folder.rmdir()  # the last one out
+
+    def _hold(self) -> int:
+        """Lock our file. Somebody who looks at it before that may take it away again."""
+        patience = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                if (descriptor := self._lock()) is not None:
+                    return descriptor
+            except (FileNotFoundError, FileExistsError):
+                # Another one, closing, took the folder away in between.
+                if time.monotonic() > patience:
+                    raise
+            time.sleep(0.001)
+
+    def _lock(self) -> int | None:
+        file = self._folder / self._me
+        descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), os.stat(file)):
+                return descriptor
+        except BlockingIOError:
+            pass
+        except FileNotFoundError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+    @staticmethod
+    def _is_held(file: Path) -> bool:
+        try:
+            descriptor = os.open(file, os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            # Shared, so that those who look do not take each other for the owner.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            # Nobody holds it, and nobody will: names are not used twice.
+            with suppress(OSError):
+                file.unlink()
+            return False
+        finally:
+            os.close(descriptor)
+
+
+def is_held(file: Path) -> bool:
+    """Does the process live that a file of `FileOwners` is of? Nothing is changed by the look."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+# Shared, so that those who look do not take each other for the owner.
+_TRY = statement(select(func.pg_try_advisory_xact_lock_shared(bindparam("key", type_=BigInteger))))
+
+
+class AdvisoryOwners:
+    """For PostgreSQL: an advisory lock for each process, which a session of it holds."""
+
+    def __init__(self) -> None:
+        self._me = new_owner()
+        self.key = advisory_key(self._me)
+
+    @property
+    def me(self) -> str:
+        return self._me
+
+    def is_alive(self, owner: str, tx: Transaction) -> bool:
+        if owner == self._me:
+            return True
+        row = tx.row(_TRY, key=advisory_key(owner))
+        return row is not None and not row[0]
+
+
+def advisory_key(name: str) -> int:
+    """A lock's number: 64 bits, signed."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)

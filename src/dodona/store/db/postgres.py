@@ -1,0 +1,267 @@
+"""The store in PostgreSQL: a pool of threads, each with its connection.
+
+The synchronous driver in threads costs half of what the asynchronous one does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+
+import psycopg
+from sqlalchemy import BigInteger, bindparam, func, select
+
+from dodona.concurrency.workers import OnOrphaned, WorkerThreads
+from dodona.core.errors import StoreError
+from dodona.store.db.database import Operation, Row, log_lost
+from dodona.store.db.location import Location, without_passwords
+from dodona.store.db.owners import AdvisoryOwners, advisory_key
+from dodona.store.db.statements import POSTGRES, Statement, statement
+
+T = TypeVar("T")
+Connection = psycopg.Connection[Row]
+
+_log = logging.getLogger(__name__)
+
+_WRITERS = 8
+_READERS = 4
+_TRIES = 12
+_PAUSE = 0.01  # seconds, more with each try
+_BEGIN = "BEGIN"
+_BEGIN_SOFT = "BEGIN; SET LOCAL synchronous_commit = off"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LOOK_EVERY = 10.0  # seconds; how often we see whether others can see that we live
+
+
+_HOLD_NAME = statement(select(func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger))))
+
+
+class PostgresTransaction:
+    __slots__ = ("_connection", "_execute")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._execute = cast(Callable[..., psycopg.Cursor[Row]], connection.execute)
+
+    def _done(self, statement: Statement, values: dict[str, Any]) -> psycopg.Cursor[Row]:
+        sql = statement.sql(POSTGRES)
+        return self._execute(sql, statement.values(values))
+
+    def run(self, statement: Statement, **values: Any) -> int:
+        return self._done(statement, values).rowcount
+
+    def row(self, statement: Statement, **values: Any) -> Row | None:
+        return self._done(statement, values).fetchone()
+
+    def rows(self, statement: Statement, **values: Any) -> list[Row]:
+        return self._done(statement, values).fetchall()
+
+    def add(self, statement: Statement, **values: Any) -> int:
+        row = self._done(statement, values).fetchone()
+        assert row is not None
+        return row[0]
+
+    def run_all(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
+        sql = cast(Any, statement.sql(POSTGRES))
+        with self._connection.cursor() as cursor:
+            cursor.executemany(sql, [statement.values(row) for row in rows])
+
+    def lock(self, statement: Statement, **values: Any) -> None:
+        self._done(statement, values)
+
+    def lock_name(self, name: str) -> None:
+        self._done(_HOLD_NAME, {"key": advisory_key(name)})
+
+
+class PostgresDatabase:
+    """An open database. Made by `opening`, which has looked at it and migrated it."""
+
+    def __init__(self, location: Location, *, durability: str) -> None:
+        self._location = location
+        self._durability = durability
+        self._mine = threading.local()
+        self._all: list[Connection] = []
+        self._owners = AdvisoryOwners()
+        self._alive = self._hold_owner()
+        self._closing = threading.Event()
+        self._look = threading.Event()  # at once: a line broke, so others may have
+        self._watch = threading.Thread(
+            target=self._stay_alive, name="dodona-store-alive", daemon=True
+        )
+        self._watch.start()
+        # Apart, so that writers who wait for a lock do not keep readers waiting.
+        self._writers = WorkerThreads(_WRITERS, "dodona-store-writer")
+        self._readers = WorkerThreads(_READERS, "dodona-store-reader")
+
+    @property
+    def owners(self) -> AdvisoryOwners:
+        return self._owners
+
+    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+        return await self.submit(operation, soft=soft)
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
+    ) -> asyncio.Future[T]:
+        begin = _BEGIN_SOFT if soft else _BEGIN
+        return self._writers.submit(lambda: self._transact(operation, begin), lost=lost)
+
+    async def read(self, operation: Operation[T]) -> T:
+        return await self._readers.submit(lambda: self._read(operation))
+
+    async def close(self) -> None:
+        if not self._closing.is_set():
+            self._closing.set()
+            self._look.set()
+            await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._writers.close()
+        self._readers.close()
+        self._watch.join()
+        for connection in (*self._all, self._alive):
+            connection.close()
+
+    def _read(self, operation: Operation[T]) -> T:
+        return self._transact(operation, _BEGIN_READING)
+
+    def _transact(self, operation: Operation[T], begin: str) -> T:
+        """Run it; again when another transaction was in the way, or the line was dead."""
+        for number in range(1, _TRIES + 1):
+            last = number == _TRIES
+            connection = self._connection()
+            try:
+                return _run(operation, connection, begin)
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+                if last:
+                    raise translated(error, self._location) from error
+                # Those that were in each other's way do not come back at the same moment.
+                time.sleep(random.uniform(0, _PAUSE * number))  # noqa: S311
+            except psycopg.OperationalError as error:
+                # A line that broke before COMMIT took nothing with it: try on a new one.
+                if last or not connection.broken:
+                    raise translated(error, self._location) from error
+                self._look.set()
+            except psycopg.Error as error:
+                raise translated(error, self._location) from error
+        raise AssertionError("the last try returns or raises")
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._mine, "connection", None)
+        if connection is None or connection.closed:
+            if connection is not None:
+                self._all.remove(connection)
+            connection = connect(self._location, durability=self._durability)
+            self._mine.connection = connection
+            self._all.append(connection)
+        return connection
+
+    def _hold_owner(self) -> Connection:
+        connection = connect(self._location, durability=self._durability)
+        try:
+            connection.execute("SELECT pg_advisory_lock(%s)", (self._owners.key,))
+        except psycopg.Error as error:
+            connection.close()
+            raise translated(error, self._location) from error
+        return connection
+
+    def _stay_alive(self) -> None:
+        """See to it that a session holds our lock: without it, others take our runs over."""
+        while not self._closing.is_set():
+            self._look.wait(_LOOK_EVERY)
+            self._look.clear()
+            try:
+                self._alive.execute("SELECT 1")
+            except psycopg.Error:
+                self._alive.close()
+                try:
+                    self._alive = self._hold_owner()
+                except StoreError as error:
+                    _log.warning("others may take this process for dead: %s", error)
+
+
+def _run(operation: Operation[T], connection: Connection, begin: str) -> T:
+    execute = cast(Callable[[str], object], connection.execute)
+    execute(begin)
+    try:
+        result = operation(PostgresTransaction(connection))
+    except BaseException:
+        if not connection.broken:
+            execute("ROLLBACK")
+        raise
+    try:
+        execute("COMMIT")
+    except psycopg.OperationalError as error:
+        if connection.broken:
+            raise StoreError(
+                "the connection to the database broke during a commit: whether it was made is "
+                "not known.",
+                hint="The run can be resumed: what is recorded is not repeated.",
+            ) from error
+        raise
+    return result
+
+
+def connect(location: Location, *, durability: str) -> Connection:
+    """A connection in autocommit, on which transactions are begun by name.
+
+    It gives up waiting for a lock after half a minute, as SQLite's writer does, and notices within
+    a minute that the line is dead.
+    """
+    try:
+        connection: Connection = psycopg.connect(
+            location.dsn,
+            autocommit=True,
+            application_name="dodona",
+            connect_timeout=10,
+            keepalives_idle=20,
+            keepalives_interval=10,
+            keepalives_count=3,
+            tcp_user_timeout=60_000,
+        )
+        connection.execute("SET lock_timeout = '30s'")
+        connection.execute("SET idle_in_transaction_session_timeout = '60s'")
+        if durability != "full":
+            connection.execute("SET synchronous_commit = off")
+    except psycopg.Error as error:
+        raise translated(error, location) from error
+    return connection
+
+
+def translated(error: psycopg.Error, location: Location) -> StoreError:
+    """What PostgreSQL's error means for whoever runs Dodona."""
+    words = without_passwords(" ".join(str(error).split()).rstrip("."))
+    if isinstance(error, psycopg.errors.DiskFull):
+        return StoreError(
+            f"the store {location} cannot grow: the disk is full.",
+            hint="Nothing that was acknowledged is lost. Make room; what failed can be repeated.",
+        )
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return StoreError(
+            f"the store {location} is locked by another program.",
+            hint="Try again when it has finished.",
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return StoreError(
+            f"the store {location} does not allow it: {words}.",
+            hint="Give the role the right to create and use tables in its schema.",
+        )
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        return StoreError(
+            f"the store {location} is read-only.", hint="Is this a standby? Name the primary."
+        )
+    if isinstance(error, psycopg.errors.DataCorrupted | psycopg.errors.IndexCorrupted):
+        return StoreError(
+            f"the store {location} is damaged: {words}.", hint="Restore a backup of it."
+        )
+    if isinstance(error, psycopg.OperationalError):
+        return StoreError(
+            f"the store {location} cannot be reached: {words}.",
+            hint="Is the server running, and are name and password right?",
+        )
+    return StoreError(f"the store {location} failed: {words}.")

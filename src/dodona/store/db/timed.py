@@ -1,0 +1,42 @@
+"""A database whose writes are timed, whichever it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeVar
+
+from dodona.concurrency.workers import OnOrphaned
+from dodona.store.db.database import Database, Operation, Owners, log_lost
+
+T = TypeVar("T")
+
+
+class TimedDatabase:
+    """Tells how long each write took, from the wish to the commit, in the loop of its caller."""
+
+    def __init__(self, database: Database, observe: Callable[[float], None]) -> None:
+        self._database = database
+        self._observe = observe
+        self.read = database.read
+        self.close = database.close
+
+    @property
+    def owners(self) -> Owners:
+        return self._database.owners
+
+    async def write(self, operation: Operation[T], *, soft: bool = False) -> T:
+        return await self.submit(operation, soft=soft)
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
+    ) -> asyncio.Future[T]:
+        began = perf_counter()
+        future = self._database.submit(operation, soft=soft, lost=lost)
+        future.add_done_callback(lambda done: self._told(done, began))
+        return future
+
+    def _told(self, done: asyncio.Future[T], began: float) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._observe(perf_counter() - began)

@@ -1,0 +1,234 @@
+"""The one writer of a SQLite file in a process: a thread that commits in groups.
+
+What arrives while a commit is on its way to the disk goes into the next one together, so the
+price of durability is paid per group. When an operation fails, the group is run again, each
+operation in a savepoint: the one is rolled back and the rest goes on. If the transaction itself is
+lost (a full disk), the whole group fails, because nothing of it is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, Final, TypeVar
+
+from dodona.concurrency.workers import OnOrphaned, post, settle
+from dodona.core.errors import StoreError
+from dodona.store.db.database import Operation, Transaction, log_lost
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+FULL: Final = "PRAGMA synchronous = FULL"
+NORMAL: Final = "PRAGMA synchronous = NORMAL"
+
+_GROUP = 256
+_PATIENCE = 30.0  # seconds to wait for another process to let go
+# SQLite's lock is not fair. A writer that is always busy pauses now and then, and one that waits
+# looks more often than that pause lasts: so two processes both get on.
+_BURST = 0.05
+_PAUSE = 0.004
+_LOOK_EVERY = 0.001
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    operation: Operation[Any]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+    soft: bool
+    lost: OnOrphaned
+    result: Any = None
+    error: BaseException | None = None
+
+
+class Writer:
+    """Runs operations in the order in which they are given."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        transaction: Callable[[sqlite3.Connection], Transaction],
+        translate: Callable[[sqlite3.Error], StoreError],
+        is_durable: bool = False,
+    ) -> None:
+        self._connection = connection
+        self._transaction = transaction(connection)
+        self._translate = translate
+        self._is_durable = is_durable  # do commits outlive a loss of power, unless they are soft?
+        self._is_full = is_durable  # as the connection is set at the moment
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
+        self._busy_since = time.monotonic()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name="dodona-store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
+    ) -> asyncio.Future[T]:
+        """A soft one does not wait for the disk, unless it is in a group with one that does.
+
+        Who cancels the future stops waiting; the operation is done all the same.
+        """
+        if self._is_closed:
+            raise StoreError("the store is closed.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._queue.put(_Job(operation, future, loop, soft, lost))
+        return future
+
+    def close(self) -> None:
+        """Finish what is queued, then end. Blocks until then."""
+        self._is_closed = True
+        self._queue.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        open_ = True
+        while open_:
+            jobs, open_ = self._next_group()
+            if jobs:
+                self._run_whatever_happens(jobs)
+                _deliver(jobs)
+        self._refuse_late()
+        self._connection.close()
+
+    def _refuse_late(self) -> None:
+        """Fail what came in at the very moment of closing."""
+        late: list[_Job] = []
+        while not self._queue.empty():
+            if (job := self._queue.get()) is not None:
+                job.error = StoreError("the store is closed.")
+                late.append(job)
+        _deliver(late)
+
+    def _next_group(self) -> tuple[list[_Job], bool]:
+        """All that is waiting; False once there will be no more."""
+        if self._queue.empty():
+            job = self._queue.get()
+            self._busy_since = time.monotonic()
+        else:
+            self._be_fair()
+            job = self._queue.get()
+        jobs: list[_Job] = []
+        while job is not None:
+            jobs.append(job)
+            if len(jobs) == _GROUP or self._queue.empty():
+                return jobs, True
+            job = self._queue.get()  # nobody else takes from the queue
+        return jobs, False
+
+    def _be_fair(self) -> None:
+        if time.monotonic() - self._busy_since > _BURST:
+            time.sleep(_PAUSE)
+            self._busy_since = time.monotonic()
+
+    def _run_whatever_happens(self, jobs: list[_Job]) -> None:
+        """A bug fails the group, loudly; the thread lives, or nobody would get an answer."""
+        try:
+            self._run(jobs)
+        except Exception as error:  # noqa: BLE001 - the boundary of a task root
+            _log.exception("the store's writer has a bug")
+            for job in jobs:
+                job.error = job.error or error
+
+    def _run(self, jobs: list[_Job]) -> None:
+        try:
+            if self._is_durable:
+                self._harden(full=not all(job.soft for job in jobs))
+            self._begin()
+            if not self._run_together(jobs):
+                self._begin()
+                for job in jobs:
+                    self._attempt(job)
+            if self._connection.in_transaction:
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._fail(jobs, self._translate(error))
+
+    def _run_together(self, jobs: list[_Job]) -> bool:
+        """Run them without savepoints, which cost more than most operations; did that go?
+
+        If one fails, nothing of the group is left: the others are run again. One that is alone
+        has failed, and that is all.
+        """
+        connection = self._connection
+        for job in jobs:
+            try:
+                job.result = job.operation(self._transaction)
+                self._check_transaction()
+            except BaseException as error:  # noqa: BLE001 - whatever it is, its caller gets it
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if len(jobs) > 1:
+                    return False
+                job.error = self._translate(error) if isinstance(error, sqlite3.Error) else error
+        return True
+
+    def _check_transaction(self) -> None:
+        """Raise if an operation has ended it: the next one would write by itself."""
+        if not self._connection.in_transaction:
+            raise sqlite3.OperationalError("the transaction was lost")
+
+    def _harden(self, *, full: bool) -> None:
+        """Make the next commit wait for the disk, or not."""
+        if full is not self._is_full:
+            self._connection.execute(FULL if full else NORMAL)
+            self._is_full = full
+
+    def _begin(self) -> None:
+        """Take the write lock; wait while another process holds it."""
+        patience = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if time.monotonic() > patience:
+                    raise
+            time.sleep(_LOOK_EVERY)
+
+    def _attempt(self, job: _Job) -> None:
+        """Run one operation in a savepoint; raises when that cost the group its transaction."""
+        execute = self._connection.execute
+        execute("SAVEPOINT one")
+        try:
+            job.result = job.operation(self._transaction)
+        except BaseException as error:  # whatever it is, its caller gets it
+            job.error = self._translate(error) if isinstance(error, sqlite3.Error) else error
+            if isinstance(error, sqlite3.Error) and not self._connection.in_transaction:
+                raise
+            self._check_transaction()
+            execute("ROLLBACK TO one")
+        execute("RELEASE one")
+
+    def _fail(self, jobs: list[_Job], error: StoreError) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        for job in jobs:
+            job.error = job.error or error
+
+
+def _deliver(jobs: list[_Job]) -> None:
+    """Hand the results over, in one call for each loop that waits."""
+    if len(jobs) == 1:
+        post(jobs[0].loop, _settle_all, jobs)
+        return
+    loops = {id(job.loop): job.loop for job in jobs}
+    for loop in loops.values():
+        post(loop, _settle_all, [job for job in jobs if job.loop is loop])
+
+
+def _settle_all(jobs: list[_Job]) -> None:
+    for job in jobs:
+        settle(job.future, job.result, job.error, job.lost)

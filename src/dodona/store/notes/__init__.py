@@ -1,0 +1,1 @@
+"""Threads, notices, approvals and the state of packs."""

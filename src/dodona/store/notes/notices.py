@@ -1,0 +1,220 @@
+"""Notices that outlive runs: told when they are due, once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from time import time
+from typing import Any, Final
+
+from sqlalchemy import bindparam, func, or_, select, text, update
+
+from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
+from dodona.core.errors import BadRequest, NotFound
+from dodona.core.events import Event
+from dodona.store.accounts.projects import find_project
+from dodona.store.db.database import Database, Operation, Row, Transaction
+from dodona.store.db.statements import addition, statement
+from dodona.store.db.text import Redact, bounded_json, check_length, check_name, from_json
+from dodona.store.runs.nodes import find_node
+from dodona.store.schema import IS_PENDING, notices
+
+MOST_PENDING: Final = 500  # of a user's project
+MOST_BYTES: Final = 16_000  # of an event, as JSON
+MOST_BRIEFED: Final = 50  # that a run begins with
+_LONGEST_NAME: Final = 200
+_LONGEST_CONDITION: Final = 2_000
+_LONGER_THAN_RUNS: Final = 86_400.0  # what is due later than this a run need not know of
+_NEWEST: Final = 2**62
+
+_MINE = notices.c.user_id == bindparam("its_user")
+_HERE = (_MINE, notices.c.project_id == bindparam("its_project"))
+_COLUMNS = (
+    *(notices.c.id, notices.c.project_id, notices.c.event_json, notices.c.moment),
+    *(notices.c.due_at, notices.c.tool, notices.c.condition),
+    *(notices.c.run_id, notices.c.created_at, notices.c.delivered_at),
+)
+
+_ADD = addition(
+    notices,
+    *("user_id", "project_id", "run_id", "event_type", "severity", "event_json"),
+    *("moment", "due_at", "tool", "condition", "key", "created_at"),
+)
+_READ = statement(select(*_COLUMNS).where(notices.c.id == bindparam("notice_id"), _MINE))
+_KEPT = statement(
+    select(*_COLUMNS).where(
+        _MINE, notices.c.key == bindparam("its_key"), notices.c.key.is_not(None)
+    )
+)
+_COUNT = statement(select(func.count()).select_from(notices).where(*_HERE, IS_PENDING))
+_PENDING = statement(select(*_COLUMNS).where(*_HERE, IS_PENDING).order_by(notices.c.id))
+_BRIEFED = statement(
+    select(*_COLUMNS)
+    .where(
+        *_HERE,
+        IS_PENDING,
+        or_(notices.c.due_at.is_(None), notices.c.due_at <= bindparam("soon")),
+    )
+    # What waits for something that may never happen takes the place of nothing that is due.
+    .order_by(text("notices.moment IN ('tool', 'condition')"), notices.c.id)
+    .limit(MOST_BRIEFED)
+)
+_LIST = statement(
+    select(*_COLUMNS)
+    .where(
+        _MINE,
+        notices.c.id < bindparam("before"),
+        or_(bindparam("any_project"), notices.c.project_id == bindparam("its_project")),
+    )
+    .order_by(notices.c.id.desc())
+    .limit(bindparam("limit"))
+)
+_DELIVER = statement(
+    update(notices)
+    .where(notices.c.id == bindparam("notice_id"), _MINE, IS_PENDING)
+    .values(delivered_at=bindparam("now"))
+)
+
+
+class NoticeLog:
+    """The `NoticeLog` of the store. `hide` takes known secrets out of what is kept."""
+
+    def __init__(self, database: Database, *, hide: Redact) -> None:
+        self._database = database
+        self._hide = hide
+
+    async def put(self, notice: NewNotice) -> StoredNotice:
+        """Keep it, once for its key: what is there counts, delivered or not."""
+        _check(notice)
+        event = notice.event.as_json()
+        written = bounded_json("the event of a notice", event, self._hide, most=MOST_BYTES)
+        return await self._database.write(lambda tx: _put(tx, notice, written))
+
+    async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
+        rows = await self._database.read(
+            lambda tx: tx.rows(_PENDING, its_user=user_id, its_project=project_id)
+        )
+        return [_notice(row) for row in rows]
+
+    async def list(
+        self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
+    ) -> list[StoredNotice]:
+        """Delivered or not, the newest first; `before` is the last id of the page before."""
+        rows = await self._database.read(
+            lambda tx: tx.rows(
+                _LIST,
+                its_user=user_id,
+                before=_NEWEST if before is None else before,
+                any_project=project_id is None,
+                its_project=project_id or "",
+                limit=limit,
+            )
+        )
+        return [_notice(row) for row in rows]
+
+    async def dismiss(self, user_id: str, notice_id: int) -> StoredNotice:
+        """It counts as delivered from now on, unless it was before."""
+
+        def dismiss(tx: Transaction) -> StoredNotice:
+            tx.run(_DELIVER, notice_id=notice_id, its_user=user_id, now=time())
+            row = tx.row(_READ, notice_id=notice_id, its_user=user_id)
+            if row is None:
+                raise NotFound(f"there is no notice {notice_id}.")
+            return _notice(row)
+
+        return await self._database.write(dismiss)
+
+    def delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
+        # In order: two transactions that take the same rows take them alike.
+        wanted = sorted(set(ids))
+
+        def deliver(tx: Transaction) -> None:
+            now = time()
+            tx.run_all(
+                _DELIVER, [{"notice_id": i, "its_user": user_id, "now": now} for i in wanted]
+            )
+
+        return deliver
+
+
+def briefed(tx: Transaction, user_id: str, project_id: str) -> tuple[StoredNotice, ...]:
+    """What a run that begins now may have to tell, the oldest first."""
+    rows = tx.rows(
+        _BRIEFED, its_user=user_id, its_project=project_id, soon=time() + _LONGER_THAN_RUNS
+    )
+    return tuple(_notice(row) for row in sorted(rows))
+
+
+def _put(tx: Transaction, notice: NewNotice, event_json: str) -> StoredNotice:
+    user_id, project_id, event, due = notice.user_id, notice.project_id, notice.event, notice.due
+    # Whoever puts for this user at this moment is waited for: what is counted is so.
+    tx.lock_name(f"notices {user_id}")
+    if notice.key is not None:
+        kept = tx.row(_KEPT, its_user=user_id, its_key=notice.key)
+        if kept is not None:
+            return _notice(kept)
+    find_project(tx, user_id, project_id)
+    if notice.run_id is not None:
+        find_node(tx, user_id, notice.run_id)
+    _check_room(tx, user_id, project_id)
+    added = tx.add(
+        _ADD,
+        user_id=user_id,
+        project_id=project_id,
+        run_id=notice.run_id,
+        event_type=event.type,
+        severity=event.severity.value,
+        event_json=event_json,
+        moment=due.moment.value,
+        due_at=due.at,
+        tool=due.tool,
+        condition=due.condition,
+        key=notice.key,
+        created_at=time(),
+    )
+    row = tx.row(_READ, notice_id=added, its_user=user_id)
+    assert row is not None
+    return _notice(row)
+
+
+def _check_room(tx: Transaction, user_id: str, project_id: str) -> None:
+    row = tx.row(_COUNT, its_user=user_id, its_project=project_id)
+    if row is not None and row[0] >= MOST_PENDING:
+        raise BadRequest(
+            f"{MOST_PENDING} notices of the project {project_id!r:.80} wait to be told: there is "
+            "no room for more.",
+            hint="Dismiss some, or ask something: a run tells what is due.",
+        )
+
+
+def _check(notice: NewNotice) -> None:
+    if not notice.user_id:
+        raise BadRequest("a notice needs a user.")
+    check_name("the type of an event", notice.event.type, most=_LONGEST_NAME)
+    if notice.key is not None:
+        check_name("the key of a notice", notice.key, most=_LONGEST_NAME)
+    due = notice.due
+    given: dict[str, Any] = {"at": due.at, "tool": due.tool, "condition": due.condition}
+    names = {DeferUntil.TIME: "at", DeferUntil.TOOL: "tool", DeferUntil.CONDITION: "condition"}
+    wanted = names.get(due.moment)
+    for name, value in given.items():
+        if (value not in (None, "")) is not (name == wanted):
+            verb = "needs" if name == wanted else "has no"
+            raise BadRequest(f"what is due at a {due.moment.value} {verb} {name!r}.")
+    if due.at is not None and not isfinite(due.at):
+        raise BadRequest(f"'at' must be seconds since 1970 (got {due.at}).")
+    check_length("'tool'", due.tool, most=_LONGEST_NAME)
+    check_length("'condition'", due.condition, most=_LONGEST_CONDITION)
+
+
+def _notice(row: Row) -> StoredNotice:
+    id_, project_id, event, moment, at, tool, condition, run_id, created_at, delivered_at = row
+    return StoredNotice(
+        id=id_,
+        project_id=project_id,
+        event=Event.read(from_json(event)),
+        due=Deferral(DeferUntil(moment), at, tool, condition),
+        run_id=run_id,
+        created_at=created_at,
+        delivered_at=delivered_at,
+    )

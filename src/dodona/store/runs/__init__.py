@@ -1,0 +1,1 @@
+"""Runs: submitting, queueing, journalling and finishing them."""

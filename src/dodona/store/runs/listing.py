@@ -1,0 +1,66 @@
+"""Runs in lists, for people to look at."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import bindparam, func, or_, select
+
+from dodona.core.domain.conversations.conversation import RunOverview
+from dodona.store.db.database import Transaction
+from dodona.store.db.statements import statement
+from dodona.store.runs.nodes import NODE_COLUMNS, read_node
+from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, oracle_contexts, runs
+
+_SHOWN: Final = 200  # characters of a question
+_NEWEST: Final = 2**62
+
+_LIST = statement(
+    select(
+        *NODE_COLUMNS,
+        conversations.c.project_id,
+        func.substr(messages.c.content, 1, _SHOWN),
+    )
+    .join(conversations, conversations.c.id == runs.c.conversation_id)
+    .outerjoin(messages, (messages.c.run_id == runs.c.id) & (messages.c.ordinal == 0))
+    .where(
+        runs.c.user_id == bindparam("its_user"),
+        runs.c.id < bindparam("before"),
+        or_(
+            bindparam("any_project"),
+            conversations.c.project_id == bindparam("its_project"),
+        ),
+    )
+    .order_by(runs.c.id.desc())
+    .limit(bindparam("limit"))
+)
+_OPEN_IN = statement(
+    select(runs.c.id)
+    .join(oracle_contexts, oracle_contexts.c.conversation_id == runs.c.conversation_id)
+    .where(
+        oracle_contexts.c.user_id == bindparam("its_user"),
+        oracle_contexts.c.project_id == bindparam("its_project"),
+        IS_OPEN,
+    )
+    .order_by(IS_QUEUED, runs.c.id)
+)
+
+
+def list_runs(
+    tx: Transaction, user_id: str, *, project_id: str | None, before: int | None, limit: int
+) -> list[RunOverview]:
+    """The user's runs, the newest first."""
+    rows = tx.rows(
+        _LIST,
+        its_user=user_id,
+        before=_NEWEST if before is None else before,
+        any_project=project_id is None,
+        its_project=project_id or "",
+        limit=limit,
+    )
+    return [RunOverview(read_node(row[:-2]), row[-2], row[-1] or "") for row in rows]
+
+
+def open_runs(tx: Transaction, user_id: str, project_id: str) -> list[int]:
+    """The runs of a context's conversation that have not ended, in the order of the lane."""
+    return [row[0] for row in tx.rows(_OPEN_IN, its_user=user_id, its_project=project_id)]

@@ -1,0 +1,92 @@
+"""Runs as nodes of a conversation's tree: read, found, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import bindparam, select
+
+from dodona.core.domain.conversations.conversation import Conversation, RunNode, RunStatus
+from dodona.core.errors import BadRequest, NotFound
+from dodona.store.db.database import Row, Transaction
+from dodona.store.db.statements import statement
+from dodona.store.db.text import from_json
+from dodona.store.schema import conversations, runs
+
+NODE_COLUMNS = (
+    runs.c.id,
+    runs.c.conversation_id,
+    runs.c.parent_id,
+    runs.c.status,
+    runs.c.attempt,
+    runs.c.owner,
+    runs.c.session_key,
+    runs.c.origin,
+    runs.c.label,
+    runs.c.tokens,
+    runs.c.pins_hash,
+    runs.c.error_json,
+    runs.c.created_at,
+    runs.c.started_at,
+    runs.c.ended_at,
+    runs.c.cancel_requested_at,
+)
+CONVERSATION_COLUMNS = (
+    conversations.c.id,
+    conversations.c.user_id,
+    conversations.c.project_id,
+    conversations.c.agent_id,
+    conversations.c.title,
+    conversations.c.head_id,
+    conversations.c.created_at,
+    conversations.c.updated_at,
+)
+MINE = (
+    conversations.c.id == bindparam("conversation_id"),
+    conversations.c.user_id == bindparam("user_id"),
+)
+
+_CONVERSATION = statement(select(*CONVERSATION_COLUMNS).where(*MINE))
+_LOCKED = statement(select(*CONVERSATION_COLUMNS).where(*MINE).with_for_update())
+_NODE = statement(
+    select(*NODE_COLUMNS)
+    .join(conversations, conversations.c.id == runs.c.conversation_id)
+    .where(runs.c.id == bindparam("run_id"), conversations.c.user_id == bindparam("user_id"))
+)
+
+
+def read_node(row: Row) -> RunNode:
+    """The node in a row of NODE_COLUMNS."""
+    values: list[Any] = list(row)
+    values[3], values[11] = RunStatus(row[3]), from_json(row[11])
+    return RunNode(*values)
+
+
+def find_conversation(
+    tx: Transaction, user_id: str, conversation_id: int, *, lock: bool = False
+) -> Conversation:
+    """The user's conversation. Locked, nothing in it changes until the transaction ends."""
+    found = _LOCKED if lock else _CONVERSATION
+    row = tx.row(found, conversation_id=conversation_id, user_id=user_id)
+    if row is None:
+        raise NotFound(f"there is no conversation {conversation_id}.")
+    return Conversation(*row)
+
+
+def find_node(tx: Transaction, user_id: str, run_id: int) -> RunNode:
+    row = tx.row(_NODE, run_id=run_id, user_id=user_id)
+    if row is None:
+        raise NotFound(f"there is no run {run_id}.")
+    return read_node(row)
+
+
+def find_parent(tx: Transaction, conversation: Conversation, run_id: int) -> RunNode:
+    """The node, if something can be said after it: it is in the conversation and has ended."""
+    node = find_node(tx, conversation.user_id, run_id)
+    if node.conversation_id != conversation.id:
+        raise NotFound(f"there is no run {run_id} in conversation {conversation.id}.")
+    if not node.status.has_ended:
+        raise BadRequest(
+            f"run {run_id} is {node.status.value}.", hint="Wait until it has ended, or cancel it."
+        )
+    return node

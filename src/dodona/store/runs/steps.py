@@ -1,0 +1,180 @@
+"""The steps of runs as they are kept: encoded, read, judged when they come again, expired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from time import time
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import bindparam, delete, or_, select, update
+
+from dodona.core.domain.conversations.conversation import Claim, StepRow
+from dodona.core.errors import Diverged, StoreError, TreeError
+from dodona.core.ports.journal import Effect, StepRecord
+from dodona.store.db.database import Row, Transaction
+from dodona.store.db.statements import replacement, statement
+from dodona.store.db.text import Redact, from_json, to_hidden_json
+from dodona.store.schema import pins, runs, steps
+
+_COLUMNS: Final = (
+    *("run_id", "key", "leaf", "effect", "attempt", "request_hash", "status", "payload"),
+    *("started_at", "ended_at"),
+)
+_PUT = replacement(steps, *_COLUMNS)
+_READ = statement(
+    select(*(steps.c[name] for name in _COLUMNS)).where(steps.c.run_id == bindparam("run_id"))
+)
+_STARTED = statement(select(runs.c.started_at).where(runs.c.id == bindparam("run_id")))
+_EXPIRE = statement(
+    update(steps)
+    .where(
+        steps.c.payload.is_not(None),
+        steps.c.run_id.in_(select(runs.c.id).where(runs.c.ended_at < bindparam("before"))),
+    )
+    .values(payload=None)
+)
+_UNPIN = statement(
+    delete(pins).where(
+        pins.c.created_at < bindparam("before"),
+        pins.c.hash.not_in(
+            select(runs.c.pins_hash).where(
+                runs.c.pins_hash.is_not(None),
+                or_(runs.c.ended_at.is_(None), runs.c.ended_at >= bindparam("before")),
+            )
+        ),
+    )
+)
+
+_UNKNOWN: Final = {
+    "code": "outcome_unknown",
+    "message": "the process stopped while this was being done: its outcome is unknown.",
+    "hint": "Verify before repeating it.",
+}
+
+
+class _Payload(msgspec.Struct, omit_defaults=True):
+    """What a finished step left, as it is kept."""
+
+    writes: dict[str, Any] = {}
+    chunks: list[Any] = []
+    error: dict[str, Any] | None = None
+
+
+_payload = msgspec.json.Decoder(_Payload)
+
+
+def put_steps(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    tx.run_all(_PUT, rows)
+
+
+def encoded(key: str, record: StepRecord, hide: Redact) -> str:
+    """What a step left, as JSON without secrets."""
+    left: dict[str, Any] = {}
+    if record.writes:
+        left["writes"] = dict(record.writes)
+    if record.chunks:
+        left["chunks"] = list(record.chunks)
+    if record.error is not None:
+        left["error"] = dict(record.error)
+    try:
+        return to_hidden_json(left, hide)
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise TreeError(
+            f"what leaf '{record.leaf}' left at {key} cannot be kept: {wrong}.",
+            hint="Steps write texts, numbers, lists and maps.",
+        ) from wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What earlier attempts of a run left, by the keys of their steps."""
+
+    steps: Mapping[str, Mapping[str, Any]]
+    downtime: float
+
+    def judged(self, row: Mapping[str, Any]) -> StepRecord | None:
+        """What is known of a step that begins; None when it runs (again)."""
+        past = self.steps.get(row["key"])
+        return None if past is None else _judged(row, past)
+
+    def chunks(self) -> list[Any]:
+        """What finished steps sent out, each a list that begins with its `seq`."""
+        kept = [past["payload"] for past in self.steps.values() if past["payload"] is not None]
+        found = [chunk for payload in kept for chunk in _payload.decode(payload).chunks]
+        return sorted(found, key=itemgetter(0))
+
+
+NO_PAST: Final = Past({}, 0.0)
+
+
+def read_past(tx: Transaction, claim: Claim) -> Past:
+    rows = tx.rows(_READ, run_id=claim.run_id)
+    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    started = tx.row(_STARTED, run_id=claim.run_id)
+    first = time() if started is None or started[0] is None else started[0]
+    return Past({step["key"]: step for step in found}, _downtime(found, first=first, now=time()))
+
+
+def _downtime(found: Iterable[Mapping[str, Any]], *, first: float, now: float) -> float:
+    """From the last that is known of each attempt to the first that is known of the next."""
+    spans: dict[int, tuple[float, float]] = {}
+    for step in found:
+        began, ended = step["started_at"], step["ended_at"] or step["started_at"]
+        start, end = spans.get(step["attempt"], (began, ended))
+        spans[step["attempt"]] = (min(start, began), max(end, ended))
+    down, last = 0.0, first
+    for attempt in sorted(spans):
+        start, end = spans[attempt]
+        if attempt > 1:
+            down += max(0.0, start - last)
+        last = max(last, end)
+    return down + max(0.0, now - last)
+
+
+def _judged(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord | None:
+    key, leaf, once = row["key"], row["leaf"], Effect.ONCE.value
+    if any(past[name] != row[name] for name in ("leaf", "request_hash")):
+        if once in (past["effect"], row["effect"]):
+            raise Diverged(
+                f"step {key} was begun with another request, and must not be done twice.",
+                hint="Did the tree or its inputs change under the run? It cannot be resumed.",
+            )
+        return None
+    if past["status"] == "started":
+        if row["effect"] != once:
+            return None
+        return StepRecord(leaf, False, error=_UNKNOWN, outcome_unknown=True)
+    if past["payload"] is None:
+        raise StoreError(
+            f"what step {key} left has expired.",
+            hint="Runs that ended so long ago cannot be replayed.",
+        )
+    kept = _payload.decode(past["payload"])
+    return StepRecord(
+        leaf=past["leaf"],
+        succeeded=past["status"] == "succeeded",
+        writes=kept.writes,
+        chunks=tuple(kept.chunks),
+        error=kept.error,
+    )
+
+
+def read_steps(tx: Transaction, run_id: int) -> list[StepRow]:
+    rows = tx.rows(_READ, run_id=run_id)
+    return sorted(map(_step_row, rows), key=lambda step: (step.started_at, step.ended_at or 0.0))
+
+
+def _step_row(row: Row) -> StepRow:
+    _, key, leaf, effect, attempt, request_hash, status, payload, started_at, ended_at = row
+    left = from_json(payload)
+    return StepRow(key, leaf, effect, attempt, request_hash, status, started_at, ended_at, left)
+
+
+def expire(tx: Transaction, before: float) -> int:
+    """Forget payloads, and what no run begins with any more; how many steps were emptied."""
+    count = tx.run(_EXPIRE, before=before)
+    tx.run(_UNPIN, before=before)
+    return count

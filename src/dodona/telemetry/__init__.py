@@ -1,0 +1,1 @@
+"""Metrics, and the fields that every log record has."""

@@ -1,0 +1,1 @@
+"""Which files of a folder are code to be read."""

@@ -1,0 +1,1 @@
+"""Reading source files: grammars, definitions and references."""

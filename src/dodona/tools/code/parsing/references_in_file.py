@@ -1,0 +1,130 @@
+"""Where a name is used in a file's code.
+
+A use is every place in code that says the name without giving it to something: a definition, a
+parameter and a new local variable are none. What the name means there is not known. In a language
+without a grammar every whole word counts; in prose none does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from tree_sitter import Node
+
+from dodona.tools.code.parsing.extraction import HEAD, utf8
+from dodona.tools.code.parsing.grammar import captures, row_of
+from dodona.tools.code.parsing.languages import TEXT, language_of
+from dodona.tools.code.parsing.spans import named, names_of, spans_of
+
+# The field of a node in which a name is new.
+_NEW: Final = {
+    "assignment": "left",
+    "const_spec": "name",
+    "declaration": "declarator",
+    "enhanced_for_statement": "name",
+    "for_expression": "pattern",
+    "for_in_clause": "left",
+    "for_in_statement": "left",
+    "for_range_loop": "declarator",
+    "for_statement": "left",
+    "foreach_statement": "left",
+    "init_declarator": "declarator",
+    "let_declaration": "pattern",
+    "named_expression": "name",
+    "range_clause": "left",
+    "short_var_declaration": "left",
+    "var_spec": "name",
+    "variable_assignment": "name",
+    "variable_declarator": "name",
+}
+# What several new names stand in, or one that is more than a name.
+_PATTERNS: Final = frozenset(
+    {
+        "array_declarator",
+        "dictionary_splat_pattern",
+        "expression_list",
+        "left_assignment_list",
+        "list_pattern",
+        "list_splat_pattern",
+        "mut_pattern",
+        "pattern_list",
+        "pointer_declarator",
+        "reference_declarator",
+        "rest_pattern",
+        "tuple_pattern",
+        "variable_name",
+    }
+)
+_NOT_NEW: Final = ("type", "value", "default", "right", "bounds")  # fields of a parameter
+_PROSE: Final = frozenset({"adoc", "csv", "log", "markdown", "md", "rst", "svg", "tsv", "txt"})
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """An occurrence of a name in code; lines from 1, columns from 0, in characters."""
+
+    line: int
+    column: int
+
+
+def uses(path: str, data: bytes, name: str) -> list[Use]:
+    """Each use of a name in a file's code, in order; not in comments or strings."""
+    source, wanted = utf8(data), name.encode("utf-8", "replace")
+    if not wanted or wanted not in source:
+        return []
+    language = language_of(path, data[:HEAD])
+    found = captures(language, source, names=True) if language != TEXT else None
+    if found is None:
+        return [] if path.rpartition(".")[2].lower() in _PROSE else list(_words(source, name))
+    # In this order: what is local to a function loses its names below.
+    bound = {each.start for each in names_of(found, source) if each.kind == "variable"}
+    bound.update(each.start for _, each, _ in named(spans_of(found, source)))
+    places = {
+        node.start_byte: node
+        for node in found.get("id", ())
+        if node.end_byte - node.start_byte == len(wanted)
+        and source[node.start_byte : node.end_byte] == wanted
+    }
+    return [
+        _use(source, start, row_of(node))
+        for start, node in sorted(places.items())
+        if start not in bound and not _is_new(node)
+    ]
+
+
+def _use(source: bytes, start: int, row: int) -> Use:
+    line = source.rfind(b"\n", 0, start) + 1
+    return Use(row + 1, len(source[line:start].decode("utf-8", "replace")))
+
+
+def _is_new(node: Node) -> bool:
+    """Is it the name of a parameter or of a local variable, where that begins?"""
+    parent = node.parent
+    while parent is not None and parent.type in _PATTERNS:
+        node, parent = parent, parent.parent
+    if parent is None:
+        return False
+    if parent.type == "as_pattern_target":
+        return True
+    if "parameter" in parent.type:
+        return not any(_is_in(node, parent, field) for field in _NOT_NEW)
+    field = _NEW.get(parent.type)
+    return field is not None and _is_in(node, parent, field)
+
+
+def _is_in(node: Node, parent: Node, field: str) -> bool:
+    return any(
+        child.start_byte <= node.start_byte and node.end_byte <= child.end_byte
+        for child in parent.children_by_field_name(field)
+    )
+
+
+def _words(source: bytes, name: str) -> Iterator[Use]:
+    """Whole words of a text."""
+    whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    for number, line in enumerate(source.decode("utf-8", "replace").split("\n"), 1):
+        for match in whole.finditer(line):
+            yield Use(number, match.start())

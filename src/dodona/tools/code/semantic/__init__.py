@@ -1,0 +1,1 @@
+"""Searching code by meaning, with embeddings."""

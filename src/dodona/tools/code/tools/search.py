@@ -1,0 +1,70 @@
+"""search_code: pieces of code by their words, each headed by `path:first-last  title`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dodona.core.domain.knowledge.code import CodeOf
+from dodona.core.messages import ToolSpec
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.tools.code.index.query import LONGEST_QUERY
+from dodona.tools.code.tools.presentation import NO_CODE, block, has_code, source, unfinished
+from dodona.tools.registry import ToolRegistry
+
+SPEC: Final = ToolSpec(
+    "search_code",
+    "Search the project's code by words: identifiers, whole or in part, and words of comments. "
+    "Returns the best pieces as blocks: a line 'path:first-last  what is defined there', then the "
+    "lines, indented. To find where a known name is defined or used, find_definition and "
+    "find_references are better.",
+    {
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "The words to look for, the more telling the better.",
+                "minLength": 1,
+                "maxLength": LONGEST_QUERY,
+            },
+            "limit": {
+                "type": "integer",
+                "description": "The most pieces to return.",
+                "minimum": 1,
+                "maximum": 30,
+                "default": 8,
+            },
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+def add(registry: ToolRegistry, code_of: CodeOf) -> None:
+    @registry.tool(
+        SPEC, category=Category.CODE, agent_scope=("oracle", "librarian"), effect=Effect.NONE
+    )
+    async def search_code(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        code = await code_of(context.user_id, context.project_id)
+        if not has_code(code):
+            return NO_CODE
+        hits = await code.search(arguments["query"], arguments["limit"])
+        versions = await code.versions(tuple({hit.path for hit in hits}))
+        blocks = [block(h.path, h.first, h.last, title=h.title, text=h.text) for h in hits]
+        return ToolOutcome(
+            ("\n\n".join(blocks) or "Nothing found.") + await unfinished(code),
+            tuple(
+                source(
+                    hit.path,
+                    (hit.first, hit.last),
+                    title=hit.title,
+                    excerpt=hit.text,
+                    version=versions.get(hit.path, ""),
+                )
+                for hit in hits
+            ),
+            entries=len(hits),
+            scores=tuple(hit.score for hit in hits),
+        )

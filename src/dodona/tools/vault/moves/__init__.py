@@ -1,0 +1,1 @@
+"""Moving notes, so that links to them stay right."""

@@ -1,0 +1,202 @@
+"""The record of moves: written before a note is moved, so that a crash can be made good.
+
+It is a file beside the index, and unlike the index it cannot be made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Generator, Iterable
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dodona.core.domain.knowledge.notes import NoteMoved
+from dodona.core.errors import ToolFailed
+from dodona.tools.vault.moves.relinking import Edit
+
+KEPT: Final = 2_000  # moves; older ones are forgotten
+WAIT_SECONDS: Final = 20.0
+
+_APPLICATION: Final = 0x444F444D  # "DODM"
+# `state` is begun or done. `undoes` is the move that this one takes back, `undone_by` the one that
+# took it back, and `is_back` is set when what it does is to take back what somebody did.
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS moves (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, target TEXT NOT NULL,
+    inode INTEGER NOT NULL, moved_at REAL NOT NULL, state TEXT NOT NULL, relinked TEXT NOT NULL,
+    undoes INTEGER, undone_by INTEGER, is_back INTEGER NOT NULL DEFAULT 0
+)
+"""
+_COLUMNS: Final = "id, path, target, inode, moved_at, relinked, undoes, undone_by, is_back"
+_OPEN: Final = "state = 'done' AND undone_by IS NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Relinked:
+    """A note whose links are written anew, by its path after the move; what it was and becomes."""
+
+    note: str
+    old_version: str
+    new_version: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """`inode` is the number of the file that is moved."""
+
+    id: int = 0
+    path: str
+    to: str
+    inode: int
+    moved_at: float = 0.0
+    relinked: tuple[Relinked, ...]
+    undoes: int | None = None
+    undone_by: int | None = None
+    is_back: bool = False
+
+    def told(self) -> NoteMoved:
+        notes = tuple(sorted(each.note for each in self.relinked))
+        return NoteMoved(self.id, self.path, self.to, notes, self.moved_at)
+
+
+class Moves:
+    """Its methods block: call them from a thread. Only who holds the vault's lock may write."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self, move: Move) -> Move:
+        """Write down what is going to be done; with its number and time."""
+        with self._opened() as db, db:
+            made = db.execute(
+                "INSERT INTO moves (path, target, inode, moved_at, state, relinked, undoes,"
+                " is_back) VALUES (?, ?, ?, ?, 'begun', ?, ?, ?)",
+                (move.path, move.to, move.inode, time.time(), _json(move.relinked), move.undoes,
+                 move.is_back),
+            )  # fmt: skip
+            db.execute("DELETE FROM moves WHERE id <= ?", ((made.lastrowid or 0) - KEPT,))
+            return _first(db, "id = ?", made.lastrowid) or move
+
+    def finish(self, move: Move, relinked: Iterable[Relinked]) -> Move:
+        """It is done; these notes were written."""
+        with self._opened() as db, db:
+            db.execute(
+                "UPDATE moves SET state = 'done', relinked = ? WHERE id = ?",
+                (_json(relinked), move.id),
+            )
+            db.execute("UPDATE moves SET undone_by = ? WHERE id = ?", (move.id, move.undoes))
+            return _first(db, "id = ?", move.id) or move
+
+    def drop(self, move: Move) -> None:
+        """It was taken back, and never was."""
+        with self._opened() as db, db:
+            db.execute("DELETE FROM moves WHERE id = ?", (move.id,))
+
+    def begun(self) -> Move | None:
+        """The one that somebody began and did not end."""
+        return self._first("state = 'begun' ORDER BY id DESC")
+
+    def get(self, number: int) -> Move | None:
+        return self._first("state = 'done' AND id = ?", number)
+
+    def latest(self) -> Move | None:
+        """The last one that can be taken back, and that is not itself one that takes back."""
+        return self._first(f"{_OPEN} AND NOT is_back ORDER BY id DESC")
+
+    def made(self, path: str, to: str) -> Move | None:
+        """The last of these paths that still holds."""
+        return self._first(f"{_OPEN} AND path = ? AND target = ? ORDER BY id DESC", path, to)
+
+    def list(self, limit: int) -> list[Move]:
+        """Those that can be taken back, the newest first."""
+        if not self._path.exists():
+            return []
+        with self._opened() as db:
+            found = db.execute(
+                f"SELECT {_COLUMNS} FROM moves WHERE {_OPEN} ORDER BY id DESC LIMIT ?",  # noqa: S608
+                (limit,),
+            )
+            return [_move(row) for row in found]
+
+    def stamp(self) -> tuple[int, int]:
+        """What is another one when somebody has written here."""
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return 0, 0
+        return found.st_mtime_ns, found.st_size
+
+    def _first(self, condition: str, *values: Any) -> Move | None:
+        if not self._path.exists():
+            return None
+        with self._opened() as db:
+            return _first(db, condition, *values)
+
+    @contextmanager
+    def _opened(self) -> Generator[sqlite3.Connection]:
+        """What is another program's is not touched."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+            with closing(sqlite3.connect(self._path, timeout=WAIT_SECONDS)) as db:
+                db.execute("PRAGMA synchronous = FULL")
+                _prepare(db)
+                yield db
+        except sqlite3.Error as error:
+            raise ToolFailed(
+                f"the record of moves cannot be used: {error}.",
+                hint="Whoever runs Dodona must look at the folder 'indexes' in its home.",
+            ) from error
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    if db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
+        return
+    if db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None:
+        raise sqlite3.DatabaseError("it is another program's")
+    with db:
+        db.execute(_SCHEMA)
+    db.execute(f"PRAGMA application_id = {_APPLICATION}")
+
+
+def _first(db: sqlite3.Connection, condition: str, *values: Any) -> Move | None:
+    found = db.execute(f"SELECT {_COLUMNS} FROM moves WHERE {condition} LIMIT 1", values)  # noqa: S608
+    row = found.fetchone()
+    return _move(row) if row else None
+
+
+def _move(row: tuple[Any, ...]) -> Move:
+    number, path, to, inode, moved_at, relinked, undoes, undone_by, is_back = row
+    return Move(
+        id=number,
+        path=path,
+        to=to,
+        inode=inode,
+        moved_at=moved_at,
+        relinked=tuple(map(_relinked, json.loads(relinked))),
+        undoes=undoes,
+        undone_by=undone_by,
+        is_back=bool(is_back),
+    )
+
+
+def _json(relinked: Iterable[Relinked]) -> str:
+    # In ASCII: a target may hold bytes that are no text, as halves of surrogate pairs.
+    return json.dumps(
+        [
+            (each.note, each.old_version, each.new_version,
+             [(edit.start, edit.old, edit.new) for edit in each.edits])
+            for each in relinked
+        ]
+    )  # fmt: skip
+
+
+def _relinked(kept: tuple[str, str, str, list[tuple[int, str, str]]]) -> Relinked:
+    note, old_version, new_version, edits = kept
+    return Relinked(note, old_version, new_version, tuple(Edit(*edit) for edit in edits))

@@ -1,0 +1,1 @@
+"""Notes as files: front matter, links and paths."""

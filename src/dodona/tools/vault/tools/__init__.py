@@ -1,0 +1,1 @@
+"""The tools that models call to read and write notes."""

@@ -1,0 +1,68 @@
+"""vault_list: what is in a folder, a line for each note and each folder in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dodona.core.domain.knowledge.notes import NoteListed, NotesOf
+from dodona.core.messages import ToolSpec
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.tools.registry import ToolRegistry
+from dodona.tools.vault.notes.paths import folder_parts
+
+MOST_ENTRIES: Final = 300
+
+SPEC: Final = ToolSpec(
+    "vault_list",
+    "List the notes and folders in a folder of the vault: 'folder/  (number of notes)' or "
+    "'path  title  #tags', a line each.",
+    {
+        "type": "object",
+        "properties": {
+            "folder": {
+                "type": "string",
+                "description": "Relative to the vault, such as 'notes'; empty for all of it.",
+                "default": "",
+            }
+        },
+        "additionalProperties": False,
+    },
+)
+
+
+def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
+    @registry.tool(
+        SPEC, category=Category.VAULT, agent_scope=("oracle", "librarian"), effect=Effect.NONE
+    )
+    async def vault_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        vault = await notes_of(context.user_id, context.project_id)
+        notes = await vault.list(arguments["folder"])
+        depth = len(folder_parts(arguments["folder"]))
+        lines = _lines(notes, depth=depth)
+        if len(lines) > MOST_ENTRIES:
+            more = f"… and {len(lines) - MOST_ENTRIES} more: search for them, or name a folder."
+            lines = [*lines[:MOST_ENTRIES], more]
+        # Without versions: a note that is only listed was not read, and cannot be stale.
+        here = [note for note in notes if note.path.count("/") == depth]
+        sources = tuple(Source(note.path, note.title) for note in here[:MOST_ENTRIES])
+        return ToolOutcome("\n".join(lines) or "There are no notes yet.", sources, len(notes))
+
+
+def _lines(notes: Sequence[NoteListed], *, depth: int) -> list[str]:
+    """Folders with how many notes they hold, then the notes."""
+    folders: Counter[str] = Counter()
+    here: list[str] = []
+    for note in notes:
+        parts = note.path.split("/")
+        if len(parts) > depth + 1:
+            folders["/".join(parts[: depth + 1])] += 1
+        else:
+            tags = "".join(f" #{tag}" for tag in note.tags)
+            here.append(f"{note.path}  {note.title} {tags}".rstrip())
+    counted = [
+        f"{folder}/  ({number} note{'s' * (number != 1)})" for folder, number in folders.items()
+    ]
+    return counted + here

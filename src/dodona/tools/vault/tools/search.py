@@ -1,0 +1,79 @@
+"""vault_search: sections of notes by their words, each headed by `path:first-last  title`.
+
+The text of a section is indented. So no line in a note can pass for the head of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dodona.core.domain.knowledge.notes import NoteHit, NotesOf
+from dodona.core.messages import ToolSpec
+from dodona.core.ports.journal import Effect
+from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.tools.registry import ToolRegistry
+from dodona.tools.vault.index.query import LONGEST_QUERY
+
+LONGEST_EXCERPT: Final = 2_000
+LONGEST_SOURCE: Final = 300
+INDENT: Final = "    "
+
+SPEC: Final = ToolSpec(
+    "vault_search",
+    "Search the project's notes by words. Returns the best sections as blocks: a line "
+    "'path:first-last  title > heading', then the text of these lines, indented. Quotes keep words "
+    "together. Read the whole note with vault_read.",
+    {
+        "type": "object",
+        "properties": {
+            "query": {
+                "type": "string",
+                "description": "The words to look for, the more telling the better.",
+                "minLength": 1,
+                "maxLength": LONGEST_QUERY,
+            },
+            "limit": {
+                "type": "integer",
+                "description": "The most sections to return.",
+                "minimum": 1,
+                "maximum": 20,
+                "default": 5,
+            },
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
+    @registry.tool(SPEC, category=Category.VAULT, effect=Effect.NONE)
+    async def vault_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        notes = await notes_of(context.user_id, context.project_id)
+        hits = await notes.search(arguments["query"], arguments["limit"])
+        if not hits:
+            return ToolOutcome("Nothing found.")
+        versions = await notes.versions(tuple({hit.path for hit in hits}))
+        return ToolOutcome(
+            "\n\n".join(map(_block, hits)),
+            tuple(_source(hit, versions.get(hit.path, "")) for hit in hits),
+            entries=len(hits),
+            scores=tuple(hit.score for hit in hits),
+        )
+
+
+def _block(hit: NoteHit) -> str:
+    title = " > ".join(filter(None, (hit.title, hit.headings)))
+    head = f"{hit.path}:{hit.first}-{hit.last}  {title}"
+    lines = [" ".join(line.splitlines()) for line in _excerpt(hit.text).split("\n")]
+    return "\n".join([head, *((INDENT + line).rstrip() for line in lines)])
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1] + "…"
+
+
+def _source(hit: NoteHit, version: str) -> Source:
+    excerpt = hit.text[:LONGEST_SOURCE]
+    return Source(hit.path, hit.title, f"{hit.first}–{hit.last}", excerpt, version=version)

@@ -1,0 +1,1 @@
+"""The text language of trees: parsing, checking and loading."""

@@ -1,0 +1,392 @@
+"""The small pure language of conditions, guards and arguments, compiled to closures.
+
+Empty is false: nil, false, 0, "", [] and {}. Numbers do not mix with strings or booleans.
+No expression can loop, and no number grows past 4,096 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from math import isfinite
+from operator import add, ge, gt, le, lt, mod, mul, sub
+from typing import Any
+
+from dodona.core.errors import ExpressionError, LoadError
+from dodona.core.suggest import did_you_mean
+from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Span, Symbol, Vector, to_text
+from dodona.trees.language.schema import RESERVED, describe, same
+from dodona.trees.runtime.blackboard import Blackboard
+
+Evaluate = Callable[[Blackboard], Any]
+
+MAX_BITS = 4_096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Expression:
+    """A form that has a value. `constant` ones were evaluated when they were loaded."""
+
+    form: Form
+    evaluate: Evaluate
+    reads: tuple[tuple[str, Span], ...] = ()
+    constant: bool = False
+
+    @property
+    def value(self) -> Any:
+        """The value of a constant."""
+        assert self.constant
+        return self.evaluate(_NOTHING)
+
+    def __str__(self) -> str:
+        return to_text(self.form)
+
+
+def compile_expression(form: Form) -> Expression:
+    """Check the form and make it callable; a mistake is a located LoadError."""
+    if isinstance(form, Literal):
+        return _constant(form, form.value)
+    if isinstance(form, Keyword):
+        return _constant(form, form.name)
+    if isinstance(form, Quote):
+        return _constant(form, plain(form.form))
+    if isinstance(form, Vector):
+        return _vector(form)
+    if isinstance(form, Map):
+        return _map(form)
+    if isinstance(form, Symbol):
+        raise LoadError(
+            f"'{form.name}' has no value here.",
+            where=form.span.where(),
+            hint=f"Read a key with (blackboard :{form.name}), or quote a word: '{form.name}.",
+        )
+    return _operation(form)
+
+
+def is_operation(form: Form) -> bool:
+    """Does this list call one of the operators (and is so no node)?"""
+    return starts_with(form, "blackboard", *OPERATORS)
+
+
+def starts_with(form: Form, *words: str) -> bool:
+    """Is this a list with one of these words in front?"""
+    head = form.items[0] if isinstance(form, List) and form.items else None
+    return isinstance(head, Symbol) and head.name in words
+
+
+def plain(form: Form) -> Any:
+    """A form as data: keywords and symbols are their names, lists and vectors are lists."""
+    if isinstance(form, Literal):
+        return form.value
+    if isinstance(form, Keyword | Symbol):
+        return form.name
+    if isinstance(form, Quote):
+        return plain(form.form)
+    if isinstance(form, Map):
+        return {plain(key): plain(value) for key, value in form.pairs}
+    return [plain(item) for item in form.items]
+
+
+def named(form: Form) -> str:
+    """A form as errors name it."""
+    if isinstance(form, Literal):
+        return describe(form.value)
+    if isinstance(form, Keyword | Symbol):
+        sort = "keyword :" if isinstance(form, Keyword) else "symbol "
+        return f"the {sort}{form.name[:40]}"
+    if isinstance(form, List) and form.items:
+        return f"the form ({plain(form.items[0])!s:.40} …)"
+    return {"List": "an empty list", "Vector": "a vector", "Map": "a map"}.get(
+        type(form).__name__, "a quoted form"
+    )
+
+
+def _constant(form: Form, value: Any) -> Expression:
+    return Expression(form, lambda _: value, constant=True)
+
+
+def _vector(form: Vector) -> Expression:
+    parts = tuple(compile_expression(item) for item in form.items)
+    calls = tuple(part.evaluate for part in parts)
+    return _joined(form, parts, lambda board: [call(board) for call in calls])
+
+
+def _map(form: Map) -> Expression:
+    parts = tuple(compile_expression(value) for _, value in form.pairs)
+    entries = tuple(
+        (plain(key), part.evaluate) for (key, _), part in zip(form.pairs, parts, strict=True)
+    )
+    return _joined(form, parts, lambda board: {key: call(board) for key, call in entries})
+
+
+def _joined(form: Form, parts: tuple[Expression, ...], evaluate: Evaluate) -> Expression:
+    reads = tuple(read for part in parts for read in part.reads)
+    if not all(part.constant for part in parts):
+        return Expression(form, evaluate, reads)
+    try:
+        evaluate(_NOTHING)
+    except ExpressionError as error:
+        raise LoadError(error.message, where=error.where, hint=error.hint) from None
+    # Evaluated anew each time all the same: a list must not be shared between runs.
+    return Expression(form, evaluate, reads, constant=True)
+
+
+def _operation(form: List) -> Expression:
+    head = form.items[0] if form.items else None
+    if not isinstance(head, Symbol):
+        raise LoadError(
+            "an expression starts with an operator.",
+            where=(head or form).span.where(),
+            hint="Data is written [a b] or '(a b).",
+        )
+    if head.name == "blackboard":
+        return _blackboard(form)
+    operator = OPERATORS.get(head.name)
+    if operator is None:
+        raise LoadError(
+            f"unknown operator '{head.name}'.",
+            where=head.span.where(),
+            hint=did_you_mean(head.name, ["blackboard", *OPERATORS])
+            or f"The operators are: blackboard {' '.join(OPERATORS)}.",
+        )
+    least, most, make = operator
+    count = len(form.items) - 1
+    if count < least or (most is not None and count > most):
+        raise LoadError(
+            f"'{head.name}' takes {_count(least, most)} (got {count}).",
+            where=form.span.where(),
+            hint="Is a parenthesis in the wrong place?",
+        )
+    parts = tuple(compile_expression(item) for item in form.items[1:])
+    return _joined(form, parts, make(form, tuple(part.evaluate for part in parts)))
+
+
+def _blackboard(form: List) -> Expression:
+    if len(form.items) != 2 or not isinstance(form.items[1], Keyword):
+        raise LoadError(
+            "'blackboard' takes one key.",
+            where=form.span.where(),
+            hint="Write (blackboard :key).",
+        )
+    keyword = form.items[1]
+    key = keyword.name
+    if key.startswith("_") and key not in RESERVED:
+        raise LoadError(
+            f"unknown reserved key ':{key}'.",
+            where=keyword.span.where(),
+            hint=did_you_mean(key, RESERVED) or f"There are: {', '.join(RESERVED)}.",
+        )
+    if key.startswith("_"):
+        # The runtime has not always written its keys: absent is nil.
+        return Expression(form, lambda board: board.get(key))
+    return Expression(form, lambda board: board[key], ((key, keyword.span),))
+
+
+def _count(least: int, most: int | None) -> str:
+    if most is None:
+        return f"{least} argument{'s' if least != 1 else ''} or more"
+    if least == most:
+        return f"{least} argument{'s' if least != 1 else ''}"
+    return f"{least} to {most} arguments"
+
+
+def _wrong(form: List, message: str, hint: str) -> ExpressionError:
+    return ExpressionError(f"{message} in {_short(form)}.", where=form.span.where(), hint=hint)
+
+
+def _short(form: Form) -> str:
+    text = to_text(form)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_bounded(number: float) -> bool:
+    return number.bit_length() <= MAX_BITS if isinstance(number, int) else isfinite(number)
+
+
+Maker = Callable[[List, tuple[Evaluate, ...]], Evaluate]
+
+
+def _comparison(compare: Callable[[Any, Any], bool]) -> Maker:
+    def make(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+        def holds(left: Any, right: Any) -> bool:
+            if (_is_number(left) and _is_number(right)) or (
+                isinstance(left, str) and isinstance(right, str)
+            ):
+                return compare(left, right)
+            raise _wrong(
+                form,
+                f"cannot compare {describe(left)} with {describe(right)}",
+                "Numbers go with numbers, strings with strings.",
+            )
+
+        if len(calls) == 2:
+            first, second = calls
+            return lambda board: holds(first(board), second(board))
+
+        def chain(board: Blackboard) -> bool:
+            values = [call(board) for call in calls]
+            return all(holds(a, b) for a, b in pairwise(values))
+
+        return chain
+
+    return make
+
+
+def _equality(*, expected: bool) -> Maker:
+    def make(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+        del form
+        first, second = calls
+        return lambda board: same(first(board), second(board)) is expected
+
+    return make
+
+
+def _arithmetic(combine: Callable[[Any, Any], Any]) -> Maker:
+    def make(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+        def value(board: Blackboard) -> Any:
+            numbers = [call(board) for call in calls]
+            for number in numbers:
+                if not _is_number(number):
+                    raise _wrong(
+                        form, f"cannot calculate with {describe(number)}", "It takes numbers only."
+                    )
+            try:
+                result = reduce(combine, numbers) if len(numbers) > 1 else combine(0, numbers[0])
+            except ZeroDivisionError:
+                raise _wrong(form, "division by zero", "Look first whether it is 0.") from None
+            except OverflowError:
+                raise _wrong(
+                    form, "the number is too large", "Numbers stay below 4,096 bits."
+                ) from None
+            if not _is_bounded(result):
+                raise _wrong(form, "the number is too large", "Numbers stay below 4,096 bits.")
+            return result
+
+        return value
+
+    return make
+
+
+def _and(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+    del form
+
+    def value(board: Blackboard) -> Any:
+        last: Any = True
+        for call in calls:
+            last = call(board)
+            if not last:
+                break
+        return last
+
+    return value
+
+
+def _or(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+    del form
+
+    def value(board: Blackboard) -> Any:
+        last: Any = False
+        for call in calls:
+            last = call(board)
+            if last:
+                break
+        return last
+
+    return value
+
+
+def _not(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+    del form
+    call = calls[0]
+    return lambda board: not call(board)
+
+
+def _length(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+    call = calls[0]
+
+    def value(board: Blackboard) -> int:
+        thing = call(board)
+        if thing is None:
+            return 0
+        if isinstance(thing, str | list | tuple | dict):
+            return len(thing)  # pyright: ignore[reportUnknownArgumentType]
+        raise _wrong(
+            form, f"{describe(thing)} has no length", "It takes a string, a list, a map or nil."
+        )
+
+    return value
+
+
+def _in(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+    item, collection = calls
+
+    def value(board: Blackboard) -> bool:
+        wanted, things = item(board), collection(board)
+        if things is None:
+            return False
+        if isinstance(things, str) and isinstance(wanted, str):
+            return wanted in things
+        if isinstance(things, list | tuple | dict):
+            return any(same(wanted, thing) for thing in things)  # pyright: ignore[reportUnknownVariableType]
+        raise _wrong(
+            form,
+            f"cannot look for {describe(wanted)} in {describe(things)}",
+            "It takes a list, a map, a string or nil.",
+        )
+
+    return value
+
+
+def _get(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
+    collection, place, *rest = calls
+
+    def value(board: Blackboard) -> Any:
+        things, key = collection(board), place(board)
+        if isinstance(things, dict) and isinstance(key, str | int):
+            found: Any = things.get(key)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        elif isinstance(things, list | tuple) and type(key) is int:
+            inside = -len(things) <= key < len(things)  # pyright: ignore[reportUnknownArgumentType]
+            found = things[key] if inside else None  # pyright: ignore[reportUnknownVariableType]
+        elif things is None:
+            found = None
+        else:
+            raise _wrong(
+                form,
+                f"cannot get {describe(key)} from {describe(things)}",
+                "It takes a map and a key, or a list and an index.",
+            )
+        return rest[0](board) if found is None and rest else found  # pyright: ignore[reportUnknownVariableType]
+
+    return value
+
+
+# name → least and most arguments, maker
+OPERATORS: Mapping[str, tuple[int, int | None, Maker]] = {
+    "=": (2, 2, _equality(expected=True)),
+    "!=": (2, 2, _equality(expected=False)),
+    "<": (2, None, _comparison(lt)),
+    "<=": (2, None, _comparison(le)),
+    ">": (2, None, _comparison(gt)),
+    ">=": (2, None, _comparison(ge)),
+    "and": (1, None, _and),
+    "or": (1, None, _or),
+    "not": (1, 1, _not),
+    "+": (1, None, _arithmetic(add)),
+    "-": (1, None, _arithmetic(sub)),
+    "*": (2, None, _arithmetic(mul)),
+    "/": (2, None, _arithmetic(lambda a, b: a / b)),
+    "mod": (2, 2, _arithmetic(mod)),
+    "min": (2, None, _arithmetic(min)),
+    "max": (2, None, _arithmetic(max)),
+    "length": (1, 1, _length),
+    "in": (2, 2, _in),
+    "get": (2, 3, _get),
+}
+
+_NOTHING = Blackboard()

@@ -1,0 +1,1 @@
+"""Running a tree: frames, steps, the blackboard and timers."""

@@ -1,0 +1,1 @@
+"""Tools to trace, debug, test and reload trees."""

@@ -1,0 +1,78 @@
+"""What changed between two versions of a tree, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+
+from dodona.lisp import Form, List, Symbol, to_text
+from dodona.trees.language.node import Node
+from dodona.trees.language.tree import Tree
+
+MOST_LINES = 50
+# Comparing is quadratic; beyond this size the number of nodes must do.
+MOST_NODES = 2_000
+
+
+def diff(old: Tree, new: Tree) -> list[str]:
+    """One line for each node, key or line of text that came, went or changed; none: the same."""
+    lines = [*_keys(old, new), *_nodes(old, new)]
+    if old.description != new.description:
+        lines.append("~ description")
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES:] = [f"… and {len(lines) - MOST_LINES} more"]
+    return lines
+
+
+def _keys(old: Tree, new: Tree) -> Iterator[str]:
+    before, after = old.keys.keys, new.keys.keys
+    for name in [*before, *(name for name in after if name not in before)]:
+        if name not in after:
+            yield f"- key :{name}"
+        elif name not in before:
+            yield f"+ key :{name}"
+        elif before[name] != after[name]:
+            yield f"~ key :{name}"
+
+
+def _nodes(old: Tree, new: Tree) -> Iterator[str]:
+    """Compare the nodes as lines of an outline: depth, and the node without its children."""
+    before, after = list(_outline(old)), list(_outline(new))
+    if max(len(before), len(after)) > MOST_NODES:
+        yield f"~ {len(before)} nodes became {len(after)}"
+        return
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for operation, a, b, c, d in matcher.get_opcodes():
+        if operation == "equal":
+            continue
+        gone, come = Counter(before[a:b]), Counter(after[c:d])
+        yield from (f"- {line.strip()}" for line in (gone - come).elements())
+        yield from (f"+ {line.strip()}" for line in (come - gone).elements())
+
+
+def _outline(tree: Tree) -> Iterator[str]:
+    yield from _indented(tree.root, 0)
+    if tree.final is not None:
+        yield from _indented(tree.final, 0)
+
+
+def _indented(node: Node, depth: int) -> Iterator[str]:
+    yield "  " * depth + _own_text(node)
+    for child in node.children:
+        yield from _indented(child, depth + 1)
+    if node.tree is not None:
+        yield from _indented(node.tree.root, depth + 1)
+        if node.tree.final is not None:
+            yield from _indented(node.tree.final, depth + 1)
+
+
+def _own_text(node: Node) -> str:
+    """The node's form without its children."""
+    if not isinstance(node.form, List):
+        return to_text(node.form)
+    below = {id(child.form) for child in node.children}
+    kept: list[Form] = [item for item in node.form.items if id(item) not in below]
+    only_head = len(kept) == 1 and isinstance(kept[0], Symbol)
+    text = to_text(List(tuple(kept), node.form.span))
+    return text[1:-1] if only_head else text

@@ -1,0 +1,256 @@
+"""Tests of trees, written in the language of trees.
+
+    (test "gives up after three tries"
+      :tree "inbox"                             ; the first tree of the file, if left out
+      :given {:query "hello"}
+      :leaves {"mail.fetch" [:failure :failure :failure]
+               :default :success}
+      :expect {:status :failure
+               :blackboard {:answer nil}
+               :calls {"mail.fetch" 3}
+               :order ["mail.open" "mail.fetch"]
+               :never ["mail.send"]
+               :error "no such note"})
+
+Leaves do what the test says; one it does not name is the registered one, or else :default. Time
+is virtual: a `(wait :seconds 3600)` takes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from dodona.core.errors import DodonaError, LoadError, as_text
+from dodona.core.suggest import did_you_mean
+from dodona.lisp import Form, Keyword, List, Literal, Map, Span, read_file, to_text
+from dodona.trees.language.expressions import plain
+from dodona.trees.language.loader import Loaded, Loader
+from dodona.trees.language.schema import describe, same
+from dodona.trees.language.tree import Tree
+from dodona.trees.runtime.registry import Registry
+from dodona.trees.runtime.run import Options, Outcome, Run
+from dodona.trees.runtime.watchdog import Watchdog
+from dodona.trees.tooling.scripted import ScriptedRegistry, read_scripts
+from dodona.trees.tooling.virtual_time import VirtualTimeLoop
+
+_WORDS = ("tree", "given", "leaves", "expect")
+_EXPECTATIONS: Mapping[str, type] = {
+    "status": str,
+    "blackboard": dict,
+    "calls": dict,
+    "order": list,
+    "never": list,
+    "error": str,
+}
+_KINDS = {str: "a word", dict: "a map", list: "a vector"}
+# Nothing a test waits for takes longer: what does is stuck.
+_VIRTUAL_LIMIT = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    name: str
+    where: str
+    failures: tuple[str, ...]
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        return not self.failures
+
+
+def test_files(path: Path) -> list[Path]:
+    """The file, and the tests that lie beside it: `inbox.lisp` and `inbox.test.lisp`."""
+    beside = path.with_name(f"{path.stem}.test{path.suffix}")
+    return [path, beside] if beside.exists() else [path]
+
+
+def run_tests(paths: Sequence[Path], registry: Registry) -> Iterator[TestResult]:
+    """Run every test in these files, in order; a file that does not read is an error."""
+    forms: list[Form] = [form for path in paths for form in read_file(path)]
+    for form in forms:
+        if _is_test(form):
+            assert isinstance(form, List)
+            yield _run(form, forms, registry)
+
+
+def check_tests(forms: Sequence[List]) -> list[DodonaError]:
+    """What is wrong with the tests themselves."""
+    found: list[DodonaError] = []
+    for form in forms:
+        try:
+            _Case(form)
+        except DodonaError as error:
+            found.append(error)
+    return found
+
+
+def _is_test(form: Form) -> bool:
+    return isinstance(form, List) and bool(form.items) and to_text(form.items[0]) == "test"
+
+
+def _run(form: List, forms: list[Form], registry: Registry) -> TestResult:
+    begun = perf_counter()
+    said = form.items[1] if len(form.items) > 1 else None
+    name = str(said.value) if isinstance(said, Literal) else "?"
+    try:
+        failures = _Case(form).failures(forms, registry)
+    except DodonaError as error:
+        failures = [as_text(error)]
+    return TestResult(name, str(form.span), tuple(failures), perf_counter() - begun)
+
+
+class _Case:
+    """One test, read and checked."""
+
+    def __init__(self, form: List) -> None:
+        parts = _parts(form)
+        self.where = form.span.where()
+        self.tree = _text(parts["tree"]) if "tree" in parts else None
+        self.given = _map(parts.get("given"), "given")
+        self.expect = _map(parts.get("expect"), "expect")
+        self.scripts = read_scripts(parts["leaves"]) if "leaves" in parts else {}
+        if not self.expect:
+            raise LoadError(
+                "the test expects nothing.", where=form.span.where(), hint="Add :expect."
+            )
+        for word in self.expect:
+            if word not in _EXPECTATIONS:
+                raise LoadError(
+                    f"':expect' has no ':{word}'.",
+                    where=parts["expect"].span.where(),
+                    hint=did_you_mean(word, _EXPECTATIONS)
+                    or f"It takes {' '.join(':' + w for w in _EXPECTATIONS)}.",
+                )
+            if word == "status" and self.expect[word] not in ("success", "failure"):
+                raise LoadError(
+                    "':status' is :success or :failure.",
+                    where=parts["expect"].span.where(),
+                    hint=did_you_mean(str(self.expect[word]), ("success", "failure"))
+                    or "Write :status :success.",
+                )
+            kind = _EXPECTATIONS[word]
+            if not isinstance(self.expect[word], kind):
+                raise LoadError(
+                    f"':{word}' takes {_KINDS[kind]} (got {describe(self.expect[word])}).",
+                    where=parts["expect"].span.where(),
+                    hint="See: docs/how-to/test-trees.md",
+                )
+
+    def failures(self, forms: list[Form], registry: Registry) -> list[str]:
+        calls: list[str] = []
+        scripted = ScriptedRegistry(registry, self.scripts, calls.append)
+        loaded = Loader(scripted, host_keys=self.given).load(forms)
+        tree = self._tree(loaded)
+        self._check_names(loaded)
+        options = Options(watchdog=Watchdog(_VIRTUAL_LIMIT))
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            outcome = runner.run(Run(tree, self.given, options).drive())
+        return list(self._compare(outcome, calls))
+
+    def _tree(self, loaded: Loaded) -> Tree:
+        first = loaded.main()
+        if self.tree is None:
+            return first
+        if self.tree not in loaded.trees:
+            near = did_you_mean(self.tree, loaded.trees)
+            raise LoadError(f'there is no tree "{self.tree}".', where=self.where, hint=near)
+        return loaded.trees[self.tree]
+
+    def _check_names(self, loaded: Loaded) -> None:
+        """A leaf that no tree names is never called: an expectation of it cannot fail."""
+        nodes = [node for tree in loaded.trees.values() for node in tree.nodes()]
+        known = {node.leaf.name for node in nodes if node.leaf is not None}
+        known |= {node.decoration.name for node in nodes if node.decoration is not None}
+        expected = [*self.scripts, *self.expect.get("calls", ())]
+        expected += [*self.expect.get("order", ()), *self.expect.get("never", ())]
+        for name in expected:
+            if name not in known and name != "default":
+                raise LoadError(
+                    f"no tree calls a leaf '{name}'.",
+                    where=self.where,
+                    hint=did_you_mean(name, known) or "Remove it from the test.",
+                )
+
+    def _compare(self, outcome: Outcome, calls: list[str]) -> Iterator[str]:
+        expect, counts = self.expect, Counter(calls)
+        if "status" in expect and expect["status"] != outcome.status.value:
+            reason = f" ({outcome.error['message']})" if outcome.error else ""
+            yield f"status: expected {expect['status']}, got {outcome.status}{reason}"
+        for key, wanted in expect.get("blackboard", {}).items():
+            if key not in outcome.blackboard:
+                near = did_you_mean(key, outcome.blackboard)
+                yield f"blackboard :{key}: there is no such key. {near}".rstrip()
+                continue
+            found = outcome.blackboard[key]
+            if not same(found, wanted):
+                yield f"blackboard :{key}: expected {wanted!r}, got {found!r}"
+        for leaf, wanted in expect.get("calls", {}).items():
+            if counts[leaf] != wanted:
+                yield f"calls of {leaf}: expected {wanted}, got {counts[leaf]}"
+        for leaf in expect.get("never", ()):
+            if counts[leaf]:
+                yield f"{leaf} was called {counts[leaf]} times, and never should be"
+        yield from self._compare_order(calls)
+        wanted = expect.get("error")
+        said = outcome.error["message"] if outcome.error else ""
+        if wanted is not None and wanted not in said:
+            yield f"error: expected one with {wanted!r}, got {said!r}"
+
+    def _compare_order(self, calls: list[str]) -> Iterator[str]:
+        """The leaves named in :order, as they were called; others may come between."""
+        order: list[str] = self.expect.get("order", [])
+        seen = [leaf for leaf in calls if leaf in order]
+        if order and seen != order:
+            yield f"order: expected {' → '.join(order)}, got {' → '.join(seen) or 'nothing'}"
+
+
+def _parts(form: List) -> dict[str, Form]:
+    items = form.items
+    if len(items) < 2 or not isinstance(items[1], Literal) or not isinstance(items[1].value, str):
+        raise LoadError("a test needs a name.", where=form.span.where(), hint='(test "name" …)')
+    parts: dict[str, Form] = {}
+    rest = iter(items[2:])
+    for item in rest:
+        if not isinstance(item, Keyword) or item.name not in _WORDS:
+            raise _unknown(item.span, item)
+        value = next(rest, None)
+        if value is None:
+            raise LoadError(f"':{item.name}' has no value.", where=item.span.where())
+        if item.name in parts:
+            raise LoadError(
+                f"':{item.name}' is given twice.",
+                where=item.span.where(),
+                hint="Remove one of them.",
+            )
+        parts[item.name] = value
+    return parts
+
+
+def _unknown(span: Span, item: Form) -> LoadError:
+    near = did_you_mean(item.name, _WORDS) if isinstance(item, Keyword) else ""
+    return LoadError(
+        f"'test' does not take {to_text(item)[:40]} here.",
+        where=span.where(),
+        hint=near or f"It takes {' '.join(':' + word for word in _WORDS)}.",
+    )
+
+
+def _text(form: Form) -> str:
+    if isinstance(form, Literal) and isinstance(form.value, str):
+        return form.value
+    raise LoadError("':tree' takes a string.", where=form.span.where(), hint='Write :tree "name".')
+
+
+def _map(form: Form | None, word: str) -> dict[str, Any]:
+    if form is None:
+        return {}
+    if not isinstance(form, Map):
+        raise LoadError(f"':{word}' takes a map.", where=form.span.where())
+    return plain(form)

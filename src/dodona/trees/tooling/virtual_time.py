@@ -1,0 +1,74 @@
+"""An event loop in which time passes only when everyone waits: a test of an hour takes no time."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor
+from time import monotonic
+from typing import Any
+
+from dodona.trees.runtime.step import LeafThread
+
+# How long the loop really waits for threads before it lets its own time pass all the same.
+PATIENCE_SECONDS = 10.0
+
+
+class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBaseClass]
+    """Where the loop would sleep until its next timer, time jumps there instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elapsed = 0.0
+        self.pooled = 0  # calls at work in executors
+        self._before = frozenset(threading.enumerate())
+        self._patient_until: float | None = None
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None or (timeout > 0 and self._must_wait()):
+            return super().select(timeout if timeout is None else 0.005)
+        self._patient_until = None
+        ready = super().select(0)
+        if not ready and timeout > 0:
+            self.elapsed += timeout
+        return ready
+
+    def _must_wait(self) -> bool:
+        """Is a thread at work, whose time is not ours to bend?
+
+        Only a leaf's, or one that the loop's executors have: others, like the one that writes for
+        a store, live on when they have nothing to do.
+        """
+        if not self.pooled and not any(map(self._works, threading.enumerate())):
+            return False
+        if self._patient_until is None:
+            self._patient_until = monotonic() + PATIENCE_SECONDS
+        return monotonic() < self._patient_until
+
+    def _works(self, thread: threading.Thread) -> bool:
+        return isinstance(thread, LeafThread) and thread not in self._before
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """Timers fire in order and at once, but not while a leaf works in a thread."""
+
+    def __init__(self) -> None:
+        self._impatient = _Impatient()
+        super().__init__(self._impatient)
+
+    def time(self) -> float:
+        return self._impatient.elapsed
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        self._impatient.pooled += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._returned)
+        return future
+
+    def _returned(self, future: asyncio.Future[Any]) -> None:
+        del future
+        self._impatient.pooled -= 1

@@ -1,0 +1,63 @@
+"""AgentConfig: fields, defaults and bounds of seed 001."""
+
+from __future__ import annotations
+
+import pytest
+
+from dodona.agent.turn_control.config import BOUNDS, AgentConfig
+from dodona.core.errors import BadRequest, DodonaError
+
+
+def test_defaults() -> None:
+    """What zero configuration uses."""
+    assert AgentConfig().as_dict() == {
+        "max_iterations": 15,
+        "soft_warning_percent": 70,
+        "token_budget": 50_000,
+        "token_warning_percent": 80,
+        "timeout_seconds": 120,
+        "max_tool_calls_per_turn": 5,
+        "max_parallel_tools": 3,
+    }
+
+
+@pytest.mark.parametrize("name", list(BOUNDS))
+def test_bounds(name: str) -> None:
+    """Both ends are allowed, one more is refused with the bounds in the message."""
+    lowest, highest = BOUNDS[name]
+    for value in (lowest, highest):
+        assert getattr(AgentConfig.read({name: value}), name) == value
+    for value in (lowest - 1, highest + 1):
+        with pytest.raises(BadRequest) as refused:
+            AgentConfig.read({name: value})
+        words = f"{name} must be a whole number from {lowest} to {highest} (got {value})."
+        assert str(refused.value) == words
+
+
+@pytest.mark.parametrize("value", [True, 2.5, "7", None])
+def test_only_whole_numbers(value: object) -> None:
+    """Nothing is converted."""
+    with pytest.raises(BadRequest, match="max_iterations must be a whole number"):
+        AgentConfig.read({"max_iterations": value})
+
+
+def test_every_mistake_at_once() -> None:
+    """Also of names that do not exist."""
+    with pytest.raises(DodonaError) as refused:
+        AgentConfig.read({"max_iterations": 0, "token_budget": 1})
+    assert [str(problem).split()[0] for problem in refused.value.problems()] == [
+        "max_iterations",
+        "token_budget",
+    ]
+    with pytest.raises(BadRequest) as unknown:
+        AgentConfig.read({"max_iteration": 3})
+    assert str(unknown.value) == (
+        "there is no setting max_iteration. Did you mean 'max_iterations'?"
+    )
+
+
+@pytest.mark.parametrize(("turns", "percent", "at"), [(15, 70, 10), (10, 70, 7), (1, 50, 0)])
+def test_when_to_warn(turns: int, percent: int, at: int) -> None:
+    """At the whole number below the percentage."""
+    config = AgentConfig(max_iterations=turns, soft_warning_percent=percent)
+    assert config.iteration_warning == at

@@ -1,0 +1,171 @@
+"""Keys: where they are looked for, who may read them, and that nobody sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from dodona.app.config.config import load
+from dodona.app.models.credentials import Credentials
+from dodona.app.secret import Secret
+from dodona.core.errors import ConfigError
+from dodona.net.redactor import Redactor
+
+KEY = "a-key-of-some-length"
+
+
+@dataclass
+class Found:
+    """Credentials of a home in a temporary folder."""
+
+    home: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    redactor: Redactor = field(default_factory=Redactor)
+
+    def credentials(self) -> Credentials:
+        environment = {**self.environment, "DODONA_HOME": str(self.home)}
+        return Credentials(load(environment, Path(os.devnull)), environment, self.redactor)
+
+    def write(self, text: str | bytes, *, provider: str = "openai", mode: int = 0o600) -> Path:
+        file = self.home / "credentials" / provider
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        file.chmod(mode)
+        return file
+
+
+def test_a_secret_shows_its_source_only() -> None:
+    """However it is printed; `reveal` is the one way to the value."""
+    secret = Secret(KEY, source="OPENAI_API_KEY")
+    assert secret.reveal() == KEY
+    shown = f"{secret} {secret!r} {[secret]} {secret.__reduce_ex__}"
+    assert KEY not in shown
+    assert repr(secret) == "Secret(OPENAI_API_KEY)"
+
+
+def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
+    """The first of the provider's variables that is set, else its credential file, else none."""
+    environment = {"GOOGLE_API_KEY": f" {KEY}-of-google\n", "GEMINI_API_KEY": ""}
+    found = Found(tmp_path, environment)
+    found.write(KEY, provider="gemini")
+    file = found.write(f"\n{KEY}\n", provider="openai", mode=0o400)
+    credentials = found.credentials()
+    gemini, openai = credentials.of("gemini"), credentials.of("openai")
+    assert gemini
+    assert (gemini.reveal(), gemini.source) == (f"{KEY}-of-google", "GOOGLE_API_KEY")
+    assert openai
+    assert (openai.reveal(), openai.source) == (KEY, str(file))
+    assert credentials.of("deepseek") is None
+    assert Found(file).credentials().of("openai") is None  # its home is no folder
+
+
+def test_a_key_is_hidden_as_soon_as_it_is_found(tmp_path: Path) -> None:
+    """Before anyone can use it."""
+    found = Found(tmp_path, {"OPENAI_API_KEY": KEY})
+    found.credentials().of("openai")
+    assert found.redactor.hide(f"<{KEY}>") == "<[secret OPENAI_API_KEY]>"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o610])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    """With the command that mends it."""
+    found = Found(tmp_path)
+    file = found.write(KEY, mode=mode)
+    with pytest.raises(ConfigError) as caught:
+        found.credentials().of("openai")
+    assert str(caught.value) == (
+        f"{file}: others may read or change this file (mode {mode:04o}). "
+        f"Keep it to yourself: chmod 600 {file}"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    """Also one with the right mode: whoever owns it can read it."""
+    found = Found(tmp_path)
+    file = found.write(KEY)
+    os.chown(file, 12345, -1)
+    with pytest.raises(ConfigError) as caught:
+        found.credentials().of("openai")
+    assert str(caught.value) == (
+        f"{file}: the file belongs to someone else. Make it yours: chown 0 {file}"
+    )
+    # One that the config names may be mounted, and is as its owner made it.
+    assert found.credentials().named(f"file:{file}", ("agent", "api_key")).reveal() == KEY
+
+
+BROKEN: dict[str, tuple[str | bytes, str]] = {
+    "empty": (" \n", "the file is empty. Write the key to it."),
+    "of two lines": (
+        "one-long-line\nanother-one",
+        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+    ),
+    "with an escape": (
+        b"abcdefgh\x1b[31m",
+        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+    ),
+    "too long": (
+        "x" * 10_000,
+        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+    ),
+    "no UTF-8": (
+        b"abcdefgh\xff",
+        "holds more than one line, or characters that no key has. Keep the key alone in it.",
+    ),
+    "short": (
+        "abc",
+        "is too short for a secret. Fewer than 8 characters cannot be hidden in logs.",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_file_that_holds_no_key_is_told(tmp_path: Path, text: str | bytes, expected: str) -> None:
+    """By its name, without what it holds."""
+    found = Found(tmp_path)
+    file = found.write(text)
+    with pytest.raises(ConfigError) as caught:
+        found.credentials().of("openai")
+    assert str(caught.value).replace(f"{file}: ", "").replace(f"{file} ", "") == expected
+
+
+def test_a_folder_is_no_key(tmp_path: Path) -> None:
+    """The operating system's reason is told."""
+    (tmp_path / "credentials" / "openai").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="the key cannot be read: Is a directory"):
+        Found(tmp_path).credentials().of("openai")
+
+
+def test_the_config_names_a_key(tmp_path: Path) -> None:
+    """A variable, or a file: relative to the config file."""
+    config_file = tmp_path / "dodona.toml"
+    config_file.write_text(
+        '[agent]\nprovider = "openai"\napi_key = "file:key"\n'
+        '[agents.x]\nprovider = "openai"\napi_key = "env:WORK_KEY"\n',
+        encoding="utf-8",
+    )
+    environment = {"WORK_KEY": f"{KEY}-of-work"}
+    credentials = Credentials(load({}, config_file), environment, Redactor())
+    with pytest.raises(ConfigError) as caught:
+        credentials.named("file:key", ("agent", "api_key"))
+    assert str(caught.value) == (
+        f"{config_file}:3: there is no file {tmp_path / 'key'}. Write the key to it."
+    )
+    (tmp_path / "key").write_text(KEY, encoding="utf-8")
+    (tmp_path / "key").chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        credentials.named("file:key", ("agent", "api_key"))
+    (tmp_path / "key").chmod(0o600)
+    assert credentials.named("file:key", ("agent", "api_key")).reveal() == KEY
+    path = ("agents", "x", "api_key")
+    assert credentials.named("env:WORK_KEY", path).reveal() == f"{KEY}-of-work"
+    environment.clear()
+    with pytest.raises(ConfigError) as caught:
+        credentials.named("env:WORK_KEY", path)
+    assert str(caught.value) == (
+        f"{config_file}:6: WORK_KEY is not set. Set it, or change env:WORK_KEY."
+    )

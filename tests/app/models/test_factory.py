@@ -1,0 +1,114 @@
+"""What was chosen is built: a model that streams, and prices that the config comes first in."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from dodona.app.config.settings import Settings
+from dodona.app.models.factory import build_model, price_list
+from dodona.app.models.selection import ModelChoice
+from dodona.app.secret import Secret
+from dodona.core.errors import Fault, ProviderError
+from dodona.core.messages import ToolSpec, UserText
+from dodona.core.ports.model import Done, Model, ModelRequest, Usage
+from dodona.models.counter import OfflineTokenCounter
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+
+KEY = "a-key-of-some-length"
+QUESTION = ModelRequest((UserText("What is an oak?"),))
+TOOL = ToolSpec("search", "", {"type": "object", "properties": {}})
+
+
+async def done(model: Model, request: ModelRequest = QUESTION) -> Done:
+    async with model.stream(request) as stream:
+        events = [event async for event in stream]
+    last = events[-1]
+    assert isinstance(last, Done)
+    return last
+
+
+async def test_extractive_needs_nothing() -> None:
+    """The model for those who have none."""
+    async with Http() as http:
+        model = build_model(
+            ModelChoice("extractive", "extractive", ""),
+            http=http,
+            redactor=Redactor(),
+            counter=OfflineTokenCounter(),
+        )
+        assert (await done(model)).provider == "extractive"
+
+
+async def test_a_script_is_read(tmp_path: Path) -> None:
+    """And calls that it writes as text become calls."""
+    script = tmp_path / "answers.toml"
+    text = '<tool_call>{"name": "search", "arguments": {}}</tool_call>'
+    script.write_text(f"[[answers]]\ntext = '{text}'\n", encoding="utf-8")
+    choice = ModelChoice("scripted", str(script), "")
+    async with Http() as http:
+        model = await asyncio.to_thread(
+            build_model, choice, http=http, redactor=Redactor(), counter=OfflineTokenCounter()
+        )
+        answer = await done(model, ModelRequest(QUESTION.messages, tools=(TOOL,)))
+    assert [call.name for call in answer.message.calls] == ["search"]
+
+
+async def test_a_chain_falls_back(unused_tcp_port: int) -> None:
+    """The second answers when nobody is where the first should be."""
+    nowhere = f"http://127.0.0.1:{unused_tcp_port}/v1"
+    second = ModelChoice("extractive", "extractive", "")
+    first = ModelChoice("openai-compatible", "m", "", nowhere, fallback=second)
+    async with Http() as http:
+        answer = await done(
+            build_model(first, http=http, redactor=Redactor(), counter=OfflineTokenCounter())
+        )
+    assert answer.provider == "extractive"
+    assert {attempt.model for attempt in answer.attempts} == {"m"}
+
+
+async def test_the_key_reaches_the_wire() -> None:
+    """In the header of the request, and nowhere before."""
+    seen: list[str | None] = []
+
+    async def refuse(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.Response(status=401, text="no")
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", refuse)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    choice = ModelChoice("openai", "m", "", f"http://127.0.0.1:{port}/v1", Secret(KEY, source="K"))
+    try:
+        async with Http() as http:
+            with pytest.raises(ProviderError) as caught:
+                await done(
+                    build_model(
+                        choice, http=http, redactor=Redactor(), counter=OfflineTokenCounter()
+                    )
+                )
+    finally:
+        await runner.cleanup()
+    assert caught.value.fault is Fault.UNAUTHORISED
+    assert seen == [f"Bearer {KEY}"]
+
+
+def test_the_config_s_prices_come_first() -> None:
+    """Exactly as written; others are those that Dodona knows."""
+    written = {"prices": {"gpt-4o": {"input": 0.1, "output": 2, "cache_read": 0.0}}}
+    prices = price_list(Settings.model_validate(written))
+    used = Usage(input_tokens=3_000_000, output_tokens=1_000_000, cache_read_tokens=1_000_000)
+    now = datetime.now(UTC)
+    assert prices.cost(used, provider="openai", model="gpt-4o", at=now) == Decimal("2.2")
+    listed = price_list(Settings()).cost(used, provider="openai", model="gpt-4o", at=now)
+    assert listed
+    assert listed > 2

@@ -1,0 +1,287 @@
+"""Which model answers: the config's word, a key, a server on this machine, or extractive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from dodona.app.config.config import load
+from dodona.app.models.credentials import Credentials
+from dodona.app.models.probe import ProbeTarget
+from dodona.app.models.selection import ModelChoice, ModelSelector
+from dodona.core.errors import ConfigError
+from dodona.models.providers import PROVIDERS
+from dodona.net.http import Http
+from dodona.net.redactor import Redactor
+
+Serve = Callable[[bytes | None], Awaitable[str]]
+KEY = "a-key-of-some-length"
+LONG, SHORT = 20.0, 0.05
+
+
+class Machine:
+    """A machine with this environment, this config file, and servers at these places."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment: dict[str, str] = {}
+        self.spots: Sequence[ProbeTarget] = ()
+        self.redactor = Redactor()
+        self.patience = LONG
+
+    def configure(self, text: str) -> None:
+        (self.folder / "dodona.toml").write_text(text, encoding="utf-8")
+
+    def write_key(self, provider: str, *, mode: int = 0o600) -> Path:
+        file = self.folder / "credentials" / provider
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(KEY, encoding="utf-8")
+        file.chmod(mode)
+        return file
+
+    async def choose(self, name: str = "") -> ModelChoice:
+        environment = {**self.environment, "DODONA_HOME": str(self.folder)}
+        file = self.folder / "dodona.toml"
+        given = file if file.exists() else Path(os.devnull)
+        config = await asyncio.to_thread(load, environment, given)
+        credentials = Credentials(config, environment, self.redactor)
+        async with Http() as http:
+            chooser = ModelSelector(
+                config, credentials, http=http, spots=self.spots, patience=self.patience
+            )
+            return await chooser.choose(name)
+
+    async def told(self, name: str = "") -> str:
+        with pytest.raises(ConfigError) as caught:
+            await self.choose(name)
+        return str(caught.value).replace(str(self.folder), "FOLDER")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def summary(choice: ModelChoice) -> tuple[str, str, str]:
+    return choice.provider, choice.model, choice.reason
+
+
+# -- without a word in the config ------------------------------------------------------------
+
+
+async def test_with_nothing_it_is_extractive(machine: Machine, serve: Serve) -> None:
+    """And what was looked for is told, in the order in which it was."""
+    machine.spots = [ProbeTarget("Ollama", "ollama", await serve(b"SSH-2.0\r\n"))]
+    choice = await machine.choose()
+    assert summary(choice) == (
+        "extractive",
+        "extractive",
+        "there is no key, and no server on this machine",
+    )
+    assert choice.rejected == (
+        "ANTHROPIC_API_KEY is not set",
+        "OPENAI_API_KEY is not set",
+        "OPENROUTER_API_KEY is not set",
+        "GEMINI_API_KEY or GOOGLE_API_KEY is not set",
+        "DEEPSEEK_API_KEY is not set",
+        f"there is no key in {machine.folder / 'credentials'}",
+        f"Ollama at {machine.spots[0].base_url}: answers, but not as such a server does",
+    )
+
+
+@pytest.mark.parametrize("provider", [name for name, row in PROVIDERS.items() if row.key_env])
+async def test_a_key_in_the_environment_chooses_its_provider(
+    machine: Machine, provider: str
+) -> None:
+    """With that provider's model, and the key hidden at once; no server is asked."""
+    row = PROVIDERS[provider]
+    machine.environment[row.key_env[-1]] = KEY
+    machine.spots = [ProbeTarget("nowhere", "ollama", "http://never.asked.invalid/v1")]
+    choice = await machine.choose()
+    assert summary(choice) == (provider, row.default_model, f"{row.key_env[-1]} is set")
+    assert choice.key
+    assert choice.key.reveal() == KEY
+    assert KEY not in repr(choice)
+    assert not any("nowhere" in line for line in choice.rejected)
+    assert machine.redactor.hide(KEY) == f"[secret {row.key_env[-1]}]"
+
+
+async def test_the_order_of_keys(machine: Machine) -> None:
+    """Variables come before files; among each, the order of the table."""
+    file = machine.write_key("anthropic")
+    machine.write_key("openai")
+    assert (await machine.choose()).reason == f"there is a key in {file}"
+    machine.environment |= {"DEEPSEEK_API_KEY": KEY, "OPENAI_API_KEY": KEY}
+    assert summary(await machine.choose())[::2] == ("openai", "OPENAI_API_KEY is set")
+
+
+async def test_a_model_of_one_s_own_is_taken(machine: Machine) -> None:
+    """From whichever provider is chosen."""
+    machine.environment |= {"OPENAI_API_KEY": KEY, "DODONA_AGENT__MODEL": "gpt-mine"}
+    assert summary(await machine.choose())[:2] == ("openai", "gpt-mine")
+
+
+async def test_what_is_no_key_is_passed_over(machine: Machine) -> None:
+    """People set OPENAI_API_KEY to anything for servers of their own; that is told."""
+    machine.environment["OPENAI_API_KEY"] = "x"
+    choice = await machine.choose()
+    assert choice.provider == "extractive"
+    assert choice.rejected[1] == (
+        "OPENAI_API_KEY is too short for a secret. "
+        "Fewer than 8 characters cannot be hidden in logs."
+    )
+
+
+async def test_a_key_file_that_others_may_read_is_no_choice(machine: Machine) -> None:
+    """Passing over it would leave the key lying there."""
+    machine.write_key("gemini", mode=0o644)
+    assert "chmod 600 FOLDER/credentials/gemini" in await machine.told()
+
+
+async def test_a_server_on_this_machine(
+    machine: Machine, serve: Serve, listing: Callable[..., bytes], respond: Callable[..., bytes]
+) -> None:
+    """The first that has a model, in the order of places; its first model."""
+    machine.spots = [
+        ProbeTarget("Ollama", "ollama", await serve(respond(b'{"data": null}'))),
+        ProbeTarget("LM Studio", "openai-compatible", await serve(listing("qwen", "phi"))),
+        ProbeTarget("vLLM", "openai-compatible", await serve(listing("llama"))),
+    ]
+    studio = machine.spots[1].base_url
+    choice = await machine.choose()
+    assert summary(choice) == (
+        "openai-compatible",
+        "qwen",
+        f"LM Studio at {studio} has 2 models",
+    )
+    assert choice.base_url == studio
+    assert choice.key is None
+    assert choice.rejected[-1] == f"Ollama at {machine.spots[0].base_url}: has no model"
+
+
+async def test_a_server_that_has_the_model(
+    machine: Machine, serve: Serve, listing: Callable[..., bytes]
+) -> None:
+    """A model that the config names decides which; if none has it, there is none."""
+    machine.spots = [
+        ProbeTarget("Ollama", "ollama", await serve(listing("qwen"))),
+        ProbeTarget("vLLM", "openai-compatible", await serve(listing("phi", "llama"))),
+    ]
+    machine.environment["DODONA_AGENT__MODEL"] = "llama"
+    assert summary(await machine.choose())[:2] == ("openai-compatible", "llama")
+    machine.environment["DODONA_AGENT__MODEL"] = "gemma"
+    assert summary(await machine.choose()) == (
+        "extractive",
+        "extractive",
+        "there is no key, and no server on this machine that has gemma",
+    )
+
+
+async def test_a_server_that_hangs_delays_nothing(machine: Machine, serve: Serve) -> None:
+    """It is passed over after its time."""
+    machine.spots = [ProbeTarget("Ollama", "ollama", await serve(None))]
+    machine.patience = SHORT
+    choice = await machine.choose()
+    assert choice.provider == "extractive"
+    assert choice.rejected[-1].endswith("does not answer in time")
+
+
+# -- as the config says ----------------------------------------------------------------------
+
+
+async def test_the_config_decides(machine: Machine) -> None:
+    """Whatever keys there are; its reason is the line that says so."""
+    machine.environment |= {"ANTHROPIC_API_KEY": KEY, "DEEPSEEK_API_KEY": f"{KEY}-of-deepseek"}
+    machine.configure('[agent]\nprovider = "deepseek"\n[agents.quoter]\nprovider = "extractive"\n')
+    choice = await machine.choose()
+    assert summary(choice) == (
+        "deepseek",
+        PROVIDERS["deepseek"].default_model,
+        f"{machine.folder / 'dodona.toml'}:2 says so",
+    )
+    assert choice.key
+    assert choice.key.source == "DEEPSEEK_API_KEY"
+    assert (await machine.choose("quoter")).provider == "extractive"
+    machine.environment["DODONA_AGENT__PROVIDER"] = "anthropic"
+    assert (await machine.choose()).reason == "DODONA_AGENT__PROVIDER says so"
+
+
+async def test_the_config_s_own_key_comes_first(machine: Machine) -> None:
+    """Before the provider's variable and its file."""
+    machine.environment |= {"OPENAI_API_KEY": KEY, "WORK_KEY": f"{KEY}-of-work"}
+    machine.configure('[agent]\nprovider = "openai"\napi_key = "env:WORK_KEY"\n')
+    choice = await machine.choose()
+    assert choice.key
+    assert choice.key.reveal() == f"{KEY}-of-work"
+
+
+async def test_a_provider_without_its_key_is_told(machine: Machine) -> None:
+    """With both ways to give it one."""
+    machine.configure('[agent]\nprovider = "openai"\n')
+    assert await machine.told() == (
+        "FOLDER/dodona.toml:2: there is no key for openai. "
+        "Set OPENAI_API_KEY, or write it to FOLDER/credentials/openai (chmod 600)."
+    )
+
+
+async def test_a_key_goes_only_to_its_provider(machine: Machine) -> None:
+    """To another address it is sent only when the config names the key."""
+    machine.environment["OPENAI_API_KEY"] = KEY
+    machine.write_key("openai")
+    address = 'base_url = "https://elsewhere.example/v1"\n'
+    machine.configure(f'[agent]\nprovider = "openai"\n{address}')
+    choice = await machine.choose()
+    assert (choice.base_url, choice.key) == ("https://elsewhere.example/v1", None)
+    machine.configure(f'[agent]\nprovider = "openai"\napi_key = "env:OPENAI_API_KEY"\n{address}')
+    assert (await machine.choose()).key
+
+
+async def test_fallbacks_are_chosen_too(machine: Machine) -> None:
+    """Of any depth, each with its own key and times."""
+    machine.environment |= {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": f"{KEY}-of-openai"}
+    machine.configure(
+        '[agent]\ntimeouts.gap = 5\n[agent.fallback]\nprovider = "openai"\nmodel = "small"\n'
+        '[agent.fallback.fallback]\nprovider = "extractive"\n'
+    )
+    chain = list((await machine.choose()).chain())
+    assert [(link.provider, link.timeouts.gap) for link in chain] == [
+        ("anthropic", 5.0),
+        ("openai", 90.0),
+        ("extractive", 90.0),
+    ]
+
+
+async def test_a_script_is_beside_the_config(machine: Machine) -> None:
+    """Its path is relative to the file that names it."""
+    machine.configure('[agent]\nprovider = "scripted"\nmodel = "answers.toml"\n')
+    assert (await machine.choose()).model == str(machine.folder / "answers.toml")
+
+
+async def test_a_server_is_asked_what_it_has(
+    machine: Machine, serve: Serve, listing: Callable[..., bytes]
+) -> None:
+    """Where the config names none, as with Ollama at its usual place."""
+    url = await serve(listing("qwen", "phi"))
+    machine.spots = [ProbeTarget("Ollama", "ollama", url)]
+    machine.configure('[agent]\nprovider = "ollama"\n')
+    choice = await machine.choose()
+    assert (choice.provider, choice.model, choice.base_url) == ("ollama", "qwen", url)
+    bare = url.removesuffix("/v1")
+    machine.configure(f'[agent]\nprovider = "ollama"\nbase_url = "{bare}"\n')
+    assert (await machine.choose()).base_url == url
+    machine.configure(f'[agent]\nprovider = "openai-compatible"\nbase_url = "{url}"\n')
+    assert (await machine.choose()).model == "qwen"
+
+
+async def test_a_server_that_has_nothing_is_told(machine: Machine, serve: Serve) -> None:
+    """It was named, so nothing else is taken instead."""
+    url = await serve(b"\r\n")
+    machine.configure(f'[agent]\nprovider = "openai-compatible"\nbase_url = "{url}"\n')
+    assert await machine.told() == (
+        "FOLDER/dodona.toml:2: agent.model is missing, and there is none to take: the server at "
+        f"{url}: answers, but not as such a server does. Name a model, or start the server."
+    )

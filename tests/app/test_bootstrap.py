@@ -1,0 +1,93 @@
+"""Dodona put together, in this process, on nothing but a folder."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dodona.agent.question import Question
+from dodona.agent.turn_control.decision import DEFAULT_DECISIONS, DefaultDecisionTree, decision_tree
+from dodona.agent.turn_control.state import AgentState
+from dodona.app.bootstrap import open_runtime
+from dodona.app.config.config import load
+from dodona.app.models.credentials import Credentials
+from dodona.core.errors import BadRequest, ConfigError, LoadError
+from dodona.core.users import LOCAL_USER
+from dodona.net.redactor import Redactor
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    home = str(folder / "home")
+    return {"DODONA_HOME": home, "DODONA_AGENT__PROVIDER": "extractive", **more}
+
+
+async def answered(
+    folder: Path, *, serve: bool, decisions: str = DEFAULT_DECISIONS, **more: str
+) -> str:
+    redactor = Redactor()
+    config = await asyncio.to_thread(load, environment(folder, **more), None)
+    credentials = Credentials(config, environment(folder, **more), redactor)
+    async with open_runtime(
+        config, credentials, redactor, serve=serve, decisions=decisions
+    ) as runtime:
+        oracle = runtime.agency.oracle
+        run_id = await oracle.ask(LOCAL_USER, Question(question="What do oaks bear?"))
+        return (await oracle.answer(LOCAL_USER, run_id)).answer
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "oak.md").write_text("# Oaks\n\nOaks bear acorns.\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("serve", [True, False])
+async def test_a_question_is_answered_and_the_loop_never_blocks(
+    tmp_path: Path, vault: Path, *, serve: bool
+) -> None:
+    """From an empty home to an answer out of a note; files and disks are for threads."""
+    said = await answered(tmp_path, serve=serve, DODONA_VAULT__PATH=str(vault))
+    assert "acorns" in said
+    assert (tmp_path / "home" / "dodona.db").is_file()
+
+
+async def test_a_tree_that_does_not_load_ends_the_start(tmp_path: Path, vault: Path) -> None:
+    """Whoever names a tree is told what is wrong with it, before anything is asked."""
+    tree = tmp_path / "mine.lisp"
+    tree.write_text('(tree "mine" (actoin say))', encoding="utf-8")
+    with pytest.raises(LoadError, match="actoin"):
+        await answered(
+            tmp_path, serve=True, DODONA_VAULT__PATH=str(vault), DODONA_AGENT__TREE=str(tree)
+        )
+
+
+async def test_a_vault_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
+    """It is named by hand, so it is not made."""
+    with pytest.raises(ConfigError, match="no folder"):
+        await answered(tmp_path, serve=False, DODONA_VAULT__PATH=str(tmp_path / "nowhere"))
+
+
+@decision_tree("one-turn")
+class OneTurn(DefaultDecisionTree):
+    """Lets no second turn begin."""
+
+    def should_continue(self, state: AgentState) -> tuple[bool, str]:
+        return (False, "enough") if state.turn else super().should_continue(state)
+
+
+async def test_another_decision_tree_decides(tmp_path: Path, vault: Path) -> None:
+    """Who embeds Dodona names one that they registered; it ends the run for its own reason."""
+    where = {"DODONA_VAULT__PATH": str(vault)}
+    said = await answered(tmp_path, serve=False, decisions="one-turn", **where)
+    assert said == "Stopped: enough."
+
+
+async def test_a_decision_tree_that_is_not_registered(tmp_path: Path, vault: Path) -> None:
+    """The run ends with the names there are."""
+    where = {"DODONA_VAULT__PATH": str(vault)}
+    with pytest.raises(BadRequest, match="there is no decision tree 'none-such'"):
+        await answered(tmp_path, serve=False, decisions="none-such", **where)

@@ -1,0 +1,85 @@
+"""`dodona chat`, run as people run it: from a pipe, and once at a terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fake_terminal import at_terminal
+from tests.cli.running import DODONA, PATIENCE, dodona, given
+from tests.cli.slow_model import SlowModel
+
+
+def chat(folder: Path, typed: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own command
+        [DODONA, "chat", *words],
+        input=typed,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=given(folder, {}),
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_a_line_is_a_question(tmp_path: Path, scripted: Callable[[str], None]) -> None:
+    """Empty ones are none; the last needs no end."""
+    scripted("answers = ['One.', 'Two.', 'Three.']\n")
+    done = chat(tmp_path, "1?\n\n  \n2?\n3?")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "One.\nTwo.\nThree.\n", "")
+
+
+def test_words_that_are_no_questions(tmp_path: Path, scripted: Callable[[str], None]) -> None:
+    """`/new` begins a conversation, `/help` tells, `/quit` ends; others are told to be unknown."""
+    scripted("answers = ['One.', 'Two.']\n")
+    done = chat(tmp_path, "1?\n/new\n/nwe\n/help\n2?\n/quit\n3?\n")
+    assert done.returncode == 0
+    assert done.stdout.startswith("One.\n  /new    begin")
+    assert done.stdout.endswith("Two.\n")
+    assert done.stderr == (
+        "The next question begins a new conversation.\n"
+        "There is no /nwe. /help tells what there is.\n"
+    )
+    runs = [
+        json.loads(dodona(tmp_path, "run", "show", str(number), "--json").stdout)
+        for number in (1, 2)
+    ]
+    assert [run["question"] for run in runs] == ["1?", "2?"]
+
+
+def test_a_mistake_does_not_end_it(tmp_path: Path, scripted: Callable[[str], None]) -> None:
+    """It is told, the next question is answered, and the exit code remembers."""
+    scripted("[[answers]]\nerror = 'refused'\nmessage = 'no.'\n[[answers]]\ntext = 'Yes.'\n")
+    done = chat(tmp_path, "1?\n2?\n")
+    assert (done.returncode, done.stdout) == (5, "Yes.\n")
+    assert "no." in done.stderr
+
+
+def test_wishes_are_checked_first(tmp_path: Path, scripted: Callable[[str], None]) -> None:
+    """Before anybody has typed."""
+    scripted("answers = ['x']\n")
+    done = chat(tmp_path, "", "--sources", "moon")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+@pytest.mark.timeout(180)
+def test_at_a_terminal(tmp_path: Path, slow: SlowModel) -> None:
+    """Ctrl-C ends the answer and not the talk; Ctrl-D ends that."""
+    with at_terminal(tmp_path, "chat") as terminal:
+        terminal.until("› ")
+        terminal.type("Who speaks?\n")
+        terminal.until("The oak")
+        terminal.type("\x03")
+        terminal.until("Cancelling.")
+        terminal.until("› ")
+        slow.may_go_on.set()
+        terminal.type("And now?\n")
+        terminal.until("The oak speaks.")
+        terminal.until("› ")
+        terminal.type("\x04")
+        assert terminal.ended() == 0

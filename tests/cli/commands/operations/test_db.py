@@ -1,0 +1,78 @@
+"""`dodona db`, run as people run it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+from dodona.store.db.migrate import NEWEST
+from tests.cli.running import dodona
+
+
+def test_a_store_is_made_once(tmp_path: Path) -> None:
+    """It says what it found and what it did."""
+    file = tmp_path / ".dodona" / "dodona.db"
+    done = dodona(tmp_path, "db", "migrate")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{file}: made, with schema {NEWEST}\n"
+    assert dodona(tmp_path, "db", "migrate").stdout == f"{file}: schema {NEWEST}, nothing to do\n"
+    told = json.loads(dodona(tmp_path, "db", "migrate", "--json").stdout)
+    assert told == {"store": str(file), "before": NEWEST, "now": NEWEST}
+
+
+def test_a_sound_store(tmp_path: Path) -> None:
+    """Each thing that was looked at, on a line."""
+    dodona(tmp_path, "db", "migrate", DODONA_STORE__URL="a.db")
+    done = dodona(tmp_path, "db", "check", DODONA_STORE__URL="a.db")
+    names = ["pages", "references", "heads", "branches", "messages", "tokens", "budgets"]
+    assert done.stdout.splitlines() == [str(tmp_path / "a.db"), *(f"  ✓ {name}" for name in names)]
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(dodona(tmp_path, "db", "check", "--json", DODONA_STORE__URL="a.db").stdout)
+    assert told["ok"] is True
+    assert list(told["checks"]) == names
+
+
+def test_no_store(tmp_path: Path) -> None:
+    """There is nothing to check, and nothing is made."""
+    done = dodona(tmp_path, "db", "check")
+    assert (done.returncode, done.stdout) == (2, "")
+    file = tmp_path / ".dodona" / "dodona.db"
+    assert done.stderr == f"there is no store at {file}. Make one: dodona db migrate.\n"
+    assert not file.exists()
+
+
+def test_what_is_wrong_with_a_store(tmp_path: Path) -> None:
+    """Every sort of fault is found, in rows that no code of ours would write."""
+    dodona(tmp_path, "db", "migrate", DODONA_STORE__URL="a.db")
+    with sqlite3.connect(tmp_path / "a.db") as db:
+        db.executescript(BROKEN)
+    db.close()
+    done = dodona(tmp_path, "db", "check", "--json", DODONA_STORE__URL="a.db")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["ok"]) == (4, False)
+    assert told["checks"] == {
+        "pages": [],
+        "references": ["a row of messages refers to nothing"],
+        "heads": ["the head of conversation 1 is another's, or has not ended"],
+        "branches": ["run 3 hangs on no root", "run 4 hangs on no root"],
+        "messages": ["run 2 has gaps between its messages", "run 99 has gaps between its messages"],
+        "tokens": ["run 2 miscounts its messages' tokens"],
+        "budgets": [
+            "of the budget daily 2026-11-16, 5 tokens are held, but its reservations hold 7 tokens"
+        ],
+    }
+
+
+BROKEN = """
+INSERT INTO conversations (id, user_id, created_at, updated_at) VALUES (1, 'ada', 0, 0);
+INSERT INTO runs (id, conversation_id, parent_id, follows_head, status, tokens, created_at) VALUES
+  (1, 1, NULL, 1, 'queued', 0, 0), (2, 1, NULL, 1, 'failed', 3, 0),
+  (3, 1, 4, 1, 'failed', 0, 0), (4, 1, 3, 1, 'failed', 0, 0);
+UPDATE conversations SET head_id = 1;
+INSERT INTO messages (conversation_id, run_id, ordinal, role, content, token_count, created_at)
+  VALUES (1, 2, 1, 'user', 'x', 1, 0), (1, 99, 1, 'user', 'x', 1, 0);
+INSERT INTO budgets VALUES ('daily', '2026-11-16', 'tokens', 100, 0, 5);
+INSERT INTO reservations (step_key, attempt, lines_json, created_at) VALUES ('x', 1,
+  '[{"scope":"daily","period":"2026-11-16","unit":"tokens","amount":7,"ceiling":100}]', 0);
+"""

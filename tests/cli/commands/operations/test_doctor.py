@@ -1,0 +1,213 @@
+"""`dodona doctor`, run as people run it, on installations that are ill in every way."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dodona.app.models.selection import ModelChoice
+from dodona.app.secret import Secret
+from dodona.cli.client.gateway_file import NAME, Announcement
+from dodona.cli.doctor import home, models, notes
+from dodona.net.http import Http
+from tests.cli.running import Up, dodona
+
+pytestmark = pytest.mark.timeout(180)
+
+KEY = "sk-a-key-that-nobody-may-see"
+
+
+def looked(folder: Path, *words: str, **env: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    """The exit code, and the findings by name."""
+    env = {"DODONA_AGENT__PROVIDER": "extractive", **env}
+    done = dodona(folder, "doctor", "--json", *words, **env)
+    assert done.stderr == ""
+    assert KEY not in done.stdout
+    report = json.loads(done.stdout)
+    assert report["ok"] == (done.returncode == 0)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in report["findings"]:
+        found.setdefault(each["name"], []).append(each)
+    return done.returncode, found
+
+
+def states(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[str]]:
+    ill = {name: [each["state"] for each in all_] for name, all_ in found.items()}
+    return {name: all_ for name, all_ in ill.items() if {*all_} != {"ok"}}
+
+
+@pytest.fixture
+def provider() -> Iterator[Callable[[int], str]]:
+    """A server that answers with a status to whoever asks which models it has."""
+    servers: list[tuple[HTTPServer, threading.Thread]] = []
+
+    def start(status: int) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                is_known = self.path == "/v1/models" and self.headers["Authorization"]
+                self.send_response(status if is_known == f"Bearer {KEY}" else 400)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_words: object) -> None:
+                """Say nothing."""
+
+        server = HTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        servers.append((server, thread))
+        return f"http://127.0.0.1:{server.server_port}/v1"
+
+    yield start
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_fresh_machine(tmp_path: Path) -> None:
+    """Nothing is there yet, and nothing is made by looking; people get a line for each thing."""
+    done = dodona(tmp_path, "doctor", DODONA_AGENT__PROVIDER="extractive")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("✓ python       CPython 3.")
+    assert f"! home         {tmp_path}/.dodona is not there yet." in lines
+    assert "✓ agent        extractive, which needs nobody" in lines
+    assert os.listdir(tmp_path) == []
+    assert dodona(tmp_path, "doctor", "--fix").returncode == 0
+    assert stat.S_IMODE((tmp_path / ".dodona").stat().st_mode) == 0o700
+    assert (tmp_path / ".dodona" / "vault").is_dir()
+
+
+def test_what_can_be_mended_is(tmp_path: Path) -> None:
+    """Modes, what was left behind, a damaged index: told first, mended when asked, then well."""
+    dodona(tmp_path, "db", "migrate")
+    data = tmp_path / ".dodona"
+    (data / "vault").mkdir()
+    (data / "credentials").mkdir()
+    (data / "indexes").mkdir()
+    (data / "dodona.db-owners").mkdir()
+    (data / "credentials" / "openai").write_text(KEY)
+    (data / "indexes" / "vault.db").write_text("not a database, though it is long enough")
+    (data / "dodona.db-owners" / "oak:1:dead").write_text("")
+    (data / ".dodona.db.restoring-1").write_text("half")
+    (data / NAME).write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": 0, "store": "x"}))
+    for path, mode in ((data, 0o755), (data / "credentials", 0o755), (data / "dodona.db", 0o644)):
+        path.chmod(mode)
+    (data / "credentials" / "openai").chmod(0o644)
+    ill = {
+        "home": ["warning"],
+        "credentials": ["wrong", "wrong"],
+        "store": ["wrong", "ok"],
+        "leftovers": ["warning", "warning"],
+        "index": ["warning"],
+        "gateway": ["warning"],
+    }
+    code, found = looked(tmp_path)
+    assert (code, states(found)) == (1, ill)
+    code, found = looked(tmp_path, "--fix")
+    assert (code, states(found)) == (0, ill)
+    fixed = [each for all_ in found.values() for each in all_ if each["fixed"]]
+    assert len(fixed) == 8
+    code, found = looked(tmp_path)
+    assert (code, states(found)) == (0, {})
+    assert (data / "credentials" / "openai").read_text() == KEY
+    assert dodona(tmp_path, "db", "check").returncode == 0
+
+
+def test_what_cannot_be_mended_is_told(tmp_path: Path) -> None:
+    """A store whose rows are wrong, a port that another has, a vault that is none."""
+    dodona(tmp_path, "db", "migrate")
+    with closing(sqlite3.connect(tmp_path / ".dodona" / "dodona.db")) as db, db:
+        db.execute("INSERT INTO budgets VALUES ('daily', '2026-11-16', 'tokens', 100, 0, 5)")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        code, found = looked(
+            tmp_path, "--fix", DODONA_GATEWAY__PORT=port, DODONA_VAULT__PATH="nowhere"
+        )
+    assert code == 1
+    assert states(found) == {"store": ["wrong"], "vault": ["wrong"], "port": ["wrong"]}
+    assert "Restore a backup" in found["store"][0]["hint"]
+    assert found["port"][0]["message"].startswith(f"{port} of 127.0.0.1 cannot be used: ")
+
+
+def test_a_config_that_does_not_read(tmp_path: Path) -> None:
+    """Every mistake has a line; nothing else can be known."""
+    (tmp_path / "dodona.toml").write_text("[agent]\nproviderr = 'x'\n[store]\nurl = 7\n")
+    code, found = looked(tmp_path)
+    assert code == 1
+    assert [each["state"] for each in found["config"]] == ["wrong", "wrong"]
+    assert found["config"][0]["message"].startswith("dodona.toml:2: ")
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "said"),
+    [
+        (200, "ok", "openai-compatible, oak answers"),
+        (404, "ok", "openai-compatible, oak answers"),
+        (401, "wrong", "openai-compatible, oak refuses the key (401)."),
+        (503, "warning", "openai-compatible, oak answers 503."),
+        (0, "wrong", "openai-compatible, oak cannot be reached: ClientConnectorError."),
+    ],
+)
+async def test_the_provider_is_asked_for_what_costs_nothing(
+    provider: Callable[[int], str], status: int, state: str, said: str
+) -> None:
+    """With the key, so that a wrong one is found."""
+    url = provider(status) if status else "http://127.0.0.1:1/v1"
+    key = Secret(KEY, source="KEY")
+    choice = ModelChoice("openai-compatible", "oak", "it was set", url, key)
+    async with Http() as http:
+        found = [finding async for finding in models.reached("agent", choice, http)]
+    assert [(each.name, each.state, each.said) for each in found] == [("agent", state, said)]
+
+
+def test_beside_a_gateway(tmp_path: Path) -> None:
+    """One that is ready is found so, and `status` tells what it does; a silent one is told."""
+    (tmp_path / "dodona.toml").write_text(
+        '[agent]\nprovider = "scripted"\nmodel = "answers.toml"\n[budgets.daily]\ntokens = 100000\n'
+    )
+    (tmp_path / "answers.toml").write_text("answers = ['One.']\n")
+    with Up(tmp_path) as up:
+        assert dodona(tmp_path, "ask", "First?").stdout == "One.\n"
+        code, found = looked(tmp_path, DODONA_AGENT__PROVIDER="scripted")
+        said = f"{up.url}, process {up.process.pid}, is ready"
+        assert (code, found["gateway"][0]["message"]) == (0, said)
+        lines = dodona(tmp_path, "status").stdout.splitlines()
+        (place,) = [n for n, line in enumerate(lines) if line.startswith("gateway")]
+        assert lines[place].startswith(f"gateway  {up.url} (process {up.process.pid}), up for ")
+        assert lines[place + 1] == "         0 runs now, 0 lanes waiting, 0 streams open"
+        assert "         budget daily 20" in lines[place + 2]
+        assert " of 100,000 tokens (" in lines[place + 2]
+        told = json.loads(dodona(tmp_path, "status", "--json").stdout)["gateway"]
+        assert (told["url"], told["answers"], told["runs"]) == (up.url, True, 0)
+        Announcement("http://127.0.0.1:9", up.process.pid, "x").write(tmp_path / ".dodona")
+        code, found = looked(tmp_path, DODONA_AGENT__PROVIDER="scripted")
+        assert (code, found["gateway"][0]["state"]) == (1, "wrong")
+        assert "does not answer" in dodona(tmp_path, "status").stdout
+
+
+@pytest.mark.parametrize("now", [0.0, 4e9])
+def test_a_clock_that_cannot_be_right(now: float) -> None:
+    assert home.clock(now).state == "wrong"
+
+
+def test_too_many_folders_to_watch(tmp_path: Path) -> None:
+    """Changes would not be seen: what to set is told."""
+    (tmp_path / "max_user_watches").write_text("10\n")
+    for number in range(9):
+        (tmp_path / "vault" / str(number)).mkdir(parents=True)
+    (finding,) = notes.watches([tmp_path / "vault"], tmp_path)
+    assert finding.said == "10 folders are to be watched, and 10 can be."
+    assert finding.advice == "sysctl fs.inotify.max_user_watches=65536"

@@ -1,0 +1,166 @@
+"""Sessions are found by key, made by the first message, owned by a user, never deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from dodona.core.domain.conversations.conversation import RunStatus
+from dodona.core.domain.conversations.sessions import LONGEST_KEY, Session
+from dodona.core.errors import BadRequest, NotFound
+from dodona.store import Store
+from dodona.store.accounts.projects import Project, Projects
+from dodona.store.conversations.sessions import Sessions, count_session
+from dodona.store.schema import conversations
+from dodona.store.schema import sessions as table
+from tests.conformance.store.saying import answer, asked, ended, rows_of
+
+KEY = "oracle:web:local:main"
+
+
+@pytest.fixture
+def sessions(store: Store) -> Sessions:
+    return Sessions(store.database)
+
+
+async def opened(sessions: Sessions, key: str = KEY, user_id: str = "ada") -> Session:
+    return await sessions.open(user_id, key, agent_id="oracle")
+
+
+async def counted(store: Store, user_id: str, key: str, **amounts: int) -> bool:
+    return await store.commit(store.sessions.counted(user_id, key, **amounts))
+
+
+async def test_the_first_message_makes_a_session(store: Store, sessions: Sessions) -> None:
+    """With a conversation of its agent; nothing is counted yet."""
+    with pytest.raises(NotFound, match="there is no session 'oracle:web:local:main'"):
+        await sessions.get("ada", KEY)
+    made = await opened(sessions)
+    assert (made.key, made.user_id, made.agent_id) == (KEY, "ada", "oracle")
+    assert (made.message_count, made.input_tokens, made.output_tokens) == (0, 0, 0)
+    assert made.conversation_id is not None
+    talk = await store.conversations.get("ada", made.conversation_id)
+    assert (talk.agent_id, talk.project_id) == ("oracle", "default")
+    assert await opened(sessions) == await sessions.get("ada", KEY) == made
+
+
+async def test_first_messages_at_once_make_one_session(store: Store, second: Store) -> None:
+    """And one conversation."""
+    both = [Sessions(store.database), Sessions(second.database)]
+    found = await asyncio.gather(*(opened(both[n % 2]) for n in range(16)))
+    assert len(set(found)) == 1
+    assert len(await rows_of(store, conversations)) == len(await rows_of(store, table)) == 1
+
+
+async def test_a_session_belongs_to_its_owner(store: Store, sessions: Sessions) -> None:
+    """To another it does not exist, also not to be opened, cleared or counted."""
+    made = await opened(sessions)
+    for attempt in (
+        opened(sessions, user_id="bob"),
+        sessions.get("bob", KEY),
+        sessions.clear("bob", KEY),
+    ):
+        with pytest.raises(NotFound, match="there is no session"):
+            await attempt
+    assert not await counted(store, "bob", KEY, messages=1, input_tokens=1, output_tokens=1)
+    assert await sessions.list("bob") == []
+    assert await sessions.get("ada", KEY) == made
+    assert len(await rows_of(store, conversations)) == 1
+
+
+async def test_a_session_can_be_about_a_project(store: Store, sessions: Sessions) -> None:
+    """One of the user's own."""
+    projects = Projects(store.database)
+    await projects.create(Project("ada", "wald"))
+    await projects.create(Project("bob", "his"))
+    with pytest.raises(NotFound, match="there is no project 'his'"):
+        await sessions.open("ada", KEY, agent_id="oracle", project_id="his")
+    assert await sessions.list("ada") == []
+    made = await sessions.open("ada", KEY, agent_id="oracle", project_id="wald")
+    cleared = await sessions.clear("ada", KEY)
+    for session in (made, cleared):
+        assert session.conversation_id is not None
+        talk = await store.conversations.get("ada", session.conversation_id)
+        assert talk.project_id == "wald"
+
+
+async def test_clearing_starts_a_new_conversation(store: Store, sessions: Sessions) -> None:
+    """The old one stays, and so does what was counted."""
+    made = await opened(sessions)
+    await counted(store, "ada", KEY, messages=2, input_tokens=10, output_tokens=5)
+    cleared = await sessions.clear("ada", KEY)
+    assert cleared.conversation_id not in (None, made.conversation_id)
+    assert (cleared.message_count, cleared.created_at) == (2, made.created_at)
+    assert await opened(sessions) == cleared
+    assert made.conversation_id is not None
+    await store.conversations.get("ada", made.conversation_id)
+
+
+async def test_a_deleted_conversation_is_replaced(store: Store, sessions: Sessions) -> None:
+    """By the next message, or by clearing; the session stays."""
+    made = await opened(sessions)
+    assert made.conversation_id is not None
+    await store.conversations.delete("ada", made.conversation_id)
+    assert (await sessions.get("ada", KEY)).conversation_id is None
+    again = await opened(sessions)
+    assert again.conversation_id is not None
+    await store.conversations.delete("ada", again.conversation_id)
+    assert (await sessions.clear("ada", KEY)).conversation_id is not None
+
+
+async def test_a_run_that_ends_is_counted(store: Store, sessions: Sessions) -> None:
+    """In the transaction that ends it."""
+    made = await opened(sessions)
+    assert made.conversation_id is not None
+    claim = await asked(store, await store.conversations.get("ada", made.conversation_id))
+    await ended(
+        store,
+        claim,
+        RunStatus.SUCCEEDED,
+        answer(),
+        also=[
+            lambda tx: count_session(tx, "ada", KEY, messages=2, input_tokens=100, output_tokens=7)
+        ],
+    )
+    found = await sessions.get("ada", KEY)
+    assert found.updated_at >= made.updated_at
+    assert replace(found, updated_at=made.updated_at) == replace(
+        made, message_count=2, input_tokens=100, output_tokens=7
+    )
+
+
+async def test_counting_at_once_loses_nothing(store: Store, second: Store) -> None:
+    both = [store, second]
+    await opened(store.sessions)
+    all_of_them = await asyncio.gather(
+        *(
+            counted(both[n % 2], "ada", KEY, messages=2, input_tokens=n, output_tokens=1)
+            for n in range(20)
+        )
+    )
+    assert all(all_of_them)
+    found = await store.sessions.get("ada", KEY)
+    assert (found.message_count, found.input_tokens, found.output_tokens) == (40, 190, 20)
+
+
+async def test_sessions_are_listed_the_latest_first(store: Store, sessions: Sessions) -> None:
+    """A user's own, page by page."""
+    for peer in ("a", "b", "c"):
+        await opened(sessions, f"oracle:web:local:{peer}")
+    await opened(sessions, "oracle:web:local:bob", "bob")
+    await counted(store, "ada", "oracle:web:local:a", messages=1, input_tokens=0, output_tokens=0)
+    pages = [await sessions.list("ada", limit=2, skip=skip) for skip in (0, 2)]
+    assert [[each.key[-1] for each in page] for page in pages] == [["a", "c"], ["b"]]
+
+
+@pytest.mark.parametrize("key", ["", "🌳" * (LONGEST_KEY + 1)], ids=["empty", "too long"])
+async def test_a_key_has_a_length(sessions: Sessions, key: str) -> None:
+    with pytest.raises(BadRequest, match=r"a session's key has 1 to 512 characters"):
+        await opened(sessions, key)
+
+
+async def test_the_longest_key_fits_into_an_index(sessions: Sessions) -> None:
+    made = await opened(sessions, "🌳" * LONGEST_KEY)
+    assert (await sessions.get("ada", "🌳" * LONGEST_KEY)) == made

@@ -1,0 +1,374 @@
+"""Calls that a person must allow: asked once, decided once, whoever decides and whatever dies."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from time import time
+from typing import Any
+
+import pytest
+
+from dodona.core.domain.approvals import Approval, Decision
+from dodona.core.domain.conversations.conversation import Claim, Conversation, RunStatus
+from dodona.core.errors import BadRequest, Conflict, NotFound
+from dodona.store import Store
+from dodona.store.schema import approvals as table
+from tests.conformance.store.saying import (
+    approval,
+    asked,
+    claimed,
+    deadlocks,
+    ended,
+    next_of,
+    rows_of,
+    said,
+)
+from tests.conformance.store.test_two_processes import taken
+from tests.conformance.store.worker import Workers, told
+
+
+@pytest.fixture
+async def claim(store: Store, talk: Conversation) -> Claim:
+    """Ada's run, which goes on."""
+    return await asked(store, talk)
+
+
+async def ask(store: Store, claim: Claim, call_id: str = "call", **more: Any) -> Approval:
+    return await store.approvals.ask("ada", approval(claim.run_id, call_id, **more))
+
+
+async def decide(
+    store: Store,
+    claim: Claim,
+    decision: Decision = Decision.APPROVED,
+    *,
+    by: str = "ada",
+    note: str = "",
+) -> Approval:
+    return await store.approvals.decide(
+        "ada", claim.run_id, "call", decision=decision, by=by, note=note
+    )
+
+
+# -- asking ----------------------------------------------------------------------------------------
+
+
+async def test_what_is_asked_waits_for_a_decision(store: Store, claim: Claim) -> None:
+    """It says all that was asked, and is found by its run and call."""
+    question = approval(claim.run_id)
+    before = time()
+    found = await store.approvals.ask("ada", question)
+    assert before <= found.asked_at <= time()
+    assert asdict(found) == {
+        **asdict(question),
+        "asked_at": found.asked_at,
+        "decision": Decision.PENDING,
+        "decided_at": None,
+        "decided_by": None,
+        "note": "",
+    }
+    assert await store.approvals.get("ada", claim.run_id, "call") == found
+    assert await store.approvals.pending("ada") == [found]
+
+
+async def test_asked_again_it_is_the_same(store: Store, second: Store, claim: Claim) -> None:
+    """With what was decided meanwhile, also when its run has ended since."""
+    first = await ask(store, claim)
+    again = await ask(second, claim, tool="other", arguments={}, reason="?", expires_at=1.0)
+    assert again == first
+    decided = await decide(store, claim, Decision.DENIED, note="not today")
+    assert await ask(second, claim) == decided
+    await ended(store, claim)
+    assert await ask(second, claim) == decided
+
+
+async def test_many_at_once_ask_once(store: Store, second: Store, claim: Claim) -> None:
+    both = (store, second)
+    found = await asyncio.gather(*(ask(both[n % 2], claim, reason=str(n)) for n in range(8)))
+    assert all(each == found[0] for each in found)
+    assert len(await rows_of(store, table)) == 1
+
+
+async def test_what_waits_is_of_runs_that_go_on(
+    store: Store, talk: Conversation, claim: Claim
+) -> None:
+    """The oldest first; what is decided waits no longer, nor what its run does not wait for."""
+    other = await store.conversations.create("ada")
+    late = await asked(store, other)
+    calls = [(claim, "b"), (late, "a"), (claim, "call")]
+    kept = [await ask(store, each, call_id) for each, call_id in calls]
+    assert await store.approvals.pending("ada") == kept
+    await decide(store, claim)
+    assert await store.approvals.pending("ada") == kept[:2]
+    await store.runs.wait(late)  # a person is asked: it holds its lane, and no process
+    assert await store.approvals.pending("ada") == kept[:2]
+    await ended(store, claim, RunStatus.CANCELLED)
+    assert await store.approvals.pending("ada") == [kept[1]]
+    await store.conversations.delete("ada", talk.id)
+    assert [row["call_id"] for row in await rows_of(store, table)] == ["a"]
+
+
+async def test_long_arguments_are_cut_for_people(store: Store, claim: Claim) -> None:
+    """It is said where, and what is kept is short whatever was given."""
+    found = await ask(
+        store,
+        claim,
+        arguments={
+            "text": "x" * 2_001,
+            "many": list(range(60)),
+            "odd": (10**30, 10**9_999, float("inf"), {"set"}, "\ud800\0"),
+            "deep": [[[[[[[[[[1]]]]]]]]]],
+        },
+        reason="y" * 2_500,
+    )
+    assert found.arguments == {
+        "text": "x" * 2_000 + "… (1 more characters)",
+        "many": [*range(50), "… 10 more"],
+        "odd": [str(10**30), "…", "inf", "{'set'}", "\ufffd\u2400"],
+        "deep": [[[[[[["…"]]]]]]],
+    }
+    assert found.reason == "y" * 2_000 + "… (500 more characters)"
+    vast = {f"key {n}": ["🌳" * 5_000] * 90 for n in range(90)}
+    kept = await ask(store, claim, "vast", arguments=vast)
+    assert list(kept.arguments) == ["key 0", "…"]
+    assert kept.arguments["…"] == "89 more"
+    assert len(str(kept.arguments)) < 20_000
+
+
+async def test_known_secrets_are_not_shown(url: str) -> None:
+    """Also where the text is cut within one."""
+    async with await Store.open(url, hide=lambda t: t.replace("hunter2", "[secret]")) as store:
+        claim = await asked(store, await store.conversations.create("ada"))
+        text = "x" * 1_996 + "hunter2" * 2
+        found = await ask(store, claim, arguments={"hunter2": text}, reason="hunter2?")
+        assert found.arguments == {"[secret]": "x" * 1_996 + "[sec… (12 more characters)"}
+        assert found.reason == "[secret]?"
+        assert "hunter2" not in str(await rows_of(store, table))
+
+
+# -- deciding --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decision", [Decision.APPROVED, Decision.DENIED, Decision.EXPIRED])
+async def test_a_decision_stays(
+    store: Store, second: Store, claim: Claim, decision: Decision
+) -> None:
+    """The same again is fine, and that of the first; what it was about is as it was."""
+    first = await ask(store, claim)
+    before = time()
+    decided = await decide(store, claim, decision, by="ada", note="so be it 🌳")
+    assert (decided.decision, decided.decided_by, decided.note) == (decision, "ada", "so be it 🌳")
+    assert decided.decided_at is not None
+    assert before <= decided.decided_at <= time()
+    assert (decided.arguments, decided.asked_at) == (first.arguments, first.asked_at)
+    assert await decide(second, claim, decision, by="eve", note="me too") == decided
+    assert await store.approvals.get("ada", claim.run_id, "call") == decided
+    await ended(store, claim)
+    assert await decide(second, claim, decision) == decided
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "said"),
+    [
+        (Decision.APPROVED, Decision.DENIED, "the call 'call' of run {} was approved by ada"),
+        (Decision.DENIED, Decision.APPROVED, "the call 'call' of run {} was denied by ada"),
+        (Decision.APPROVED, Decision.EXPIRED, "the call 'call' of run {} was approved by ada"),
+        (Decision.EXPIRED, Decision.APPROVED, "nobody decided about the call 'call' of run {}"),
+    ],
+)
+async def test_another_decision_comes_too_late(
+    store: Store, second: Store, claim: Claim, first: Decision, then: Decision, said: str
+) -> None:
+    """And is told what was decided."""
+    await ask(store, claim)
+    decided = await decide(store, claim, first)
+    with pytest.raises(Conflict) as refused:
+        await decide(second, claim, then, by="eve")
+    end = "in time" if first is Decision.EXPIRED else "already"
+    assert str(refused.value) == f"{said.format(claim.run_id)} {end}. It is decided once."
+    assert await store.approvals.get("ada", claim.run_id, "call") == decided
+
+
+async def test_time_alone_decides_nothing(store: Store, claim: Claim) -> None:
+    """Who waits decides that it is over: while nobody does, a person may still answer."""
+    await ask(store, claim, expires_at=1.0)
+    assert [each.call_id for each in await store.approvals.pending("ada")] == ["call"]
+    assert (await decide(store, claim)).decision is Decision.APPROVED
+
+
+async def test_nothing_is_asked_or_decided_for_a_run_that_has_ended(
+    store: Store, claim: Claim
+) -> None:
+    """It would be for nothing."""
+    await ask(store, claim)
+    await ended(store, claim, RunStatus.FAILED)
+    for attempt in (decide(store, claim), ask(store, claim, "another")):
+        with pytest.raises(Conflict) as refused:
+            await attempt
+        assert str(refused.value) == f"run {claim.run_id} has ended."
+    found = await store.approvals.get("ada", claim.run_id, "call")
+    assert found.decision is Decision.PENDING
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"decision": Decision.PENDING}, "pending is no decision. Decide: approved or denied."),
+        ({"by": ""}, "who decides must not be empty."),
+        ({"by": "x" * 501}, "who decides must have at most 500 characters (got 501)."),
+        ({"note": "x" * 2_001}, "a note must have at most 2,000 characters (got 2,001)."),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_is_refused(
+    store: Store, claim: Claim, more: dict[str, Any], said: str
+) -> None:
+    """Nothing is decided by it."""
+    await ask(store, claim)
+    with pytest.raises(BadRequest) as refused:
+        await decide(store, claim, **more)
+    assert str(refused.value) == said
+    assert len(await store.approvals.pending("ada")) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"call_id": ""}, "the id of a call must not be empty."),
+        ({"call_id": "x" * 501}, "the id of a call must have at most 500 characters (got 501)."),
+        ({"tool": ""}, "the name of a tool must not be empty."),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_asked(
+    store: Store, claim: Claim, more: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(BadRequest) as refused:
+        await ask(store, claim, **more)
+    assert str(refused.value) == said
+
+
+async def test_anothers_are_not_found(store: Store, claim: Claim) -> None:
+    """As what does not exist, in the same words."""
+    await ask(store, claim)
+    for run_id, call_id in ((claim.run_id, "call"), (claim.run_id, "none"), (999, "call")):
+        for attempt in (
+            store.approvals.get("bob", run_id, call_id),
+            store.approvals.decide("bob", run_id, call_id, decision=Decision.APPROVED, by="bob"),
+        ):
+            with pytest.raises(NotFound) as refused:
+                await attempt
+            words = f"nobody is asked about a call {call_id!r} of run {run_id}."
+            assert str(refused.value) == words
+    for run_id in (claim.run_id, 999):
+        with pytest.raises(NotFound) as refused:
+            await store.approvals.ask("bob", approval(run_id, "new"))
+        assert str(refused.value) == f"there is no run {run_id}."
+    assert await store.approvals.pending("bob") == []
+    assert [each.call_id for each in await store.approvals.pending("ada")] == ["call"]
+
+
+# -- at once ---------------------------------------------------------------------------------------
+
+
+async def test_of_many_who_decide_at_once_one_decides(
+    store: Store, second: Store, claim: Claim, url: str
+) -> None:
+    """Those who decided the same are content, the others are told what was decided."""
+    await ask(store, claim)
+    before = deadlocks(url)
+    sorts = (Decision.APPROVED, Decision.DENIED, Decision.EXPIRED)
+    found = await asyncio.gather(
+        *(decide((store, second)[n % 2], claim, sorts[n % 3], by=f"person {n}") for n in range(12)),
+        return_exceptions=True,
+    )
+    kept = await store.approvals.get("ada", claim.run_id, "call")
+    assert [each for each in found if isinstance(each, Approval)] == [kept] * 4
+    assert [type(each) for each in found].count(Conflict) == 8
+    assert deadlocks(url) == before
+
+
+async def test_a_decision_and_the_end_of_its_run(
+    store: Store, second: Store, claim: Claim, url: str
+) -> None:
+    """Whichever is first: a decision after the end is refused, and neither waits in a circle."""
+    await ask(store, claim)
+    before = deadlocks(url)
+    decided, moved = await asyncio.gather(
+        decide(second, claim), ended(store, claim), return_exceptions=True
+    )
+    assert moved is True
+    kept = await store.approvals.get("ada", claim.run_id, "call")
+    if isinstance(decided, Conflict):
+        assert str(decided) == f"run {claim.run_id} has ended."
+        assert kept.decision is Decision.PENDING
+    else:
+        assert decided == kept
+    assert deadlocks(url) == before
+
+
+async def test_two_processes_decide_at_once(
+    store: Store, claim: Claim, url: str, workers: Workers
+) -> None:
+    """One wins, and the other is told."""
+    await ask(store, claim)
+    pair = [
+        await workers.start("decide", url, claim.run_id, word) for word in ("approved", "denied")
+    ]
+    for worker in pair:
+        assert await told(worker) == "ready"
+    for worker in pair:
+        assert worker.stdin is not None
+        worker.stdin.write(b"\n")
+    outcomes = [await told(worker) for worker in pair]
+    kept = await store.approvals.get("ada", claim.run_id, "call")
+    word = kept.decision.value
+    refusal = (
+        f"the call 'call' of run {claim.run_id} was {word} by who {word} already. "
+        "It is decided once."
+    )
+    assert sorted(outcomes) == sorted([word, refusal])
+
+
+# -- crashes ---------------------------------------------------------------------------------------
+
+
+async def test_what_a_dead_process_asked_is_decided_for_the_next(
+    store: Store, talk: Conversation, url: str, workers: Workers
+) -> None:
+    """The question outlives it, and the answer that came while nobody waited."""
+    node = await store.runs.accept("ada", talk.id, said("?"))
+    worker = await workers.start("ask", url, talk.id)
+    assert await told(worker) == node.id
+    worker.kill()
+    await worker.wait()
+    (waiting,) = await store.approvals.pending("ada")
+    assert (waiting.run_id, waiting.call_id) == (node.id, "call")
+    decider = await workers.start("decide", url, node.id, "approved")
+    assert await told(decider) == "ready"
+    assert decider.stdin is not None
+    decider.stdin.write(b"\n")
+    assert await told(decider) == "approved"
+    decider.kill()  # what was acknowledged is there
+    await decider.wait()
+    claim = await taken(store, talk)
+    assert (claim.run_id, claim.attempt) == (node.id, 2)
+    again = await ask(store, claim)
+    assert (again.decision, again.decided_by) == (Decision.APPROVED, "who approved")
+    assert again.asked_at == waiting.asked_at
+
+
+async def test_a_run_that_waits_for_a_person_is_woken_with_the_decision(
+    store: Store, talk: Conversation, claim: Claim
+) -> None:
+    """It can be decided while no process drives it."""
+    await ask(store, claim)
+    await store.runs.wait(claim)
+    decided = await decide(store, claim)
+    woken = await next_of(store, talk.id, waking=claim.run_id)
+    assert isinstance(woken, Claim)
+    assert await ask(store, woken) == decided
+    await ended(store, woken)
+    await store.runs.accept("ada", talk.id, said("next"))
+    await claimed(store, talk)

@@ -1,0 +1,186 @@
+"""The OpenAPI document says all that can be asked for, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from starlette.routing import WebSocketRoute
+
+from dodona.agent.question import Question
+from dodona.agent.turn_control.settings import ModelSettings
+from dodona.core import chunks
+from dodona.core.errors import BadRequest, Cancelled, as_json
+from dodona.core.ports.tools import Source
+from dodona.gateway import GatewaySettings, make_app
+from dodona.gateway.http.openapi import document
+from dodona.gateway.http.schemas import SCHEMAS
+from tests.gateway.plain_agency import PlainAgency
+from tests.gateway.talking import Gateway, ready
+
+DOCUMENT = document()
+
+
+def validator(name: str) -> jsonschema_rs.Draft202012Validator:
+    """Of one schema, with all that it refers to."""
+    whole = {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
+    return jsonschema_rs.Draft202012Validator(whole)
+
+
+def refers_to(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"].removeprefix("#/components/schemas/")
+        for below in value.values():
+            yield from refers_to(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from refers_to(below)
+
+
+async def test_it_names_every_route_and_only_those() -> None:
+    """Of the application itself, not of our tables."""
+    app = make_app(PlainAgency(), rules=GatewaySettings(), ready=ready)
+    plain = [route for route in app.routes if not isinstance(route, WebSocketRoute)]
+    assert [route.path for route in plain] == list(DOCUMENT["paths"])
+
+
+@pytest.mark.parametrize("path", DOCUMENT["paths"])
+async def test_it_names_every_method_and_only_those(gateway: Gateway, path: str) -> None:
+    """What it does not name is refused with 405, what it names is not."""
+    named = {method.upper() for method in DOCUMENT["paths"][path]}
+    here = path.format(
+        run_id=1,
+        thread_id=1,
+        notice_id=1,
+        context_id="node-1",
+        project_id="default",
+        rule_id="token_budget",
+        subscriber_id="self_notify",
+        call="call-1",
+        file="app.js",
+        model="oracle",
+    )
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        if (method, path) == ("GET", "/api/events"):
+            continue  # it would not end
+        status, *_ = await _status(gateway, method, here)
+        assert (status != 405) == (method in named), method
+
+
+async def test_it_is_served(gateway: Gateway) -> None:
+    """As it is made."""
+    status, served, _ = await gateway.call("GET", "/api/openapi.json")
+    assert (status, served) == (200, DOCUMENT)
+
+
+def test_every_schema_is_one_and_is_used() -> None:
+    """Nothing refers to what is not there, and nothing is left over."""
+    used = set(refers_to(DOCUMENT))
+    assert used == set(SCHEMAS)
+    for name in SCHEMAS:
+        jsonschema_rs.meta.validate(SCHEMAS[name] | {"$schema": _DIALECT})
+        validator(name)
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def test_operations_have_names_of_their_own() -> None:
+    """Clients are generated from them."""
+    names = [o["operationId"] for path in DOCUMENT["paths"].values() for o in path.values()]
+    assert len(names) == len(set(names))
+
+
+def test_path_parameters_are_those_in_the_path() -> None:
+    """Both ways."""
+    for path, operations in DOCUMENT["paths"].items():
+        for operation in operations.values():
+            named = [p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"]
+            assert [f"{{{name}}}" in path for name in named] == [True] * path.count("{")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"question": "Why?"},
+        {"question": "x" * 10_000, "project_id": "p", "context_id": "node-1", "model": "m"},
+        {"question": "Why?", "max_tokens": 1, "sources": ["vault"], "thinking": True, "new": True},
+        {"question": "Why?", "model": None, "sources": []},
+        {"question": ""},
+        {"question": "x" * 10_001},
+        {"question": 5},
+        {},
+        {"question": "Why?", "max_tokens": 0},
+        {"question": "Why?", "max_tokens": 1_000_001},
+        {"question": "Why?", "max_tokens": True},
+        {"question": "Why?", "sources": ["stars"]},
+        {"question": "Why?", "thinking": 1},
+        {"question": "Why?", "model": ""},
+        {"question": "Why?", "modle": "m"},
+    ],
+)
+def test_the_schema_of_a_question_is_what_is_taken(question: dict[str, Any]) -> None:
+    """It allows what `Question.read` reads, and no more."""
+    try:
+        Question.read(question)
+    except BadRequest:
+        assert not validator("Question").is_valid(question)
+    else:
+        validator("Question").validate(question)
+
+
+@pytest.mark.parametrize("name", ModelSettings().as_dict())
+def test_the_schema_of_settings_has_their_bounds(name: str) -> None:
+    """At each bound the setting is taken, past it refused, by the schema and by the code."""
+    schema = SCHEMAS["SettingsChange"]["properties"][name]
+    assert schema["default"] == ModelSettings().as_dict()[name]
+    if schema["type"] == "integer":
+        lowest, highest = schema["minimum"], schema["maximum"]
+        cases = [(lowest, True), (highest, True), (lowest - 1, False), (highest + 1, False)]
+    else:
+        cases = [(schema["default"], True), (5, False), (None, False)]
+    for value, is_right in cases:
+        assert validator("SettingsChange").is_valid({name: value}) is is_right
+        if is_right:
+            ModelSettings.read({name: value})
+        else:
+            with pytest.raises(BadRequest):
+                ModelSettings.read({name: value})
+    validator("Settings").validate(ModelSettings().as_dict())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        chunks.thinking("hm"),
+        chunks.content("Because"),
+        chunks.source(Source(path="a.md", title="A", lines="1-2", excerpt="…")),
+        chunks.tool_call(id="1", name="vault_read", arguments={"path": "a"}, status="pending"),
+        chunks.tool_result(id="1", name="vault_read", result="…", status="success"),
+        chunks.system("limit", "Enough.", {"limit": 5}),
+        chunks.context_update(tokens=1, limit=2),
+        chunks.restart(5, "again"),
+        chunks.done(tokens_used=1, model_used="m", context_id="node-1", context_tokens_remaining=2),
+        chunks.error(Cancelled("it was cancelled.")),
+    ],
+    ids=lambda body: body["type"],
+)
+def test_every_chunk_has_its_schema(body: dict[str, Any]) -> None:
+    """And each is exactly one of them."""
+    validator("Chunk").validate(chunks.Chunk(1, 2, body).as_json())
+    assert not validator("Chunk").is_valid(body), "without its place it is none"
+
+
+def test_errors_have_their_schema() -> None:
+    """Also several at once."""
+    with pytest.raises(BadRequest) as caught:
+        Question.read({"question": "", "modle": 1})
+    validator("Error").validate(as_json(caught.value))
+
+
+async def _status(gateway: Gateway, method: str, path: str) -> tuple[int]:
+    async with gateway.client.request(method, gateway.url + path, json={}) as response:
+        return (response.status,)
