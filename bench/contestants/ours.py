@@ -20,8 +20,7 @@ from dodona.agent.question import Question
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config.config import load
 from dodona.app.models.credentials import Credentials
-from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.users import LOCAL_USER
+from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER
 from dodona.net.redactor import Redactor
 
 TOKENS = 20  # of a message of the past

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.telemetry.measures import MOST_AGENTS, MOST_MODELS, Metrics
-from dodona.telemetry.metrics import MOST_SERIES
+from dodona.telemetry.metrics import MOST_AGENTS, MOST_MODELS, MOST_SERIES, Metrics
 from generating.writing import page, prose, table
 
 

@@ -7,9 +7,10 @@ from typing import Final
 
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.call import Method
 from dodona.gateway.websocket.events import EVENTS
 from dodona.gateway.websocket.field import Field
-from dodona.gateway.websocket.limits import (
+from dodona.gateway.websocket.protocol import (
     FOLLOWED,
     LARGEST_MESSAGE,
     LONGEST_ID,
@@ -17,7 +18,6 @@ from dodona.gateway.websocket.limits import (
     REQUESTS,
     TOKEN_SECONDS,
 )
-from dodona.gateway.websocket.method import Method
 from generating.writing import page, prose, table
 
 ABOUT_EVENTS: Final[Mapping[str, str]] = {

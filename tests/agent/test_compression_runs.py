@@ -15,10 +15,9 @@ from dodona.agent.conversation.summary import ConversationSummary
 from dodona.agent.question import context_id
 from dodona.core.domain.conversations.contexts import OracleContext
 from dodona.core.domain.conversations.conversation import NewMessage
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.events import CONTEXT_COMPRESSED
-from dodona.core.messages import AssistantText, SystemText
+from dodona.core.messages import AssistantText, Origin, SystemText
 from dodona.core.ports.model import Model, ModelRequest, ModelStream
 from dodona.metering import Ceiling, Ceilings
 from dodona.models.extractive import ExtractiveModel

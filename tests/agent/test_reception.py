@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from dodona.agent.reception import ChannelMessage, SubmittedRun
+from dodona.agent.requests.submit import ChannelMessage, SubmittedRun
 from dodona.core.domain.agents import AgentDef, Agents, Queueing
 from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.errors import BadRequest, LaneFull, NotFound
-from dodona.core.messages import SystemText, UserText
+from dodona.core.messages import Origin, SystemText, UserText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, plain_prompts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dodona.agent.retelling import contiguous_prefix, replay_chunks
+from dodona.agent.run.replay import contiguous_prefix, replay_chunks
 from dodona.core.chunks import Chunk
 
 

@@ -13,8 +13,8 @@ from dodona.agent.turn_control.state import AgentState
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config.config import load
 from dodona.app.models.credentials import Credentials
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, ConfigError, LoadError
-from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
 

@@ -16,7 +16,7 @@ from dodona.app.config.config import Config, load
 from dodona.app.config.settings import Settings
 from dodona.core.errors import ConfigError, as_json, as_text
 from dodona.documents import KeyPath
-from dodona.documents.toml_writing import written, written_key
+from dodona.documents.toml_editing import written, written_key
 
 GOOD = """\
 # who answers

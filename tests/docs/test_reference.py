@@ -39,8 +39,8 @@ from dodona.core.messages import ToolSpec
 from dodona.gateway import errors as http_errors
 from dodona.gateway.http.openapi import document
 from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.call import Method
 from dodona.gateway.websocket.events import EVENTS
-from dodona.gateway.websocket.method import Method
 from dodona.models import PROVIDERS
 from dodona.models.catalogue_data import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.net.redactor import Redactor
@@ -51,8 +51,7 @@ from dodona.rules import RuleBook
 from dodona.rules.sections import FILES
 from dodona.store import Location, migrate
 from dodona.store.schema import metadata
-from dodona.telemetry.measures import Metrics
-from dodona.telemetry.metrics import Family
+from dodona.telemetry.metrics import Family, Metrics
 from dodona.tools.registry import ToolRegistry
 from dodona.trees.language.expressions import OPERATORS
 from dodona.trees.language.node import NodeKind

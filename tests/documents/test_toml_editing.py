@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from dodona.core.errors import ConfigError
 from dodona.documents import KeyPath
-from dodona.documents.toml_editing import edited
-from dodona.documents.toml_writing import written, written_key
+from dodona.documents.toml_editing import edited, written, written_key
 
 EDITS: dict[str, tuple[str, dict[KeyPath, Any], str]] = {
     "a value, beside its comment": (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.question import Answer, Question, context_id
-from dodona.agent.reception import ChannelMessage, SubmittedRun
+from dodona.agent.requests.submit import ChannelMessage, SubmittedRun
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core.chunks import Body, Chunk, content, done, error
 from dodona.core.domain.agents import Agents

@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dodona.core.limits import Limits
 from dodona.gateway import GatewaySettings
 from dodona.gateway.security.client_address import address_of, client_key
 from dodona.gateway.security.connections import Connections
 from dodona.gateway.security.rate_limit import TokenBuckets
+from dodona.gateway.settings import Limits
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import JSON, Gateway, gateway_up, read_all
 from tests.gateway.tokens import keyed_gateway

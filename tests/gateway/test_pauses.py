@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from dodona.gateway.pauses import COMPLETE, tuned_gc
+from dodona.gateway.server import COMPLETE, tuned_gc
 
 
 class Cycle:

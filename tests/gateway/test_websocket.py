@@ -15,11 +15,11 @@ import pytest
 
 import dodona
 from dodona.core import chunks
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.domain.routing import Binding, LiveRouter, Router
 from dodona.core.errors import LaneFull, NotFound, StoreError
+from dodona.core.messages import Origin
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.limits import FOLLOWED, LARGEST_MESSAGE, REQUESTS
+from dodona.gateway.websocket.protocol import FOLLOWED, LARGEST_MESSAGE, REQUESTS
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainReception, until
 from tests.gateway.speaking import Refused, Speaker, speaking
 from tests.gateway.talking import Gateway, gateway_up

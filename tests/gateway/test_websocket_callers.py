@@ -16,10 +16,10 @@ from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import Beside, GatewayState
 from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.call import SessionLocks
 from dodona.gateway.websocket.connection import Connection
 from dodona.gateway.websocket.handshake import Identity, introduced
-from dodona.gateway.websocket.limits import UNKNOWN_CALLER
-from dodona.gateway.websocket.session_locks import SessionLocks
+from dodona.gateway.websocket.protocol import UNKNOWN_CALLER
 from dodona.gateway.websocket.writer import FrameWriter
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dodona.gateway.websocket import METHODS
+from dodona.gateway.websocket.call import Method
 from dodona.gateway.websocket.field import Field
-from dodona.gateway.websocket.method import Method
 from tests.gateway.speaking import Speaker, speaking
 from tests.gateway.talking import gateway_up
 

@@ -14,9 +14,8 @@ import aiohttp
 import pytest
 
 from dodona.core import events
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.events import Event
-from dodona.core.messages import ToolSpec
+from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
 from dodona.notify import SubscriberRegistry

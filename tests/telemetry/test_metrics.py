@@ -7,8 +7,15 @@ import re
 import pytest
 
 from dodona.telemetry import metrics
-from dodona.telemetry.measures import MOST_MODELS, Metrics
-from dodona.telemetry.metrics import BoundedLabels, Counter, Gauge, Histogram, Registry
+from dodona.telemetry.metrics import (
+    MOST_MODELS,
+    BoundedLabels,
+    Counter,
+    Gauge,
+    Histogram,
+    Metrics,
+    Registry,
+)
 
 LINE = re.compile(
     r'# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})?'

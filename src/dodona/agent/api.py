@@ -11,10 +11,9 @@ from typing import Final, Protocol
 from dodona.agent.conversation.history import HistoryCache
 from dodona.agent.conversation.prompts import PromptLoader
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.reception import Reception
 from dodona.agent.requests.client_history import ClientHistoryIndex
 from dodona.agent.requests.passthrough import ModelPassthrough
-from dodona.agent.requests.submit import Oracle
+from dodona.agent.requests.submit import Oracle, Reception
 from dodona.agent.run.compressor import Compressor
 from dodona.agent.run.driver import Driver
 from dodona.agent.run.engine import LocalEngine

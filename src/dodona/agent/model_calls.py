@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from time import time
 from typing import Any, TypeAlias
 
+from dodona.agent.run_context.context import PartialAnswer, RunContext
+from dodona.agent.run_context.deps import RunDeps
 from dodona.core.domain.audit import Audit, AuditEntry
 from dodona.core.domain.budgets import (
     CallPlan,
@@ -157,3 +159,68 @@ class _Reservation:
             await self.end(ModelUsage(*self._asked, Usage(estimated=True)))
         else:
             await self.end()
+
+
+async def call_in_run(
+    host: RunContext, call: ModelCall, show: Callable[[ModelEvent], None], heard: PartialAnswer
+) -> Done:
+    """The whole answer; pieces are shown as they come."""
+
+    def hear(event: ModelEvent) -> None:
+        heard.add(event)
+        show(event)
+
+    return await call_metered(_payer(host), call, hear)
+
+
+def _payer(host: RunContext) -> BillingScope:
+    async def settle(operation: Operation[Any]) -> None:
+        host.journal.ride(operation)
+
+    claim = host.claim
+    return BillingScope(
+        meter=host.means.meter,
+        audit=host.means.storage.audit,
+        reserve=host.journal.commit,
+        settle=settle,
+        user_id=host.user_id,
+        agent_id=host.agent_id,
+        session_key=host.session_key,
+        run_id=claim.run_id,
+        attempt=claim.attempt,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundCall(ModelCall):
+    """A call, and who pays for it."""
+
+    user_id: str
+    agent_id: str
+    session_key: str
+
+
+def _ignore(event: ModelEvent) -> None:
+    del event
+
+
+async def call_outside_run(
+    means: RunDeps, call: BackgroundCall, hear: Callable[[ModelEvent], None] = _ignore
+) -> Done:
+    """The whole answer; pieces are heard as they come.
+
+    What was used is settled whatever happens, also when it is cancelled. If the process dies,
+    whoever opens the store next settles it.
+    """
+    storage = means.storage
+    payer = BillingScope(
+        meter=means.meter,
+        audit=storage.audit,
+        reserve=storage.commit,
+        settle=storage.commit,
+        user_id=call.user_id,
+        agent_id=call.agent_id,
+        session_key=call.session_key,
+        owner=storage.owner,
+    )
+    return await call_metered(payer, call, hear)

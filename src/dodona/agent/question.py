@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final, Self, cast
 
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.errors import BadRequest, DodonaError, NotFound
+from dodona.core.errors import BadRequest, DodonaError, NotFound, did_you_mean
 from dodona.core.ports.tools import Category
-from dodona.core.suggest import did_you_mean
 
 LONGEST_QUESTION: Final = 10_000  # characters
 MOST_TOKENS: Final = 1_000_000

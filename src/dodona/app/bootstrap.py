@@ -34,8 +34,8 @@ from dodona.app.store_url import store_url
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
 from dodona.core.domain.api_tokens import Tokens
 from dodona.core.domain.audit import AuditEntry
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
-from dodona.core.users import LOCAL_USER
 from dodona.metering import Meter
 from dodona.models.counter import OfflineTokenCounter
 from dodona.net.http import Http
@@ -43,7 +43,7 @@ from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
 from dodona.store import Store, locate
 from dodona.store.accounts.audit import AuditLog
-from dodona.telemetry.measures import Metrics
+from dodona.telemetry.metrics import Metrics
 from dodona.tools import notify_self
 from dodona.tools.calling import call_tool
 from dodona.tools.code import add_code_tools

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
@@ -91,3 +92,20 @@ def _value(text: str) -> Any:
     except TreeError:
         return text
     return expression.value if expression.constant else text
+
+
+_UNITS: Final = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
+_LONGEST: Final = 100 * _UNITS["y"]
+_SPAN = re.compile(r"([0-9]{1,6})([mhdwy])")
+
+
+def seconds_of(text: str, *, name: str) -> float:
+    """How long that is; `name` is the option that takes it."""
+    found = _SPAN.fullmatch(text.strip().lower())
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0.0
+    if not 0 < seconds <= _LONGEST:
+        raise BadRequest(
+            f"{name} takes a number and a unit, up to 100y (got {text!r:.80}).",
+            hint="Like 30m, 12h, 90d, 4w or 1y.",
+        )
+    return seconds

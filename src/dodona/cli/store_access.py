@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from dodona.app.config.config import Config
 from dodona.app.models.credentials import Credentials
+from dodona.app.projects.code import code_folders
+from dodona.app.projects.vaults import vault_folder
 from dodona.app.store_url import store_url
+from dodona.cli.client.connect import announced_gateway
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store
 
@@ -20,3 +24,21 @@ async def opened_store(config: Config, redactor: Redactor) -> AsyncGenerator[Sto
     durability = config.settings.store.durability
     async with await Store.open(url, hide=redactor.hide, durability=durability) as store:
         yield store
+
+
+def default_vault(config: Config, redactor: Redactor) -> Path:
+    """The folder of its notes. It blocks."""
+    if config.settings.vault.path is None:
+        announced = announced_gateway(config, Credentials(config, os.environ, redactor))
+        if announced is not None and announced.vault:
+            return Path(announced.vault)
+    return vault_folder(config)
+
+
+def default_code(config: Config, redactor: Redactor) -> tuple[Path, ...]:
+    """The folders of its code. It blocks."""
+    if not config.settings.code.paths:
+        announced = announced_gateway(config, Credentials(config, os.environ, redactor))
+        if announced is not None:
+            return tuple(map(Path, announced.code))
+    return code_folders(config)

@@ -8,8 +8,7 @@ from typing import Final
 
 from dodona.conditions.limits import MACROS
 from dodona.conditions.tokens import Token
-from dodona.core.errors import ConfigError, Location
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, Location, did_you_mean
 
 _PLACED: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _UNDECLARED: Final = re.compile(r"undeclared reference to '(.*?)'")

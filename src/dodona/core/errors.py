@@ -30,8 +30,9 @@ Anything else that is raised is a bug and stays outside this tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any, ClassVar
 
@@ -326,3 +327,10 @@ def as_json(error: DodonaError) -> dict[str, Any]:
     if len(problems) > 1:
         body["problems"] = [as_json(problem)["error"] for problem in problems]
     return {"error": body}
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A sentence that names the closest known word, or nothing."""
+    # Comparing is quadratic in the words' lengths, and a hostile file chooses its own.
+    near = get_close_matches(word[:80], [k for k in known if k != word], n=1, cutoff=0.6)
+    return f"Did you mean '{near[0]}'?" if near else ""

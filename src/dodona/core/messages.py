@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from enum import Enum
+from typing import Any, Final, TypeAlias
 
 
 def _encodings() -> dict[str, bytes]:
@@ -85,3 +86,23 @@ class ToolResult:
 
 
 Message: TypeAlias = SystemText | UserText | AssistantText | ToolResult
+
+
+class Origin(Enum):
+    """USER typed it · PROJECT keeps it (notes, threads, code) · MODEL wrote it · the rest is from
+    outside: WEB pages, and PEERs, which are other agents, servers and senders.
+    """
+
+    USER = "user"
+    PROJECT = "project"
+    MODEL = "model"
+    WEB = "web"
+    PEER = "peer"
+
+    @property
+    def is_untrusted(self) -> bool:
+        """May a stranger have written it, to be read by an agent?"""
+        return self in _OUTSIDE
+
+
+_OUTSIDE: Final = frozenset({Origin.WEB, Origin.PEER})

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dodona.documents.document import MAX_BYTES, Document, parse, read
 from dodona.documents.file_watcher import files, following
-from dodona.documents.model_shape import Shape, dotted, is_table
-from dodona.documents.section import Section, Texts, wrong
+from dodona.documents.model_shape import Section, Shape, Texts, dotted, is_table, wrong
 from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
 from dodona.documents.validation_errors import Mistakes
 

@@ -21,8 +21,7 @@ from pydantic import ValidationError
 
 from dodona.core.errors import ConfigError, Location
 from dodona.documents import validation_errors as mistakes
-from dodona.documents.model_shape import Shape
-from dodona.documents.section import Section
+from dodona.documents.model_shape import Section, Shape
 from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
 from dodona.documents.validation_errors import Mistakes
 

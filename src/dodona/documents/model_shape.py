@@ -6,12 +6,37 @@ import json
 import re
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeGuard, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeGuard, Union, get_args, get_origin
 
+from pydantic import BaseModel, ConfigDict, Field, Strict
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
-from dodona.documents.section import Section
 from dodona.documents.toml_lines import KeyPath
+
+SAID = "said"
+
+# TOML knows arrays and no tuples.
+Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict=False)]
+
+
+class Section(BaseModel):
+    """Nothing is converted, nothing unknown is taken, nothing changes."""
+
+    # The key that a plain number in the place of the whole section is for, if it may stand there.
+    number_is: ClassVar[str] = ""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def wrong(message: str, hint: str = "", *, line: int = 0) -> PydanticCustomError:
+    """A mistake in words of ours, for a validator to raise: "must be a provider", and a hint.
+
+    With `line`, the value is a text that is wrong there, counted from 1.
+    """
+    # The words go in as values: braces in them are no placeholders.
+    return PydanticCustomError(SAID, "{message}", {"message": message, "hint": hint, "line": line})
+
 
 _NAME = r"""(?P<name>[A-Za-z0-9_-]+|"[^"\\\x00-\x1f]*"|'[^'\x00-\x1f]*')"""
 _FIRST = re.compile(_NAME)

@@ -11,10 +11,8 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dodona.core.errors import ConfigError, Location
-from dodona.core.suggest import did_you_mean
-from dodona.documents.model_shape import Shape, dotted, elements, is_table, section
-from dodona.documents.section import SAID
+from dodona.core.errors import ConfigError, Location, did_you_mean
+from dodona.documents.model_shape import SAID, Shape, dotted, elements, is_table, section
 from dodona.documents.toml_lines import KeyPath
 from dodona.net.redactor import Redactor
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from starlette.applications import Starlette
@@ -23,8 +24,7 @@ from dodona.gateway.app import closing_of, connections_of
 from dodona.gateway.http.tasks import first_completed
 from dodona.gateway.security.client_address import is_loopback
 from dodona.gateway.shutdown import Shutdown
-from dodona.gateway.websocket.limits import LARGEST_MESSAGE, PING_EVERY
-from dodona.gateway.websocket.protocol import Protocol
+from dodona.gateway.websocket.protocol import LARGEST_MESSAGE, PING_EVERY, Protocol
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 5  # seconds for answers under way to be sent, once runs have finished
@@ -185,3 +185,31 @@ def _cannot_listen(error: OSError, address: str, port: int) -> ConfigError:
 def _address(listener: socket.socket) -> str:
     host, port, *_ = listener.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+COMPLETE: Final = 50  # one full collection in so many looks at everything
+
+
+@contextmanager
+def tuned_gc() -> Generator[None]:
+    """While the block lasts."""
+    full = 0
+
+    def watch(phase: str, info: dict[str, Any]) -> None:
+        nonlocal full
+        if info["generation"] < 2:
+            return
+        if phase == "start":
+            full += 1
+            if full % COMPLETE == 0:
+                gc.unfreeze()
+        else:
+            gc.freeze()
+
+    gc.callbacks.append(watch)
+    gc.collect()
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(watch)
+        gc.unfreeze()

@@ -15,7 +15,7 @@ from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.shutdown import Shutdown
 from dodona.net.redactor import Redactor
-from dodona.telemetry.measures import Metrics
+from dodona.telemetry.metrics import Metrics
 
 Ready: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
 Status: TypeAlias = Ready

@@ -4,14 +4,44 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
 from dodona.core.errors import ReadError
-from dodona.lisp.characters import abbreviated, instead_of, name_of
 from dodona.lisp.forms import Form, Keyword, Literal, Symbol
 from dodona.lisp.spans import Source, Span
+
+_LONGEST = 40
+_UNNAMED = {"Cc": "CONTROL CHARACTER", "Cs": "LONE SURROGATE"}
+# What word processors make of plain quotes and dashes.
+_LOOK_ALIKES = {
+    **dict.fromkeys("“”„«»", '"'),
+    **dict.fromkeys("‘’‚´", "'"),
+    **dict.fromkeys("–—−", "-"),
+}
+
+
+def name_of(character: str) -> str:
+    """`'“' (U+201C LEFT DOUBLE QUOTATION MARK)`; one that cannot be shown is only named."""
+    unnamed = _UNNAMED.get(unicodedata.category(character), "WITHOUT A NAME")
+    full = f"U+{ord(character):04X} {unicodedata.name(character, unnamed)}"
+    return f"'{character}' ({full})" if character.isprintable() else full
+
+
+def instead_of(character: str) -> str:
+    """A sentence that gives the plain character this one looks like, or nothing."""
+    plain = _LOOK_ALIKES.get(character) or unicodedata.normalize("NFKC", character)
+    if plain == character or len(plain) > 1 or not plain.isascii():
+        return ""
+    return "Write a plain space instead." if plain == " " else f"Write a plain {plain} instead."
+
+
+def abbreviated(text: str) -> str:
+    """The text, or its beginning and an ellipsis."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
 
 MAX_DIGITS = 4_000
 

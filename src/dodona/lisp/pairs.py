@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dodona.core.errors import ReadError
-from dodona.lisp.characters import abbreviated
+from dodona.lisp.atoms import abbreviated
 from dodona.lisp.forms import Form, Keyword, Literal
 from dodona.lisp.strings import write_string
 

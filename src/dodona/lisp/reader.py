@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dodona.core.errors import Location, ReadError, UnexpectedEnd
-from dodona.core.suggest import did_you_mean
-from dodona.lisp.atoms import Maker, atom
-from dodona.lisp.characters import instead_of, name_of
+from dodona.core.errors import Location, ReadError, UnexpectedEnd, did_you_mean
+from dodona.lisp.atoms import Maker, atom, instead_of, name_of
 from dodona.lisp.forms import Form, List, Literal, Map, Quote, Vector
 from dodona.lisp.indentation import indented_at_top, misplaced
 from dodona.lisp.pairs import pairs

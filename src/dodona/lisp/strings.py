@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dodona.core.errors import ReadError, UnexpectedEnd
-from dodona.lisp.characters import name_of
+from dodona.lisp.atoms import name_of
 from dodona.lisp.spans import Source, Span
 
 # Characters a string may hold as they are: all but its delimiters, the control

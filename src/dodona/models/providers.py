@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dodona.core.errors import ConfigError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, did_you_mean
 from dodona.models.anthropic import AnthropicWire
 from dodona.models.openai import OpenAiWire
 from dodona.models.provider import Endpoint, Provider

@@ -27,9 +27,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dodona.core.errors import ConfigError, Fault, Location, ProviderError
+from dodona.core.errors import ConfigError, Fault, Location, ProviderError, did_you_mean
 from dodona.core.messages import AssistantText, ToolCall
-from dodona.core.suggest import did_you_mean
 
 _MEND = "Mend the file at this place."
 

@@ -28,7 +28,6 @@ from yarl import URL
 from dodona.core.errors import AccessDenied, DodonaError, ToolFailed
 from dodona.net.addresses import is_public
 from dodona.net.allowlist import Exemptions
-from dodona.net.blocked_ports import CLOSED_PORTS
 from dodona.net.dns import (
     CheckedResolver,
     Resolve,
@@ -37,6 +36,18 @@ from dodona.net.dns import (
     system_resolve,
 )
 from dodona.net.urls import WebAddress, read_url
+
+# Those that browsers refuse, and those of databases and clusters that take a request for orders.
+_WRITTEN: Final = """
+1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111
+113 115 117 119 123 135 137 139 143 161 179 389 427 445 465 512 513 514 515 526 530 531 532
+540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 2375 2376 2379 3306
+3389 3659 4045 4190 5060 5061 5432 6000 6379 6566 6665 6666 6667 6668 6669 6679 6697 10080
+10250 11211 27017
+"""
+
+CLOSED_PORTS: Final = frozenset(map(int, _WRITTEN.split()))
+
 
 CONNECTIONS: Final = 32
 IDLE_SECONDS: Final = 15.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 from urllib.parse import quote, urljoin
 
@@ -202,3 +202,19 @@ def _escape(found: re.Match[str]) -> str:
         return "%25"
     character = chr(int(found[1], 16))
     return character if character in _UNRESERVED else found[0].upper()
+
+
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(\.[a-z0-9_-]+)*)(:[0-9]{1,5})?")
+
+
+def is_host(text: str) -> bool:
+    """Is it a Host header as browsers send it: a name or NAME:PORT, in lower case?"""
+    return _HOST.fullmatch(text) is not None
+
+
+def is_ip(text: str) -> bool:
+    """Is it an IP address, in its usual spelling?"""
+    try:
+        return str(ip_address(text)) == text
+    except ValueError:
+        return False

@@ -19,9 +19,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
-from dodona.core.domain.event_patterns import HINT, is_pattern, matches
 from dodona.core.errors import BadRequest
-from dodona.core.events import Event, Severity
+from dodona.core.events import HINT, Event, Severity, is_pattern, matches
 from dodona.notify.buffer import EVENTS_LOST, Buffer, Cause, QueuedEvent
 
 EVERYTHING: Final = ("*",)

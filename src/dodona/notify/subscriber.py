@@ -25,10 +25,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from dodona.conditions import Condition, ConditionFailed, compile_condition
-from dodona.core.domain.event_patterns import HINT, is_pattern, matches
 from dodona.core.domain.notices import OF_AN_EVENT, InjectionPoint
 from dodona.core.errors import ConfigError
-from dodona.core.events import Event, Severity
+from dodona.core.events import HINT, Event, Severity, is_pattern, matches
 from dodona.documents import Section, Texts, read, wrong
 from dodona.templates import Template
 

@@ -11,9 +11,8 @@ from threading import Lock
 from typing import Any, Final
 
 from dodona.core.domain.rules import Deny, RequireApproval, RuleAction, RuleOverrides
-from dodona.core.errors import ConfigError, DodonaError, Location, NotFound
+from dodona.core.errors import ConfigError, DodonaError, Location, NotFound, did_you_mean
 from dodona.core.events import Event
-from dodona.core.suggest import did_you_mean
 from dodona.documents import files, following
 from dodona.rules.inputs import EventInputs
 from dodona.rules.loading import RuleFolder, read_rule

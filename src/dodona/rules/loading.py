@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from dodona.core import events
 from dodona.core.domain.rules import HOOKS
-from dodona.core.errors import ConfigError, DodonaError, Location, ReadError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, DodonaError, Location, ReadError, did_you_mean
 from dodona.documents import Document, Mistakes, is_table, read
 from dodona.lisp import read as read_forms
 from dodona.rules.parameters import Parameter

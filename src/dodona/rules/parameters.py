@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from dodona.core.errors import BadRequest
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, did_you_mean
 from dodona.documents import Section, wrong
 
 LONGEST_TEXT: Final = 2_000

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from dodona.conditions import Condition, bounded, compile_condition
-from dodona.core.domain.event_patterns import matches
 from dodona.core.domain.rules import (
     HOOKS,
     Action,
@@ -22,7 +21,7 @@ from dodona.core.domain.rules import (
     RunTree,
     SetState,
 )
-from dodona.core.events import Severity
+from dodona.core.events import Severity, matches
 from dodona.rules.inputs import NAMES, RuleInputs, text_maker, value_maker
 from dodona.rules.parameters import Parameter, chosen
 from dodona.rules.sections import (

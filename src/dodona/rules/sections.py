@@ -10,10 +10,9 @@ from pydantic import AfterValidator, Field, StringConstraints, ValidationInfo, f
 
 from dodona.conditions import compile_condition
 from dodona.core import events
-from dodona.core.domain import event_patterns as patterns
+from dodona.core import events as patterns
 from dodona.core.domain.rules import HOOKS
-from dodona.core.errors import ConfigError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents import Section, wrong
 from dodona.rules.inputs import NAMES, text_maker, value_maker
 from dodona.rules.parameters import Parameter

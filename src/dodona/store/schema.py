@@ -8,6 +8,8 @@ Times are seconds since 1970. Columns ending in `_json`, and `metadata`, hold JS
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import (
     DDL,
     BigInteger,
@@ -30,8 +32,23 @@ from sqlalchemy import (
 )
 
 from dodona.core.domain.audit import KINDS, OUTCOMES
-from dodona.store.db import audit_trigger as audit_guard
-from dodona.store.notes import thread_search as entry_words
+from dodona.store.notes import thread_search
+
+# The audit log is append-only: entries are never changed, only deleted when they expire.
+_AUDIT_TRIGGERS: Final = {
+    "sqlite": (
+        "CREATE TRIGGER audit_same BEFORE UPDATE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'the audit log is only added to'); END",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION dodona_keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "RAISE EXCEPTION 'the audit log is only added to' "
+        "USING ERRCODE = 'integrity_constraint_violation'; END $$",
+        "CREATE TRIGGER audit_same BEFORE UPDATE ON audit "
+        "FOR EACH ROW EXECUTE FUNCTION dodona_keep_audit()",
+    ),
+}
+
 
 metadata = MetaData(
     naming_convention={
@@ -411,7 +428,7 @@ thread_entries = Table(
     _partial("uq_thread_entries_key", "key", "thread_id", unique=True, where="key IS NOT NULL"),
 )
 # Each database has its own way to find words, and to refuse that an entry is changed.
-for _dialect, _lines in entry_words.KEPT_BY.items():
+for _dialect, _lines in thread_search.KEPT_BY.items():
     for _line in _lines:
         _made = DDL(_line).execute_if(dialect=_dialect)
         event.listen(thread_entries, "after_create", _made, propagate=True)
@@ -545,7 +562,7 @@ audit = Table(
     Index("ix_audit_kind", "kind", "id"),
     sqlite_autoincrement=True,
 )
-for _dialect, _lines in audit_guard.KEPT_BY.items():
+for _dialect, _lines in _AUDIT_TRIGGERS.items():
     for _line in _lines:
         _made = DDL(_line).execute_if(dialect=_dialect)
         event.listen(audit, "after_create", _made, propagate=True)

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeAlias, cast
 from jinja2 import StrictUndefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from dodona.core.errors import ConfigError, Location
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, Location, did_you_mean
 
 LONGEST: Final = 256 * 1024  # characters of what is rendered
 LONGEST_RANGE: Final = 1_000

@@ -13,8 +13,7 @@ from jinja2 import Template as JinjaTemplate
 from jinja2 import TemplateSyntaxError, UndefinedError, meta
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
-from dodona.core.errors import ConfigError, Location
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, Location, did_you_mean
 from dodona.templates.language import (
     ENVIRONMENT,
     LONGEST,

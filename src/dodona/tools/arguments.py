@@ -15,9 +15,8 @@ from typing import Any, Final, NoReturn, cast
 import jsonschema_rs
 from jsonschema_rs import ValidationError, ValidationErrorKind
 
-from dodona.core.errors import ConfigError, ToolRetry
+from dodona.core.errors import ConfigError, ToolRetry, did_you_mean
 from dodona.core.messages import ToolSpec
-from dodona.core.suggest import did_you_mean
 
 PROJECT: Final = "project_id"  # filled in by us: a model that chose it could reach any project
 LONGEST_ARGUMENTS: Final = 4_000_000

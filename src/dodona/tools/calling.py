@@ -26,11 +26,11 @@ from dodona.core.errors import (
     NotFound,
     ToolFailed,
     ToolRetry,
+    did_you_mean,
 )
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Tool, ToolCallResult, ToolContext, ToolOutcome
-from dodona.core.suggest import did_you_mean
 from dodona.tools.registry import ToolRegistry
 
 MOST_CHARACTERS: Final = 100_000

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.errors import ConfigError
-from dodona.core.messages import ToolSpec
+from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, Tool, ToolContext, ToolOutcome
 from dodona.tools.arguments import ArgumentReader

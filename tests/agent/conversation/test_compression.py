@@ -17,7 +17,7 @@ from dodona.agent.conversation.compression import (
 )
 from dodona.agent.conversation.summary import ConversationSummary, lines_of, merged
 from dodona.core.domain.conversations.conversation import StoredMessage, Summary, Window
-from dodona.core.domain.knowledge.origins import Origin
+from dodona.core.messages import Origin
 
 
 def words(text: str) -> int:

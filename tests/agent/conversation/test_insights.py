@@ -19,8 +19,7 @@ from dodona.agent.conversation.insights import (
     insight_of,
 )
 from dodona.agent.conversation.provenance import Provenance
-from dodona.core.domain.knowledge.origins import Origin
-from dodona.core.messages import AssistantText, ToolCall, ToolResult
+from dodona.core.messages import AssistantText, Origin, ToolCall, ToolResult
 from dodona.core.ports.tools import Source, SourceKind
 from dodona.models.quotes import NOTICE
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dodona.agent.reception import ChannelMessage
 from dodona.agent.requests.client_history import ClientHistory
+from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.messages import AssistantText, UserText
 from dodona.models.scripted import ScriptedModel
 from tests.agent.opening import USER, Opened, calls, opened

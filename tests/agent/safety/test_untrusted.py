@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.reception import ChannelMessage
+from dodona.agent.requests.submit import ChannelMessage
 from dodona.agent.safety.untrusted import urls_in
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.events import TOOL_CALL_HELD
-from dodona.core.messages import ToolResult, ToolSpec
+from dodona.core.messages import Origin, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
 from dodona.models.scripted import ScriptedModel

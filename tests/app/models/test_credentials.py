@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from dodona.app.config.config import load
-from dodona.app.models.credentials import Credentials
-from dodona.app.secret import Secret
+from dodona.app.models.credentials import Credentials, Secret
 from dodona.core.errors import ConfigError
 from dodona.net.redactor import Redactor
 

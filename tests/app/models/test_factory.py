@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from dodona.app.config.settings import Settings
+from dodona.app.models.credentials import Secret
 from dodona.app.models.factory import build_model, price_list
 from dodona.app.models.selection import ModelChoice
-from dodona.app.secret import Secret
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.ports.model import Done, Model, ModelRequest, Usage

@@ -13,7 +13,7 @@ from dodona.core.ports.model import ChosenModel, Done, Model, ModelEvent, ModelR
 from dodona.models.fallback import Fallback
 from dodona.models.prices import Prices
 from dodona.models.scripted import ScriptedModel
-from dodona.telemetry.measures import Metrics
+from dodona.telemetry.metrics import Metrics
 
 REQUEST = ModelRequest((UserText("Who?"),))
 

@@ -12,9 +12,8 @@ import pytest
 
 from dodona.app.config.config import load
 from dodona.app.projects.code import CodeIndexes, code_folders, code_meaning, outermost
-from dodona.core.domain.projects import DEFAULT_PROJECT, Project
+from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, as_text
-from dodona.core.users import LOCAL_USER
 from dodona.store.store import Store
 from dodona.tools.code import IndexedCode, NoCode
 from dodona.tools.code.semantic.meaning import missing_packages

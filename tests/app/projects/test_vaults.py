@@ -19,9 +19,8 @@ from dodona.app.models.credentials import Credentials
 from dodona.app.projects import cache as by_project
 from dodona.app.projects import vaults
 from dodona.app.projects.vaults import VaultIndexes, vault_folder
-from dodona.core.domain.projects import DEFAULT_PROJECT, Project
+from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, ToolFailed, as_text
-from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store
 from dodona.tools.vault import Vault

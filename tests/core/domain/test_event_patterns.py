@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dodona.core.domain.event_patterns import is_pattern, matches
+from dodona.core.events import is_pattern, matches
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.app.agents.bindings import make_router
+from dodona.app.agents.registry import make_router
 from dodona.app.config.config import load
 from dodona.core.domain.routing import FIELDS, Binding, LiveRouter, Route, Router
 from dodona.core.errors import ConfigError, Location

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona.telemetry.measures import Metrics
+from dodona.telemetry.metrics import Metrics
 from tests.gateway.plain_agency import until
 from tests.gateway.talking import Following, Gateway, gateway_up
 

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dodona.core.domain.knowledge.origins import Origin
-from dodona.core.messages import ToolCall
+from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, ToolCallResult, ToolContext
 from dodona.models.passages import passages

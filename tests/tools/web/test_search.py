@@ -10,8 +10,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from dodona.core.domain.knowledge.origins import Origin
-from dodona.core.messages import ToolCall
+from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, ToolCallResult, ToolContext
 from dodona.models.passages import passages

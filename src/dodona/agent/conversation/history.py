@@ -21,8 +21,7 @@ from dodona.core.domain.conversations.conversation import (
     RunInputs,
     StoredMessage,
 )
-from dodona.core.domain.knowledge.origins import Origin
-from dodona.core.messages import Message, SystemText
+from dodona.core.messages import Message, Origin, SystemText
 
 REMEMBERED: Final = 64
 ConversationKey: TypeAlias = tuple[

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from dodona.core.domain.knowledge.origins import Origin
+from dodona.core.messages import Origin
 from dodona.core.ports.tools import Source, SourceKind
 
 MOST: Final = 100  # versions and addresses that one exchange keeps

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dodona.agent.conversation.insights import information_score
-from dodona.core.domain.knowledge.origins import Origin
+from dodona.core.messages import Origin
 
 MOST_NAMES: Final = 200  # decisions, symbols and files, each
 SYMBOLS_SHARE: Final = 30  # percent of the room, at most

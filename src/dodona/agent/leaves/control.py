@@ -6,11 +6,10 @@ from typing import Any
 
 from dodona.agent.events.dispatch import deliver_notices, emit_event, store_notices
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.leaf_registry import decorator, leaf
-from dodona.agent.turn_control.decision import pending_warnings, without_warnings
+from dodona.agent.run_context.subagent_registry import decorator, leaf
+from dodona.agent.turn_control.decision import TurnWarning, pending_warnings, without_warnings
 from dodona.agent.turn_control.loop_detector import LoopDetector
 from dodona.agent.turn_control.state import AgentState
-from dodona.agent.turn_control.warnings import TurnWarning
 from dodona.core import chunks
 from dodona.core.domain import notices
 from dodona.core.domain.notices import InjectionPoint

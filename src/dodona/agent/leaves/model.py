@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dodona.agent.calling import call_in_run
 from dodona.agent.events.dispatch import emit_event
-from dodona.agent.heard import PartialAnswer
-from dodona.agent.model_calls import ModelCall
-from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.leaf_registry import leaf
+from dodona.agent.model_calls import ModelCall, call_in_run
+from dodona.agent.run_context.context import PartialAnswer, RunContext
+from dodona.agent.run_context.subagent_registry import leaf
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity

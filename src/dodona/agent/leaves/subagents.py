@@ -12,12 +12,11 @@ from dodona.agent.leaves.answer import notice_of_end
 from dodona.agent.leaves.approval import DENIED, announce, approval_of
 from dodona.agent.leaves.tools import report
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.leaf_registry import leaf
 from dodona.agent.run_context.snapshot import PinnedSubagent
-from dodona.agent.run_context.subagent_registry import LIBRARIAN, subagent_name
+from dodona.agent.run_context.subagent_registry import LIBRARIAN, leaf, subagent_name
 from dodona.agent.subagents.delegation import is_too_large, summary_prompt
 from dodona.agent.subagents.run import SubagentResult, run_subagent
-from dodona.agent.turn_control.warnings import TurnWarning
+from dodona.agent.turn_control.decision import TurnWarning
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolCall, ToolResult, UserText
 from dodona.core.ports.tools import ToolCallResult

@@ -10,10 +10,11 @@ from dodona.agent.conversation.exchange import Turn
 from dodona.agent.events.dispatch import emit_event, handle_event, rule_result
 from dodona.agent.leaves.approval import DENIED, announce, approval_of, tool_of
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.leaf_registry import leaf
+from dodona.agent.run_context.subagent_registry import leaf
 from dodona.agent.safety.untrusted import allowed_urls, record_origins
 from dodona.core import chunks
 from dodona.core.domain.notices import stored_from
+from dodona.core.errors import did_you_mean
 from dodona.core.events import (
     AGENT_TURN_END,
     SUBAGENT_COMPLETE,
@@ -27,7 +28,6 @@ from dodona.core.events import (
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Source, ToolCallResult, ToolContext
-from dodona.core.suggest import did_you_mean
 from dodona.trees import Blackboard, Step
 
 UNKNOWN: Final = (

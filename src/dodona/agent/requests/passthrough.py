@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dodona.agent.conversation.transcript import PER_MESSAGE
+from dodona.agent.model_calls import BackgroundCall, call_outside_run
 from dodona.agent.run_context.deps import RunDeps
-from dodona.agent.unattended import BackgroundCall, call_outside_run
 from dodona.core.domain.agents import AgentDef
 from dodona.core.messages import AssistantText, Message, SystemText
 from dodona.core.ports.model import ChosenModel, ModelEvent, ModelRequest

@@ -30,9 +30,9 @@ from dodona.agent.conversation.history import (
     conversation_key,
 )
 from dodona.agent.conversation.prompts import PromptLoader, render
+from dodona.agent.model_calls import BackgroundCall, call_outside_run
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.deps import RunDeps
-from dodona.agent.unattended import BackgroundCall, call_outside_run
 from dodona.core.domain.conversations.conversation import NewSummary, RunInputs
 from dodona.core.errors import DodonaError, NotFound
 from dodona.core.events import CONTEXT_COMPRESSED, Event

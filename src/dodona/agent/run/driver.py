@@ -10,11 +10,10 @@ from time import time
 from typing import Any
 
 from dodona.agent.conversation.history import HistoryCache
-from dodona.agent.ending_journal import CancelAfterReplay
 from dodona.agent.events.dispatch import emit_tree_event
-from dodona.agent.retelling import replay_chunks
 from dodona.agent.run.compressor import Compressor, PostRunTask
-from dodona.agent.run.finish import dump_chunks, finish_run
+from dodona.agent.run.finish import CancelAfterReplay, dump_chunks, finish_run
+from dodona.agent.run.replay import replay_chunks
 from dodona.agent.run.result import CANCELLED, Result, failed_result, result_of
 from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.context import Knowing, RunContext, wishes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dodona.agent.conversation.history import History
@@ -15,6 +16,7 @@ from dodona.core.domain.conversations.contexts import OracleContext
 from dodona.core.domain.conversations.conversation import EndReceipt, NewMessage, RunEnd
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
 from dodona.core.messages import UserText
+from dodona.core.ports.journal import Journal, StepRecord, StepStart
 from dodona.core.ports.model import FinishReason
 
 
@@ -136,3 +138,37 @@ def _finish(host: RunContext, result: Result) -> chunks.Ended:
     if result.exchange.is_partial or host.finish == FinishReason.LENGTH.value:
         return "length"
     return "refusal" if host.finish == FinishReason.REFUSAL.value else "stop"
+
+
+class CancelAfterReplay:
+    """Calls `stop` at the first step that has not been done yet, if that is wanted by then."""
+
+    def __init__(self, journal: Journal, *, is_wanted: bool) -> None:
+        self._journal = journal
+        self._is_wanted = is_wanted
+        self._is_live = False
+        self.stop: Callable[[], None] = _nothing
+
+    def cancel(self) -> None:
+        """Stop the run: now, or when it has come to where it was."""
+        self._is_wanted = True
+        if self._is_live:
+            self.stop()
+
+    def begin(self, start: StepStart) -> StepRecord | None:
+        record = self._journal.begin(start)
+        if not self._is_live and (record is None or record.outcome_unknown):
+            self._is_live = True
+            if self._is_wanted:
+                self.stop()
+        return record
+
+    def finish(self, key: str, record: StepRecord) -> None:
+        self._journal.finish(key, record)
+
+    async def flush(self) -> None:
+        await self._journal.flush()
+
+
+def _nothing() -> None:
+    """Until there is a run to stop."""

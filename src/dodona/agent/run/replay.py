@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from dodona.agent.question import Answer, context_id
-from dodona.agent.retelling import contiguous_prefix, replay_chunks
 from dodona.agent.views.exchanges import tool_calls
 from dodona.core import chunks
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import ATTEMPT, Chunk
 from dodona.core.domain.conversations.conversation import RunNode, RunStatus, StoredMessage
 from dodona.core.errors import Cancelled, DodonaError, StoreError, from_json
 from dodona.core.storage import Storage
@@ -91,3 +90,36 @@ async def read_answer(storage: Storage, user_id: str, run_id: int) -> Answer:
         run_id=run_id,
         context_tokens_remaining=last.get("context_tokens_remaining", 0),
     )
+
+
+RESTARTED: Final = "The process was restarted."
+
+
+def replay_chunks(run_id: int, durable: Iterable[Chunk], attempt: int) -> list[Chunk]:
+    """All that was shown up to an attempt, in order; of the attempt itself what is durable."""
+    own: dict[int, list[Chunk]] = {}
+    for chunk in sorted(durable, key=lambda chunk: chunk.seq):
+        own.setdefault(chunk.seq // ATTEMPT, []).append(chunk)
+    told = own.get(1, [])
+    for number in range(2, attempt + 1):
+        told = [*_with_restart(run_id, told, number), *own.get(number, [])]
+    return told
+
+
+def contiguous_prefix(told: list[Chunk], attempt: int) -> list[Chunk]:
+    """Up to the first number that is missing in an attempt: a step that has not ended."""
+    expected = attempt * ATTEMPT
+    for index, chunk in enumerate(told):
+        if chunk.seq > expected:
+            expected += 1
+            if chunk.seq != expected:
+                return told[:index]
+    return told
+
+
+def _with_restart(run_id: int, told: list[Chunk], attempt: int) -> list[Chunk]:
+    still = contiguous_prefix(told, attempt - 1)
+    last = still[-1].seq if still else 0
+    again = [chunks.restart(last, RESTARTED), *(chunk.body for chunk in told[len(still) :])]
+    first = attempt * ATTEMPT + 1
+    return [*still, *(Chunk(run_id, first + n, body) for n, body in enumerate(again))]

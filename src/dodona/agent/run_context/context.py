@@ -7,31 +7,45 @@ pure leaves, which run again when a run is resumed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from dodona.agent.conversation.exchange import Exchange, Turn
 from dodona.agent.conversation.history import History
 from dodona.agent.conversation.transcript import Transcript
-from dodona.agent.heard import PartialAnswer
-from dodona.agent.roles import AgentRole
 from dodona.agent.run_context.chunk_feed import ChunkFeed
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.notifications import RunNotifications
 from dodona.agent.run_context.overrides import UserOverrides
-from dodona.agent.run_context.snapshot import RunSnapshot
+from dodona.agent.run_context.snapshot import AgentRole, RunSnapshot
 from dodona.agent.turn_control.decision import DecisionTree, make_decision_tree
 from dodona.agent.turn_control.state import AgentState
 from dodona.core.domain.conversations.conversation import ClaimedRun, StoredMessage
 from dodona.core.domain.conversations.sessions import session_key
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.domain.notices import Notice
 from dodona.core.events import Event, Severity
-from dodona.core.messages import AssistantText, Message, UserText
-from dodona.core.ports.model import ChosenModel
+from dodona.core.messages import AssistantText, Message, Origin, UserText
+from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.core.ports.tools import Source
 from dodona.core.storage import RunJournal
 from dodona.trees import Blackboard, Step
+
+
+@dataclass(slots=True)
+class PartialAnswer:
+    """Its text and its thinking, piece by piece."""
+
+    text: str = ""
+    thinking: str = ""
+
+    def add(self, event: ModelEvent) -> None:
+        if isinstance(event, TextDelta):
+            self.text += event.text
+        elif isinstance(event, ThinkingDelta):
+            self.thinking += event.text
+        elif isinstance(event, Restart):
+            self.text = self.thinking = ""
+
 
 WEB: Final = "web"  # the channel of what is asked in contexts
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from dodona.agent.conversation.prompts import PromptLoader, render
-from dodona.agent.roles import AgentRole
 from dodona.agent.run_context.deps import AGENT, RunDeps
 from dodona.agent.run_context.subagent_registry import SUBAGENTS, Subagent
 from dodona.agent.turn_control.config import AgentConfig
@@ -28,6 +27,26 @@ from dodona.core.ports.model import TokenCounter
 from dodona.core.ports.tools import Category
 from dodona.lisp import to_text
 from dodona.trees import Registry, Tree, load
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class AgentRole:
+    """`prompt_tokens` is what prompt and tools come to; an empty model is the configured one.
+
+    `within` is the step that a subagent works in; the Oracle works in none.
+    """
+
+    agent: str
+    tree: Tree
+    system: SystemText
+    tools: tuple[ToolSpec, ...]
+    limits: AgentConfig
+    model: str
+    digest: bytes  # of all of it
+    prompt_tokens: int
+    tool_names: frozenset[str]  # of the tools
+    parent_step: str = ""
+
 
 REMEMBERED: Final = 128
 FRESH_SECONDS: Final = 1.0  # how long the texts of prompts are not looked at again

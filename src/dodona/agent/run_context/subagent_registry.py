@@ -16,6 +16,8 @@ from typing import Final
 from dodona.agent.turn_control.config import BOUNDS, out_of_bounds
 from dodona.core.errors import BadRequest
 from dodona.core.messages import ToolSpec
+from dodona.trees import Registry
+from dodona.trees.nodes import KINDS
 
 _HERE = Path(__file__).parent.parent
 _PREFIX: Final = "delegate_"
@@ -93,3 +95,9 @@ def register(subagent: Subagent) -> Subagent:
 def subagent_name(call: str) -> str:
     """The subagent that a call names; "" when it is a tool's."""
     return call.removeprefix(_PREFIX) if call.startswith(_PREFIX) else ""
+
+
+REGISTRY = Registry(KINDS)
+
+leaf = REGISTRY.leaf
+decorator = REGISTRY.decorator

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from dodona.agent.run_context.context import RunContext
-from dodona.core.domain.knowledge.origins import Origin
-from dodona.core.messages import UserText
+from dodona.core.messages import Origin, UserText
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Source, SourceKind, Tool
 

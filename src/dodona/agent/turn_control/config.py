@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
-from dodona.core.errors import BadRequest
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, did_you_mean
 
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "max_iterations": (1, 50),

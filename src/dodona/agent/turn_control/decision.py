@@ -13,14 +13,42 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.state import REMEMBERED_ACTIONS, AgentState
-from dodona.agent.turn_control.warnings import TurnWarning
-from dodona.core.errors import BadRequest
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWarning:
+    """`system_type` is limit_warning, limit_reached, no_progress or error_limit."""
+
+    system_type: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "system_type": self.system_type,
+            "text": self.text,
+            "metadata": dict(self.metadata),
+        }
+
+    @property
+    def topic(self) -> str:
+        """What it is about: each is told once in a run."""
+        return f"{self.system_type}:{self.metadata.get('limit', '')}"
+
+
+def limit_reached(what: str, value: int, limit: int, advice: str) -> TurnWarning:
+    return TurnWarning(
+        "limit_reached",
+        f"Stopped at the limit of {limit:,} {what}. {advice}",
+        {"limit": what, "current_value": value, "limit_value": limit, "advice": advice},
+    )
+
 
 CANCELLED: Final = "cancelled"
 FINISHED: Final = "finished"

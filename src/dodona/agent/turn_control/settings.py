@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 from dodona.agent.turn_control.config import AgentConfig, out_of_bounds
-from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "librarian_timeout": (10, 7200),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dodona.agent.run_context.approvals import ApprovalGate
-from dodona.agent.views.timestamps import iso
+from dodona.agent.views.documents import iso
 from dodona.core.domain.approvals import Approval, Approvals, Decision
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dodona.agent.question import context_id
+from dodona.agent.views.documents import iso
 from dodona.agent.views.exchanges import exchange
-from dodona.agent.views.timestamps import iso
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
 from dodona.core.errors import BadRequest, NotFound

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
-from dodona.agent.views.timestamps import iso
+from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.knowledge.notes import NoteListed, NoteMoved
+
+
+def iso(moment: float | None) -> str | None:
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def milliseconds(start: float | None, end: float | None) -> int | None:
+    """How long it took, once it has ended; never negative, for clocks are put back."""
+    return None if start is None or end is None else max(0, round((end - start) * 1000))
 
 
 def note_json(note: NoteListed) -> dict[str, Any]:
@@ -21,3 +33,17 @@ def note_json(note: NoteListed) -> dict[str, Any]:
 
 def moved_json(made: NoteMoved) -> dict[str, Any]:
     return asdict(made) | {"moved_at": iso(made.moved_at)}
+
+
+def audit_json(entry: AuditEntry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "at": iso(entry.at),
+        "kind": entry.kind,
+        "outcome": entry.outcome,
+        "user": entry.user_id,
+        "token": entry.token_id,
+        "address": entry.address,
+        "what": entry.what,
+        "more": entry.more,
+    }

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dodona.agent.conversation.exchange import parse_arguments
-from dodona.agent.views.timestamps import iso
+from dodona.agent.views.documents import iso
 from dodona.core.domain.conversations.conversation import StoredMessage
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
-from dodona.agent.views.timestamps import iso
+from dodona.agent.views.documents import iso
 from dodona.core.domain.notices import NoticeLog, StoredNotice, Subscribers
-from dodona.core.errors import BadRequest, NotFound
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, NotFound, did_you_mean
 
 MOST_NOTICES: Final = 200  # on a page
 

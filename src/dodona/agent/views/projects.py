@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from dodona.agent.views.timestamps import iso
+from dodona.agent.turn_control.settings import ModelSettings
+from dodona.agent.views.documents import iso
 from dodona.core.domain.projects import Project
-from dodona.core.errors import BadRequest, DodonaError
+from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 from dodona.core.storage import Storage
-from dodona.core.suggest import did_you_mean
 
 MOST_PATHS: Final = 100
 
@@ -130,3 +130,28 @@ _FIELDS: Final[Mapping[str, Take]] = {
     "code_paths": _code_paths,
     "settings": _settings,
 }
+
+
+class SettingsViews:
+    """The settings of all users; every call says whose."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._settings = storage.settings
+
+    async def get(self, user_id: str) -> dict[str, Any]:
+        """The whole flat map."""
+        return ModelSettings.read(await self._settings.get(user_id)).as_dict()
+
+    async def change(self, user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Change some of them, all or none; the whole map after that.
+
+        Only what was chosen is kept, so that a better default reaches those who chose nothing.
+        """
+        ModelSettings.read(values)  # before anything is locked: mistakes are the likely thing
+
+        def change(kept: dict[str, Any]) -> dict[str, Any]:
+            chosen = {**kept, **values}
+            ModelSettings.read(chosen)
+            return chosen
+
+        return ModelSettings.read(await self._settings.change(user_id, change)).as_dict()

@@ -9,9 +9,8 @@ from typing import Any, cast
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.core.domain.rules import HOOKS, RuleOverrides, Rules
-from dodona.core.errors import BadRequest, NotFound
+from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Event, Severity
-from dodona.core.suggest import did_you_mean
 
 _OF_AN_EVENT = ("type", "severity", "payload")
 _PARTS = ("turn", "history", "user", "project", "result")

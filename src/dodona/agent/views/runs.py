@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from dodona.agent.question import context_id
+from dodona.agent.views.documents import iso, milliseconds
 from dodona.agent.views.exchanges import exchange
-from dodona.agent.views.timestamps import iso, milliseconds
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import (
     RunNode,

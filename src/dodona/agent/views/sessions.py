@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dodona.agent.views.documents import iso
 from dodona.agent.views.exchanges import exchange
-from dodona.agent.views.timestamps import iso
 from dodona.core.domain.conversations.sessions import Session
 from dodona.core.storage import Storage
 

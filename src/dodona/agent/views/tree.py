@@ -13,7 +13,7 @@ from types import EllipsisType
 from typing import Any, Final, Literal
 
 from dodona.agent.question import context_id
-from dodona.agent.views.timestamps import iso
+from dodona.agent.views.documents import iso
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
 from dodona.core.domain.conversations.conversation import Conversation, RunStatus
 from dodona.core.domain.conversations.conversation_tree import MessageLocation, TreeLink, TreeNode

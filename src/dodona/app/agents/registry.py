@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from dodona.app.agents.bindings import make_router
 from dodona.app.agents.definitions import AgentTrees, agents_of
 from dodona.app.config.config import Config
 from dodona.app.models.configured import ConfiguredModels
@@ -15,7 +14,7 @@ from dodona.app.models.credentials import Credentials
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.domain.agents import Agents
-from dodona.core.domain.routing import LiveRouter
+from dodona.core.domain.routing import Binding, LiveRouter, Router
 from dodona.core.events import Emit
 from dodona.core.ports.model import TokenCounter
 from dodona.net.http import Http
@@ -63,3 +62,23 @@ class LiveAgents:
 
     def current(self) -> Agents:
         return self.agents
+
+
+def make_router(config: Config) -> Router:
+    """Bindings with their places in the file; the unnamed agent answers all others."""
+    settings = config.settings
+    return Router(
+        (
+            Binding(
+                agent_id=each.agent_id,
+                channel=each.channel,
+                account=each.account_id,
+                peer=each.peer_id,
+                guild=each.guild_id,
+                team=each.team_id,
+                where=config.places.nearest(("bindings", place)),
+            )
+            for place, each in enumerate(settings.bindings)
+        ),
+        settings.agent.id,
+    )

@@ -13,14 +13,14 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict,
 
 from dodona.core.domain.agents import DEFAULT_AGENT
 from dodona.core.domain.conversations.contexts import TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
-from dodona.core.limits import Limits
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import did_you_mean
 from dodona.documents import Section, Texts, wrong
+from dodona.gateway.settings import Limits
 from dodona.metering.ceilings import MOST_TOKENS, MOST_USD
 from dodona.models import wire
 from dodona.models.providers import PROVIDERS, is_address
-from dodona.net.hosts import is_host, is_ip
 from dodona.net.redactor import Redactor
+from dodona.net.urls import is_host, is_ip
 
 PROVIDER_NAMES = (*PROVIDERS, "extractive", "scripted")
 

@@ -12,11 +12,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dodona.app.config.config import Config
-from dodona.app.secret import Secret
 from dodona.core.errors import ConfigError, Location
 from dodona.documents.toml_lines import KeyPath
 from dodona.models.providers import PROVIDERS
 from dodona.net.redactor import Redactor
+
+
+class Secret:
+    """Wherever it is printed it shows its source; only `reveal` gives the value."""
+
+    __slots__ = ("_value", "source")
+
+    def __init__(self, value: str, *, source: str) -> None:
+        self._value = value
+        self.source = source
+
+    def reveal(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return f"Secret({self.source})"
+
 
 LONGEST = 8_192  # characters
 

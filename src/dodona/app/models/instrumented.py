@@ -22,7 +22,7 @@ from dodona.core.ports.model import (
     Usage,
 )
 from dodona.models.prices import Prices
-from dodona.telemetry.measures import Metrics
+from dodona.telemetry.metrics import Metrics
 
 
 class InstrumentedModels:

@@ -15,8 +15,7 @@ from dodona.app.config.edit import draft
 from dodona.app.config.environment import shadows
 from dodona.app.config.settings import PROVIDER_NAMES
 from dodona.app.models.credentials import LONGEST, Credentials
-from dodona.core.errors import BadRequest, ConfigError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, ConfigError, did_you_mean
 from dodona.documents import KeyPath, is_table, read
 from dodona.models.providers import PROVIDERS
 from dodona.net.redactor import Redactor

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 from dodona.app.config.config import Config
 from dodona.app.config.settings import Agent
 from dodona.app.config.shape import dotted
-from dodona.app.models.credentials import Credentials
+from dodona.app.models.credentials import Credentials, Secret
 from dodona.app.models.probe import PATIENCE, ProbeTarget, probe
-from dodona.app.secret import Secret
 from dodona.core.errors import ConfigError, NotFound
 from dodona.documents.toml_lines import KeyPath
 from dodona.models.providers import PROVIDERS, THINKING

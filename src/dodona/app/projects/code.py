@@ -12,10 +12,9 @@ from typing import Final, Self, TypeAlias
 from dodona.app.config.config import Config
 from dodona.app.config.origins import expanded
 from dodona.app.projects.cache import ProjectCache
-from dodona.core.domain.projects import DEFAULT_PROJECT, Project
+from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError
 from dodona.core.storage import Projects
-from dodona.core.users import LOCAL_USER
 from dodona.tools.code import IndexedCode, NoCode
 from dodona.tools.code.semantic.meaning import Meaning, missing_packages
 

@@ -27,8 +27,7 @@ from dodona.core.events import (
 from dodona.gateway.errors import ShuttingDown
 from dodona.notify.bus import Bus
 from dodona.store import Budget, Store
-from dodona.telemetry.measures import Metrics
-from dodona.telemetry.metrics import OTHER
+from dodona.telemetry.metrics import OTHER, Metrics
 
 _TOOLS: Final = {
     TOOL_CALL_SUCCESS: "success",

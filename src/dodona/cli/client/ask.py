@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 from dodona.agent.question import Question
-from dodona.cli.client.client import ChunkJson, Client
+from dodona.cli.client.in_process import ChunkJson, Client
 from dodona.cli.terminal.keyboard import Keyboard
 from dodona.cli.terminal.output import note
 from dodona.cli.terminal.screen import Screen, brief

@@ -12,9 +12,9 @@ from dodona.app.config.config import Config, load
 from dodona.app.models.credentials import Credentials
 from dodona.app.store_url import store_url
 from dodona.app.telemetry import logging as logs
-from dodona.cli.client.client import Client
 from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import Announcement
+from dodona.cli.client.in_process import Client
 from dodona.net.redactor import Redactor
 from dodona.store.db.location import locate
 

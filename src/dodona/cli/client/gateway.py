@@ -15,8 +15,8 @@ from urllib.parse import quote
 import aiohttp
 
 from dodona.agent.question import Question
-from dodona.cli.client.client import ChunkJson
 from dodona.cli.client.gateway_file import Announcement
+from dodona.cli.client.in_process import ChunkJson
 from dodona.cli.terminal.output import note
 from dodona.core.errors import DodonaError, from_json
 from dodona.models.sse import SseParser

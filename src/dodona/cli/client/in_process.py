@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from dodona.agent.api import AgentApi
 from dodona.agent.question import Question
-from dodona.cli.client.client import ChunkJson
-from dodona.core.users import LOCAL_USER
+from dodona.core.domain.projects import LOCAL_USER
+
+ChunkJson: TypeAlias = Mapping[str, Any]  # a chunk's body with its run_id and seq
+
+
+class Client(Protocol):
+    """Asks one question at a time."""
+
+    def stream(self, question: Question) -> AsyncGenerator[ChunkJson]:
+        """The chunks of the answer as they come, to the last one."""
+        ...
+
+    async def answer(self, question: Question) -> Mapping[str, Any]:
+        """The answer as one document; raises what the run ended with."""
+        ...
+
+    async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
+        """Allow a call that waits for a person, or refuse it."""
+        ...
+
+    async def cancel(self, question: Question) -> None:
+        """Ask for the end of the run that answers this question, durably."""
+        ...
 
 
 class InProcess:

@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any, Final
 
-from dodona.cli.client.client import ChunkJson
+from dodona.cli.client.in_process import ChunkJson
 from dodona.cli.terminal.output import note, say
 
 WIDEST: Final = 100

@@ -20,3 +20,6 @@ class Project:
     code_paths: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     created_at: float = field(default_factory=time)
+
+
+LOCAL_USER: Final = "local"

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.events import Event
-from dodona.core.messages import ToolCall, ToolResult, ToolSpec
+from dodona.core.messages import Origin, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 
 

@@ -13,8 +13,7 @@ from typing import Any, TypeAlias
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dodona.core.errors import AccessDenied, BadRequest, DodonaError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import AccessDenied, BadRequest, DodonaError, did_you_mean
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest

@@ -14,8 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.gateway.security.caller import CALLER, Caller
 from dodona.telemetry.log_context import request_id, request_id_of
-from dodona.telemetry.measures import Metrics
-from dodona.telemetry.metrics import OTHER
+from dodona.telemetry.metrics import OTHER, Metrics
 
 WATCHED: Final = "dodona.watched"  # in the scope of a request: what is known of it so far
 HEADER: Final = b"x-request-id"

@@ -20,7 +20,6 @@ from dodona.gateway.routes import (
     health,
     metrics,
     notifications,
-    openapi,
     oracle,
     page,
     projects,
@@ -53,9 +52,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *events.OPERATIONS,
     *v1.OPERATIONS,
     *audit.OPERATIONS,
-    *health.OPERATIONS,
     *metrics.OPERATIONS,
-    *openapi.OPERATIONS,
+    *health.OPERATIONS,
     *page.OPERATIONS,
 )
 

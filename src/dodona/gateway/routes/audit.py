@@ -6,10 +6,9 @@ from typing import Final
 
 from starlette.responses import Response
 
-from dodona.agent.views.audit import audit_json
+from dodona.agent.views.documents import audit_json
 from dodona.core.domain.audit import KINDS, OUTCOMES
-from dodona.core.errors import BadRequest
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, did_you_mean
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest

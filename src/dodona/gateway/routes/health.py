@@ -1,4 +1,4 @@
-"""Is somebody there, and can they work?"""
+"""Health, readiness, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ async def alive(_visit: ApiRequest) -> Response:
 
 
 async def ready(visit: ApiRequest) -> Response:
-    """Not while we are leaving: whoever balances load sends nothing here any more."""
+    """Report 503 during shutdown, so that load balancers stop sending requests here."""
     if visit.gate.closing.is_leaving:
         raise ShuttingDown("Dodona is stopping.")
     return json_response({"status": "ready", **await visit.gate.ready()})
+
+
+async def openapi(visit: ApiRequest) -> Response:
+    return json_response(visit.gate.document)
 
 
 OPERATIONS = (
@@ -41,6 +45,16 @@ OPERATIONS = (
         handle=ready,
         responses={200: ResponseSpec("They can.", "Readiness")},
         errors=(400, 503),
+        scope="",
+    ),
+    Operation(
+        method="GET",
+        path="/api/openapi.json",
+        name="describe",
+        summary="This document: OpenAPI 3.1.",
+        handle=openapi,
+        responses={200: ResponseSpec("OpenAPI.", "Description")},
+        errors=(400,),
         scope="",
     ),
 )

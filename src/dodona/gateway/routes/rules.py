@@ -6,8 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from dodona.core.errors import BadRequest
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, did_you_mean
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest

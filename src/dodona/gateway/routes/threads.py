@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dodona.agent.views.timestamps import iso
+from dodona.agent.views.documents import iso
 from dodona.core.domain.knowledge.threads import (
     AUTHORS,
     ENTRY_TYPES,
@@ -18,8 +18,7 @@ from dodona.core.domain.knowledge.threads import (
     ThreadSummary,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest

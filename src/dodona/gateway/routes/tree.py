@@ -10,8 +10,7 @@ from dodona.agent.views.tree import LONGEST_LABEL, MOST_NODES, VIEWS
 from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest

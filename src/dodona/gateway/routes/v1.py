@@ -9,8 +9,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from dodona.core.domain.agents import AgentDef
-from dodona.core.errors import DodonaError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import DodonaError, did_you_mean
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter

@@ -11,8 +11,7 @@ from starlette.responses import Response
 from dodona.agent.views.documents import moved_json, note_json
 from dodona.core.domain.knowledge.notes import Notes
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest

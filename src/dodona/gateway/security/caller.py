@@ -8,8 +8,8 @@ from typing import Final
 from starlette.requests import HTTPConnection
 
 from dodona.core.domain.api_tokens import SCOPES
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import AccessDenied, Unauthorized
-from dodona.core.users import LOCAL_USER
 
 CALLER: Final = "dodona.caller"  # where the scope of a request has it
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from dodona.core.limits import Limits
 from dodona.gateway.errors import Overloaded, TooManyRequests
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.security.rate_limit import TokenBuckets
+from dodona.gateway.settings import Limits
 
 _MOMENT = 1.0  # seconds after which something may have ended
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from dodona.core.domain.api_tokens import TOKEN, ApiToken, Tokens
 from dodona.core.errors import StoreError, Unauthorized
-from dodona.core.limits import Limits
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.security.client_address import client_key
 from dodona.gateway.security.rate_limit import TokenBuckets
+from dodona.gateway.settings import Limits
 
 FRESH: Final = 0.5  # seconds for which a token is not looked up again: so soon a revocation counts
 MOST_KNOWN: Final = 4_096

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dodona.agent.api import AgentApi
-from dodona.agent.reception import ChannelMessage
 from dodona.agent.requests.client_history import ClientHistory
+from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.chunks import Chunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.errors import ShuttingDown

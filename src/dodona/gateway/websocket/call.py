@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from dodona.agent.api import AgentApi
 from dodona.core import chunks
@@ -12,9 +15,23 @@ from dodona.core.chunks import Chunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.state import GatewayState
+from dodona.gateway.websocket.field import Field
 from dodona.gateway.websocket.frame import Id, refusal
-from dodona.gateway.websocket.session_locks import SessionLocks
 from dodona.gateway.websocket.writer import FrameWriter
+
+
+class SessionLocks:
+    """A lock for each session in which something is being taken in; the others need none."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, session_key: str) -> asyncio.Lock:
+        """To be held while a message is taken in. Who asks first, has it first."""
+        lock = self._locks.get(session_key)
+        if lock is None:
+            lock = self._locks[session_key] = asyncio.Lock()
+        return lock
 
 
 class Host(Protocol):
@@ -94,3 +111,18 @@ class Call:
             self.is_answered = True
             self._host.release(self)
             await self._host.line.send(frame)
+
+
+Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """What `handle` returns is the result, unless it has answered already."""
+
+    name: str
+    about: str
+    result: str
+    handle: Handler
+    scope: str = "read"
+    fields: tuple[Field, ...] = ()

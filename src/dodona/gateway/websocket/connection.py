@@ -15,20 +15,24 @@ from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive
 
 import dodona
-from dodona.core.errors import AccessDenied, BadRequest, DodonaError, NotFound, Unauthorized
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import (
+    AccessDenied,
+    BadRequest,
+    DodonaError,
+    NotFound,
+    Unauthorized,
+    did_you_mean,
+)
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.http.responses import fault
 from dodona.gateway.security.auth import audit_refusal, authenticate
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket import frame
-from dodona.gateway.websocket.call import Call
+from dodona.gateway.websocket.call import Call, Method, SessionLocks
 from dodona.gateway.websocket.field import read
 from dodona.gateway.websocket.frame import Id, Request
 from dodona.gateway.websocket.handshake import Identity, is_token, visitor_of_token
-from dodona.gateway.websocket.limits import FOLLOWED, REQUESTS, UNKNOWN_CALLER
-from dodona.gateway.websocket.method import Method
-from dodona.gateway.websocket.session_locks import SessionLocks
+from dodona.gateway.websocket.protocol import FOLLOWED, REQUESTS, UNKNOWN_CALLER
 from dodona.gateway.websocket.writer import Disconnected, FrameWriter
 
 _log = logging.getLogger(__name__)

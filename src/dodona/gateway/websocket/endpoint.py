@@ -9,10 +9,10 @@ from starlette.requests import HTTPConnection
 from starlette.types import Receive, Scope, Send
 
 from dodona.gateway.state import GatewayState
+from dodona.gateway.websocket.call import SessionLocks
 from dodona.gateway.websocket.connection import Connection
 from dodona.gateway.websocket.handshake import introduced, visitor_at_once
 from dodona.gateway.websocket.methods import METHODS
-from dodona.gateway.websocket.session_locks import SessionLocks
 from dodona.gateway.websocket.writer import Disconnected, FrameWriter
 
 PATH: Final = "/ws"

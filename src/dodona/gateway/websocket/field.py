@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dodona.core.errors import BadRequest, DodonaError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,10 @@ from typing import Any, Final, TypeAlias, cast
 
 from starlette.types import Message
 
-from dodona.core.errors import BadRequest, DodonaError, as_json
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, DodonaError, as_json, did_you_mean
 from dodona.gateway.errors import BodyTooLarge
 from dodona.gateway.http import body
-from dodona.gateway.websocket.limits import LONGEST_ID
+from dodona.gateway.websocket.protocol import LONGEST_ID
 from dodona.net.redactor import Redactor
 
 Id: TypeAlias = str | int

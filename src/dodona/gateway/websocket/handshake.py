@@ -16,7 +16,7 @@ from dodona.gateway.security.auth import authenticate, bearer_token
 from dodona.gateway.security.caller import CALLER, Caller
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket.frame import parse
-from dodona.gateway.websocket.limits import TOKEN_SECONDS, UNKNOWN_CALLER
+from dodona.gateway.websocket.protocol import TOKEN_SECONDS, UNKNOWN_CALLER
 from dodona.gateway.websocket.writer import FrameWriter
 
 

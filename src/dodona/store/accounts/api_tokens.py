@@ -14,8 +14,7 @@ from sqlalchemy import bindparam, or_, select, update
 
 from dodona.core.domain.api_tokens import PREFIX, SCOPES, ApiToken
 from dodona.core.domain.audit import AuditEntry
-from dodona.core.errors import BadRequest, NotFound
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.store.accounts.audit import add_entry
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import addition, statement

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from dodona.core.errors import ConfigError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, did_you_mean
 
 # Not by parsing: what does not parse may hold a password too.
 _USER = re.compile(r"(\w+://[^:@/?]*):.*@", re.DOTALL)

@@ -21,8 +21,7 @@ from dodona.core.domain.knowledge.threads import (
     ThreadSummary,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
-from dodona.core.errors import BadRequest, NotFound
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.store.accounts.projects import find_project
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import SQLITE, Statement, addition, statement, upsert

@@ -21,8 +21,7 @@ from dodona.core.domain.knowledge.notes import (
     NoteText,
     NoteWritten,
 )
-from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry, did_you_mean
 from dodona.tools.following import Follower
 from dodona.tools.rebuildable_db import WAIT_SECONDS, file_lock
 from dodona.tools.vault.index import folder_index

@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.errors import ToolFailed
-from dodona.core.messages import ToolSpec
+from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
 from dodona.net.egress_guard import Fetched, GuardedHttp, Limits
@@ -22,7 +21,7 @@ from dodona.tools.registry import ToolRegistry
 from dodona.tools.web.documents import document
 from dodona.tools.web.main_content import LONGEST_TITLE, Readable
 from dodona.tools.web.politeness import Manners
-from dodona.tools.web.sanitize import one_line
+from dodona.tools.web.search import one_line
 from dodona.tools.web.url_allowlist import Vetting
 
 INDENT: Final = "    "

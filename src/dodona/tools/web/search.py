@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.origins import Origin
-from dodona.core.messages import ToolSpec
+from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web.engines import Engine, Hit
-from dodona.tools.web.sanitize import one_line
 
 LONGEST_QUERY: Final = 500
 LONGEST_TITLE: Final = 200
@@ -82,3 +81,13 @@ def _source(hit: Hit) -> Source:
 def _block(number: int, source: Source) -> str:
     lines = [f"{number}. {source.title}", INDENT + source.path]
     return "\n".join([*lines, INDENT + source.excerpt] if source.excerpt else lines)
+
+
+# `notes/plan.md:3-9` at the head of a block is the place of what follows, in what tools return.
+_PLACE = re.compile(r"(\.[A-Za-z]\w{0,5}):(?=\d)")
+
+
+def one_line(text: str, most: int) -> str:
+    """The text in one line of at most so many characters, which cannot pass for a place."""
+    line = _PLACE.sub(r"\1 :", " ".join(text[: 4 * most].split()))
+    return line if len(line) <= most else line[: most - 1] + "…"

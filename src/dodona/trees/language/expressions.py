@@ -14,8 +14,7 @@ from math import isfinite
 from operator import add, ge, gt, le, lt, mod, mul, sub
 from typing import Any
 
-from dodona.core.errors import ExpressionError, LoadError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ExpressionError, LoadError, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Span, Symbol, Vector, to_text
 from dodona.trees.language.schema import RESERVED, describe, same
 from dodona.trees.runtime.blackboard import Blackboard

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dodona.core.errors import DodonaError, LoadError, ReadError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import DodonaError, LoadError, ReadError, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector, read, read_file
 from dodona.trees.language.expressions import starts_with
 from dodona.trees.language.node import Node

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dodona.core.errors import LoadError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import LoadError, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Span, Symbol
 from dodona.trees.language.expressions import (
     Expression,

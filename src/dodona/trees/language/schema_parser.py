@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dodona.core.errors import BlackboardError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BlackboardError, did_you_mean
 from dodona.lisp import Form, Keyword, Map, Span
 from dodona.trees.language.expressions import Expression, named, plain
 from dodona.trees.language.schema import NO_KEYS, TYPES, Key, Schema, Scope, type_of

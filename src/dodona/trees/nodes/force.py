@@ -10,9 +10,22 @@
 from __future__ import annotations
 
 from dodona.trees.language.node import ONE, Node, NodeKind
-from dodona.trees.nodes.mapped import compile_mapped
+from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Build, Compiled
-from dodona.trees.runtime.status import FAILURE, SUCCESS
+from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
+
+
+def compile_mapped(node: Node, build: Build, *, success: Status, failure: Status) -> Compiled:
+    child = build.compile(node.children[0])
+    inner = child.tick
+
+    def tick(frame: Frame) -> Status:
+        status = inner(frame)
+        if status is RUNNING:
+            return status
+        return success if status is SUCCESS else failure
+
+    return Compiled(tick, child.halt)
 
 
 def compile_success(node: Node, build: Build) -> Compiled:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from dodona.trees.language.node import ONE, Node, NodeKind
-from dodona.trees.nodes.mapped import compile_mapped
+from dodona.trees.nodes.force import compile_mapped
 from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import FAILURE, SUCCESS
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from reprlib import Repr
 from typing import Any, NoReturn
 
-from dodona.core.errors import BlackboardError, KeyMissing
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BlackboardError, KeyMissing, did_you_mean
 from dodona.trees.language.schema import NO_KEYS, SMALL, Key, Schema
 
 MAX_KEYS = 10_000

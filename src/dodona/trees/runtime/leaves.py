@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, Unpack, get_origin, get_type_hints
 
-from dodona.core.errors import LoadError
+from dodona.core.errors import LoadError, did_you_mean
 from dodona.core.ports.journal import Effect
-from dodona.core.suggest import did_you_mean
 from dodona.trees.runtime.blackboard import Blackboard
 from dodona.trees.runtime.status import Status
 

@@ -10,8 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from dodona.core.errors import BadRequest
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, did_you_mean
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Compiled, Place
 from dodona.trees.runtime.status import RUNNING, Status

@@ -26,8 +26,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from dodona.core.errors import DodonaError, LoadError, as_text
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import DodonaError, LoadError, as_text, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Span, read_file, to_text
 from dodona.trees.language.expressions import plain
 from dodona.trees.language.loader import Loaded, Loader

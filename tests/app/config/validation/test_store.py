@@ -12,7 +12,7 @@ import pytest
 
 from dodona.app.agents.souls import MAX_BYTES as LONGEST_SOUL
 from dodona.app.config.config import MOST_TOLD, Config, load
-from dodona.app.config.unused import unused_sections
+from dodona.app.config.validation.extensions import unused_sections
 from dodona.core.errors import ConfigError, as_text
 from dodona.models.catalogue import facts
 from dodona.net.egress_guard import GuardedHttp, Limits
@@ -38,6 +38,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(text: str, environment: Mapping[str, str] | None = None, *, named: bool = True) -> Config:
     Path("dodona.toml").write_text(text, encoding="utf-8")
     return load(environment or {}, Path("dodona.toml") if named else None)
+
+
+def unused(text: str) -> list[str]:
+    config = read(text)
+    return list(unused_sections(config.settings, config.places))
 
 
 def told(text: str, environment: Mapping[str, str] | None = None, *, named: bool = True) -> str:
@@ -102,15 +107,12 @@ def test_all_of_it_is_taken() -> None:
 
 def test_what_nothing_uses_yet_is_told() -> None:
     """With its place; what is used, is not."""
-    assert list(unused_sections(read(WHOLE))) == [
+    assert unused(WHOLE) == [
         "dodona.toml:13: nothing uses [[plugins]] yet.",
         "dodona.toml:22: nothing uses [mcp.files] yet.",
         "dodona.toml:26: nothing uses [mcp.search] yet.",
     ]
-    assert (
-        list(unused_sections(read("[agents.work]\n[[bindings]]\nagent_id='work'\nchannel='x'\n")))
-        == []
-    )
+    assert unused("[agents.work]\n[[bindings]]\nagent_id='work'\nchannel='x'\n") == []
 
 
 MISTAKES: dict[str, tuple[str, str]] = {

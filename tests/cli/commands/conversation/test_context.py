@@ -17,7 +17,7 @@ import pytest
 from dodona.agent.views import TreeViews
 from dodona.cli.terminal.conversation_tree import FOLDED, drawn, fitting, laid_out, path_to
 from dodona.core.domain.conversations.conversation_tree import TreeLink
-from dodona.core.users import LOCAL_USER
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.store import Store
 from tests.agent.views.saying import answered, asked
 from tests.cli.running import DODONA, PATIENCE, dodona, given

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from dodona.app.models.credentials import Secret
 from dodona.app.models.selection import ModelChoice
-from dodona.app.secret import Secret
 from dodona.cli.client.gateway_file import NAME, Announcement
 from dodona.cli.doctor import home, models, notes
 from dodona.net.http import Http

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dodona.tools.code.index.ranking import rank
+from dodona.tools.code.index.repo_map import rank
 from tests.tools.code.repository import Repository
 
 

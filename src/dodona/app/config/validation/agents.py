@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from dodona.agent.run_context.subagent_registry import SUBAGENTS
 from dodona.app.agents.souls import read_soul
@@ -11,8 +11,7 @@ from dodona.app.config import shape as schema
 from dodona.app.config.errors import mistakes, no_effect, secret_sent_away
 from dodona.app.config.origins import SettingOrigins
 from dodona.core.domain.agents import DEFAULT_AGENT
-from dodona.core.errors import ConfigError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents.toml_lines import KeyPath
 from dodona.models.catalogue import facts
 from dodona.models.providers import PROVIDERS
@@ -172,3 +171,31 @@ def _soul(path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins) -> It
     except ConfigError as error:
         reason = error.message.removesuffix(".").removeprefix("the soul cannot be used: ")
         yield mistakes(places).wrong(where, f"names no soul: {reason}", got=named, hint=error.hint)
+
+
+MATCHES: Final = ("channel", "account_id", "peer_id", "guild_id", "team_id")
+
+
+def validate_bindings(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
+    bindings = table.get("bindings")
+    if not isinstance(bindings, list):
+        return
+    names = agent_names(table)
+    known = frozenset(names)
+    for place, binding in enumerate(cast("list[Any]", bindings)):
+        if not schema.is_table(binding):
+            continue
+        agent = binding.get("agent_id")
+        if isinstance(agent, str) and agent and agent not in known:
+            yield mistakes(places).wrong(
+                ("bindings", place, "agent_id"),
+                "names no agent",
+                got=agent,
+                hint=did_you_mean(agent, names) or f"Agents are {', '.join(names)}.",
+            )
+        if not any(key in binding for key in MATCHES):
+            yield mistakes(places).wrong(
+                ("bindings", place),
+                "matches everybody, as the default agent does",
+                hint=f"Set one of {', '.join(MATCHES)}.",
+            )

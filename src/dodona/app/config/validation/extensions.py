@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, cast
 
 from dodona.app.config import shape as schema
 from dodona.app.config.errors import mistakes, no_effect, secret_sent_away, untrusted_setting
 from dodona.app.config.origins import SettingOrigins
+from dodona.app.config.settings import Settings
 from dodona.core.errors import ConfigError
 from dodona.documents.toml_lines import KeyPath
 
@@ -91,3 +92,17 @@ def _secrets(path: KeyPath, texts: Any, places: SettingOrigins) -> Iterator[Conf
 def _has_source(texts: Any) -> bool:
     values = texts.values() if schema.is_table(texts) else ()
     return any(isinstance(text, str) and text.startswith(_SOURCES) for text in values)
+
+
+_NOT_YET: Final = ("plugins", "mcp")
+
+
+def unused_sections(settings: Settings, origins: SettingOrigins) -> Iterator[str]:
+    """Yield a warning for each configured section that has no effect yet."""
+    for name in _NOT_YET:
+        entries = getattr(settings, name)
+        is_list = schema.is_list_of_sections((name,))
+        paths: Sequence[KeyPath] = [(name,)] if is_list else [(name, key) for key in entries]
+        for path in paths if entries else ():
+            title = f"[[{name}]]" if is_list else f"[{schema.dotted(path)}]"
+            yield f"{origins.nearest(path)}: nothing uses {title} yet."

@@ -12,11 +12,9 @@ from typing import Any, cast
 from dodona.app.config import shape as schema
 from dodona.app.config.errors import mistakes, no_effect, secret_sent_away
 from dodona.app.config.origins import SettingOrigins
-from dodona.app.config.validation.agents import validate_agents
-from dodona.app.config.validation.bindings import validate_bindings
+from dodona.app.config.validation.agents import validate_agents, validate_bindings
 from dodona.app.config.validation.extensions import plugin_names, validate_mcp, validate_plugins
-from dodona.core.errors import ConfigError
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents.toml_lines import KeyPath
 
 _POSTGRES = ("postgresql", "postgres")

@@ -19,8 +19,8 @@ from dodona.cli.commands.project.config import ConfigFile, Hidden
 from dodona.cli.store_access import opened_store
 from dodona.cli.terminal.output import columns, document, say
 from dodona.cli.terminal.screen import brief, plain
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest
-from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store
 

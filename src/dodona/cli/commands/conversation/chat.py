@@ -12,8 +12,8 @@ from cyclopts import Parameter
 
 from dodona.app.config.config import Config
 from dodona.cli.client.ask import show_answer
-from dodona.cli.client.client import Client
 from dodona.cli.client.connect import connect, quiet_config
+from dodona.cli.client.in_process import Client
 from dodona.cli.commands.conversation.ask import Wishes
 from dodona.cli.commands.project.config import ConfigFile, Hidden
 from dodona.cli.terminal.keyboard import Keyboard

@@ -24,8 +24,8 @@ from dodona.cli.store_access import opened_store
 from dodona.cli.terminal.conversation_tree import Line, drawn, fitting, laid_out, path_to
 from dodona.cli.terminal.output import columns, document, note, say
 from dodona.cli.terminal.screen import plain
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, Cancelled
-from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
 app = App(name="context", help="Show and change a conversation's tree.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dodona.app.agents.bindings import make_router
+from dodona.app.agents.registry import make_router
 from dodona.app.config.config import load
 from dodona.cli.arguments import AsJson
 from dodona.cli.commands.project.config import ConfigFile

@@ -9,18 +9,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from dodona.agent.views.audit import audit_json
+from dodona.agent.views.documents import audit_json
 from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
+from dodona.cli.arguments import AsJson, seconds_of
 from dodona.cli.client.connect import quiet_config
 from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.durations import seconds_of
 from dodona.cli.store_access import opened_store
 from dodona.cli.terminal.output import columns, document, say
 from dodona.cli.terminal.screen import plain
 from dodona.core.domain.audit import KINDS
-from dodona.core.errors import BadRequest
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import BadRequest, did_you_mean
 from dodona.net.redactor import Redactor
 
 

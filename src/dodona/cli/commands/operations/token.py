@@ -12,17 +12,16 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from dodona.agent.views.timestamps import iso
+from dodona.agent.views.documents import iso
 from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson
+from dodona.cli.arguments import AsJson, seconds_of
 from dodona.cli.client.connect import quiet_config
 from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.durations import seconds_of
 from dodona.cli.store_access import opened_store
 from dodona.cli.terminal.output import columns, document, note, say
 from dodona.cli.terminal.screen import plain
 from dodona.core.domain.api_tokens import SCOPES, ApiToken
-from dodona.core.users import LOCAL_USER
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.net.redactor import Redactor
 
 app = App(name="token", help="Make, list and revoke tokens.")

@@ -18,7 +18,7 @@ from dodona import __version__
 from dodona.app.bootstrap import Runtime, open_runtime
 from dodona.app.config.config import Config, load
 from dodona.app.config.settings import Gateway
-from dodona.app.config.unused import unused_sections
+from dodona.app.config.validation.extensions import unused_sections
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import price_list
 from dodona.app.projects.code import code_folders
@@ -30,12 +30,10 @@ from dodona.cli.store_access import opened_store
 from dodona.cli.terminal.output import columns, note, say
 from dodona.cli.terminal.screen import plain
 from dodona.core.errors import ConfigError
-from dodona.core.limits import Limits
 from dodona.gateway.app import make_app
-from dodona.gateway.pauses import tuned_gc
 from dodona.gateway.security.client_address import is_loopback
-from dodona.gateway.server import address_to_listen, listening, serve
-from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.server import address_to_listen, listening, serve, tuned_gc
+from dodona.gateway.settings import GatewaySettings, Limits
 from dodona.gateway.state import Beside
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.notes.files import walk_notes
@@ -61,7 +59,7 @@ def up(
     """Start Dodona, and keep it running until Ctrl-C. Runs that were cut short are resumed."""
     loaded = load(os.environ, config)
     logs.configure_logging(loaded.settings.log, redactor)
-    for line in unused_sections(loaded):
+    for line in unused_sections(loaded.settings, loaded.places):
         note(line)
     gateway = loaded.settings.gateway
     here = (host or gateway.host, gateway.port if port is None else port)

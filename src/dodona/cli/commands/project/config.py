@@ -17,14 +17,14 @@ from dodona.app.config.json_schema import json_schema
 from dodona.app.config.parse import parse_typed
 from dodona.app.config.settings import Section
 from dodona.app.config.shape import SHAPE, at, dotted, entries, is_list_of_sections, undotted
-from dodona.app.config.unused import unused_sections
+from dodona.app.config.validation.extensions import unused_sections
 from dodona.cli.arguments import AsJson
 from dodona.cli.terminal.output import columns, document, note, say
 from dodona.core import errors
 from dodona.core.errors import BadRequest, ConfigError, DodonaError, NotFound
 from dodona.documents import read
+from dodona.documents.toml_editing import written
 from dodona.documents.toml_lines import KeyPath
-from dodona.documents.toml_writing import written
 from dodona.documents.validation_errors import Mistakes
 from dodona.net.redactor import Redactor
 
@@ -46,7 +46,8 @@ def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) 
     problems: Sequence[DodonaError] = ()
     notes: Sequence[str] = ()
     try:
-        notes = tuple(unused_sections(load(os.environ, config)))
+        loaded = load(os.environ, config)
+        notes = tuple(unused_sections(loaded.settings, loaded.places))
     except ConfigError as error:
         problems = error.problems()
     if json:

@@ -23,16 +23,14 @@ from dodona.app.projects.vaults import VaultIndexes
 from dodona.cli.arguments import AsJson
 from dodona.cli.client.connect import quiet_config
 from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.default_folders import default_code, default_vault
 from dodona.cli.project_file import project_of
-from dodona.cli.store_access import opened_store
+from dodona.cli.store_access import default_code, default_vault, opened_store
 from dodona.cli.terminal.output import document, note, say
 from dodona.cli.terminal.progress import Bar
 from dodona.cli.terminal.screen import plain
 from dodona.core.domain.knowledge.code import IndexState
-from dodona.core.domain.projects import Project
+from dodona.core.domain.projects import LOCAL_USER, Project
 from dodona.core.errors import BadRequest
-from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store
 from dodona.tools.code import IndexedCode

@@ -16,8 +16,8 @@ from dodona.cli.commands.project.config import ConfigFile, Hidden
 from dodona.cli.project_file import PLACE, named_in, suggested, write_name
 from dodona.cli.store_access import opened_store
 from dodona.cli.terminal.output import document, say
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
 

@@ -15,8 +15,8 @@ from cyclopts import App, Parameter
 
 from dodona.agent.run_context.overrides import OverridesCache
 from dodona.agent.views import RuleViews
-from dodona.app.checking import check_all, check_files, quiet_rule_book
 from dodona.app.config.config import Config
+from dodona.app.notifications import check_all, check_files, quiet_rule_book
 from dodona.cli.arguments import AsJson
 from dodona.cli.client.connect import quiet_config
 from dodona.cli.commands.project.config import ConfigFile, Hidden
@@ -24,8 +24,8 @@ from dodona.cli.store_access import opened_store
 from dodona.cli.terminal.output import columns, document, note, say
 from dodona.cli.terminal.screen import plain
 from dodona.core import errors
+from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, ConfigError
-from dodona.core.users import LOCAL_USER
 from dodona.net.redactor import Redactor
 
 app = App(name="rules", help="List, check and test rules.")

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter, validators
 
 from dodona.cli.arguments import AsJson, Leaves, Settings, TreeFile, sort_files
-from dodona.cli.leaves import load_leaves
 from dodona.cli.terminal import tree_run
 from dodona.cli.terminal.output import document, note, say
+from dodona.cli.terminal.tree_run import load_leaves
 from dodona.core import errors
 from dodona.core.errors import LoadError
 from dodona.trees import registry

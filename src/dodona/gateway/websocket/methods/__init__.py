@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dodona.gateway.websocket.method import Method
+from dodona.gateway.websocket.call import Method
 from dodona.gateway.websocket.methods import budgets, chat, sessions, state
 
 METHODS: Final[tuple[Method, ...]] = (

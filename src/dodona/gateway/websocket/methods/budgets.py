@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dodona.gateway.websocket.call import Call
+from dodona.gateway.websocket.call import Call, Method
 from dodona.gateway.websocket.field import Field
-from dodona.gateway.websocket.method import Method
 
 
 async def status(call: Call) -> dict[str, Any]:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.agent.question import LONGEST_QUESTION
-from dodona.agent.reception import ChannelMessage
+from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import session_key
-from dodona.core.domain.knowledge.origins import Origin
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import AccessDenied, NotFound
+from dodona.core.messages import Origin
 from dodona.gateway.routes.approvals import LONGEST_NOTE
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
-from dodona.gateway.websocket.call import Call
+from dodona.gateway.websocket.call import Call, Method
 from dodona.gateway.websocket.field import Field
-from dodona.gateway.websocket.method import Method
 
 _MOST: Final = 10**18 - 1
 _LONGEST_NAME: Final = 100  # characters; four of them make a session's key

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.core.domain.conversations.sessions import LONGEST_KEY
-from dodona.gateway.websocket.call import Call
+from dodona.gateway.websocket.call import Call, Method
 from dodona.gateway.websocket.field import Field
-from dodona.gateway.websocket.method import Method
 
 _MOST: Final = 10**9
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import dodona
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.websocket.call import Call
-from dodona.gateway.websocket.method import Method
+from dodona.gateway.websocket.call import Call, Method
 
 
 async def ping(_call: Call) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from threading import Event
 from typing import Final, TypeVar
 
 from dodona.core.domain.knowledge.code import CodeHit, CodeText, Definition, IndexState, Reference
-from dodona.core.errors import AccessDenied, DodonaError, ToolFailed, ToolRetry
-from dodona.core.suggest import did_you_mean
+from dodona.core.errors import AccessDenied, DodonaError, ToolFailed, ToolRetry, did_you_mean
 from dodona.tools.code.files.files import is_binary, read_below, text_of, version_of
 from dodona.tools.code.files.folders import Folders, is_ignored
 from dodona.tools.code.index.definitions import definitions

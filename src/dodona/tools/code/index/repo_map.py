@@ -6,17 +6,46 @@ It fits a budget of tokens, counted at four characters each: tools have no vocab
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from typing import Final
+from typing import Final, TypeAlias
 
 from dodona.tools.code.files.folders import is_test
 from dodona.tools.code.index.graph import Graph, connected, without_locals
 from dodona.tools.code.index.index_file import mark_of
 from dodona.tools.code.index.indexing import edition
-from dodona.tools.code.index.ranking import rank
 from dodona.tools.code.index.searching import search
+
+ROUNDS: Final = 12
+DAMPING: Final = 0.85
+
+Edges: TypeAlias = Sequence[Sequence[tuple[int, float]]]  # of each file: to which, how strongly
+
+
+def rank(edges: Edges, start: Sequence[float]) -> list[float]:
+    """PageRank: how often a reader is at each file who follows what files use.
+
+    `start` is where a reader begins, and goes back to now and then: it makes the rank personal.
+    """
+    count = len(edges)
+    whole = sum(start) or 1.0
+    home = [each / whole for each in start] if any(start) else [1.0 / count] * count
+    totals = [sum(weight for _, weight in out) for out in edges]
+    ranks = home
+    for _ in range(ROUNDS):
+        lost = sum(r for r, total in zip(ranks, totals, strict=True) if not total)
+        # What a file without uses would pass on goes to where readers begin.
+        share = 1 - DAMPING + DAMPING * lost
+        fresh = [share * each for each in home]
+        for out, own, total in zip(edges, ranks, totals, strict=True):
+            if total:
+                passed = DAMPING * own / total
+                for to, weight in out:
+                    fresh[to] += passed * weight
+        ranks = fresh
+    return ranks
+
 
 CHARACTERS: Final = 4  # that a token is taken for
 MOST_SYMBOLS: Final = 8  # of a file

@@ -20,14 +20,46 @@ from typing import Final, TypeAlias, TypeVar
 
 from dodona.core.domain.knowledge.notes import Backlink, NoteHit, NoteListed
 from dodona.core.errors import AccessDenied, ToolFailed, ToolRetry
-from dodona.tools.rebuildable_db import Identity, Throwaway, snapshot, transaction
+from dodona.tools.rebuildable_db import Identity, Kind, Throwaway, snapshot, transaction
 from dodona.tools.vault.index import backlink_query as linked
 from dodona.tools.vault.index import index_rows as rows
 from dodona.tools.vault.index import vocabulary
-from dodona.tools.vault.index.index_file import KIND
 from dodona.tools.vault.index.search_sql import Finder
 from dodona.tools.vault.notes.files import MOST_BYTES, Stamp, read_file, walk_notes
 from dodona.tools.vault.notes.paths import DEEPEST, is_note, is_usable
+
+# `names` of a note are its title and aliases, `labels` its tags and the parts of its path. `terms`
+# are the words of the index: parts of words are looked up in them, as an index of trigrams took
+# three times as long to make, and three times the space. `words` holds no text of its own; what is
+# taken out of it must be told as it was put in.
+_SCHEMA = """
+CREATE TABLE notes (
+    id INTEGER PRIMARY KEY, path TEXT UNIQUE, name TEXT, mtime_ns INT, size INT, is_settled INT,
+    title TEXT, tags TEXT, names TEXT, labels TEXT
+);
+CREATE INDEX notes_name ON notes (name);
+CREATE INDEX notes_mtime ON notes (mtime_ns);
+CREATE TABLE aliases (note INT, name TEXT);
+CREATE INDEX aliases_note ON aliases (note);
+CREATE INDEX aliases_name ON aliases (name);
+CREATE TABLE links (note INT, line INT, text TEXT, target TEXT, name TEXT);
+CREATE INDEX links_note ON links (note);
+CREATE INDEX links_name ON links (name);
+CREATE TABLE sections (
+    id INTEGER PRIMARY KEY, note INT, first INT, last INT, headings TEXT, body TEXT
+);
+CREATE INDEX sections_note ON sections (note);
+CREATE VIRTUAL TABLE words USING fts5 (
+    names, headings, body, labels, content='', tokenize='porter unicode61 remove_diacritics 2'
+);
+CREATE VIRTUAL TABLE vocabulary USING fts5vocab (words, row);
+CREATE TABLE terms (id INTEGER PRIMARY KEY, term TEXT UNIQUE);
+CREATE TABLE state (last_section INT, last_learnt INT, sections INT);
+INSERT INTO state VALUES (0, 0, 0);
+"""
+
+KIND: Final = Kind(_SCHEMA, application=0x444F444E, version=3)  # "DODN"
+
 
 MOST_NOTES: Final = 200_000
 MOST_TAKEN: Final = 1_000  # notes to look at one by one; for more, the whole folder is looked at
