@@ -40,7 +40,7 @@ from dodona.core.domain.budgets import CallPlan, ModelUsage
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
-from dodona.models.prices import Prices
+from dodona.models.catalogue.prices import Prices
 from dodona.store import Store
 
 CALLS = 2_000

@@ -56,7 +56,7 @@ from dodona.tools.code.files.folders import Folders
 from dodona.tools.code.files.walk import Walk
 from dodona.tools.code.index.index import Index
 from dodona.tools.code.index.tokenize import parts_of
-from dodona.tools.code.semantic.meaning import Meaning, missing_packages
+from dodona.tools.code.semantic.search import Meaning, missing_packages
 
 MB_PER_SECOND = 4.0
 FILES, UNCHANGED_SECONDS = 10_000, 1.0

@@ -29,7 +29,7 @@ from pyee.base import EventEmitter
 
 from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import Event, Severity
-from dodona.models.counter import OfflineTokenCounter
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.notify import Bus, SubscriberRegistry
 from dodona.notify.formats import for_model
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dodona.models import PROVIDERS, Provider, catalogue, fallback, sse, wire
-from dodona.models.anthropic import LEAST_BUDGET, MAX_TOKENS, MAX_TOKENS_THINKING
-from dodona.models.catalogue_data import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.models import PROVIDERS, Provider, fallback, sse, wire
+from dodona.models.anthropic.request import LEAST_BUDGET, MAX_TOKENS, MAX_TOKENS_THINKING
+from dodona.models.catalogue import catalogue
+from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.models.providers import THINKING
 from generating.writing import page, prose, table
 

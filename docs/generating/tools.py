@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from dodona.agent.run_context.subagent_registry import SUBAGENTS, Subagent
+from dodona.agent.run_context.registries import SUBAGENTS, Subagent
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.tools import Category, Tool
 from dodona.net.egress_guard import GuardedHttp, Limits

@@ -9,7 +9,7 @@ from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import Method
 from dodona.gateway.websocket.events import EVENTS
-from dodona.gateway.websocket.field import Field
+from dodona.gateway.websocket.parameter import Field
 from dodona.gateway.websocket.protocol import (
     FOLLOWED,
     LARGEST_MESSAGE,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.models.counter import OfflineTokenCounter
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.store import locate, migrate
 
 

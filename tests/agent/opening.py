@@ -38,14 +38,14 @@ from dodona.core.ports.journal import Effect
 from dodona.core.ports.model import ChosenModel, Model
 from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
 from dodona.metering import Ceilings, Meter
-from dodona.models.counter import OfflineTokenCounter
-from dodona.models.counting import Counted
-from dodona.models.prices import Prices
-from dodona.models.scripted import ScriptedModel
+from dodona.models.catalogue.prices import Prices
+from dodona.models.counted import Counted
+from dodona.models.scripted.model import ScriptedModel
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.notify import Bus, SubscriberRegistry
 from dodona.rules import RuleBook
 from dodona.store import Store
-from dodona.tools.calling import call_tool
+from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.trees import Tree, load
 

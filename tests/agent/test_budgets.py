@@ -12,11 +12,11 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.ports.model import Model
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.counter import OfflineTokenCounter
-from dodona.models.counting import Counted
+from dodona.models.counted import Counted
 from dodona.models.fallback import Fallback
-from dodona.models.scripted import ScriptedModel
-from dodona.models.scripted_answers import Broken
+from dodona.models.scripted.answers import Broken
+from dodona.models.scripted.model import ScriptedModel
+from dodona.models.token_counter import OfflineTokenCounter
 from tests.agent.opening import MOST_TOKENS, USER, bodies, calls, opened
 from tests.agent.wire import says, wired
 from tests.models.wire_server import Reply, sse

@@ -11,7 +11,7 @@ from dodona.agent.leaves.answer import CUT
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled
 from dodona.core.events import SESSION_END
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import (
     LIMIT,
     USER,

@@ -20,8 +20,8 @@ from dodona.core.events import CONTEXT_COMPRESSED
 from dodona.core.messages import AssistantText, Origin, SystemText
 from dodona.core.ports.model import Model, ModelRequest, ModelStream
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.extractive import ExtractiveModel
-from dodona.models.scripted import ScriptedModel
+from dodona.models.extractive.model import ExtractiveModel
+from dodona.models.scripted.model import ScriptedModel
 from dodona.store.schema import summaries
 from tests.agent.opening import USER, Opened, bodies, opened, plain_prompts, until
 from tests.conformance.store.saying import rows_of

@@ -12,7 +12,7 @@ from dodona.core.errors import Fault, NotFound, ProviderError
 from dodona.core.events import CONTEXT_APPROACHING_LIMIT, SESSION_RESUMED
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import SIZE, USER, Opened, Shelf, Tools, bodies, calls, opened, until
 
 

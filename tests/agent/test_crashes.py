@@ -20,7 +20,7 @@ from dodona.core.chunks import Chunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.messages import AssistantText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import LIMIT, USER, Opened, Tools, calls, opened, until
 
 ANSWER = "The oak is what the notes speak of."

@@ -15,8 +15,8 @@ from dodona.core.events import TREE_ESCALATED
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, UserText
 from dodona.core.ports.model import ModelRequest
 from dodona.models.fallback import Fallback
-from dodona.models.scripted import ScriptedModel
-from dodona.models.scripted_answers import Broken
+from dodona.models.scripted.answers import Broken
+from dodona.models.scripted.model import ScriptedModel
 from dodona.trees import Watchdog
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired

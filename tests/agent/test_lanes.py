@@ -12,7 +12,7 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled, NotFound
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Tools, bodies, calls, kinds, opened, until
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dodona.agent.run_context.subagent_registry import LIBRARIAN
+from dodona.agent.run_context.registries import LIBRARIAN
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Made, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired
 

@@ -19,7 +19,7 @@ from dodona.core.events import (
 )
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
 from dodona.core.ports.model import ModelRequest
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from dodona.tools import notify_self
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
 

@@ -14,7 +14,7 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BadRequest, LaneFull, NotFound
 from dodona.core.messages import Origin, SystemText, UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, plain_prompts
 
 AGENTS = Agents(

@@ -16,7 +16,7 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Fenced
 from dodona.core.messages import AssistantText, ToolResult
 from dodona.core.ports.model import ModelRequest
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import (
     USER,
     Opened,

@@ -12,7 +12,7 @@ import pytest
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BadRequest, Conflict, NotFound
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Opened, bodies, calls, opened, text_of, until
 
 

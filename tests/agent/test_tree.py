@@ -11,7 +11,7 @@ from dodona.agent.leaves import REGISTRY
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError
 from dodona.core.events import AGENT_LOOP_DETECTED
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from dodona.trees import load
 from tests.agent.opening import USER, bodies, calls, edited, kinds, opened, text_of
 

@@ -19,7 +19,7 @@ from dodona.core.events import (
 )
 from dodona.core.messages import SystemText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, bodies, calls, edited, opened, plain_prompts, text_of, until
 
 

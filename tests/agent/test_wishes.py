@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.run_context.subagent_registry import LIBRARIAN
+from dodona.agent.run_context.registries import LIBRARIAN
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.messages import AssistantText
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import MOST_TOKENS, bodies, calls, opened
 from tests.agent.wire import says, wired
 

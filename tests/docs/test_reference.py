@@ -21,7 +21,7 @@ from cyclopts import App
 from sqlalchemy import Table
 
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.run_context.subagent_registry import SUBAGENTS
+from dodona.agent.run_context.registries import SUBAGENTS
 from dodona.agent.turn_control.config import BOUNDS
 from dodona.agent.turn_control.settings import _BOUNDS as BOUNDS_OF_SETTINGS
 from dodona.agent.turn_control.settings import ModelSettings
@@ -42,7 +42,7 @@ from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import Method
 from dodona.gateway.websocket.events import EVENTS
 from dodona.models import PROVIDERS
-from dodona.models.catalogue_data import DEFAULT_MODEL_CONTEXT_SIZES
+from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.net.redactor import Redactor
 from dodona.notify import SHIPPED
 from dodona.notify.bus import EVENTS_LOST

@@ -15,8 +15,8 @@ from yarl import URL
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
 from dodona.gateway.http.openapi import document
-from dodona.models.counter import OfflineTokenCounter
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.store import locate, migrate
 from tests.agent.opening import Tools, calls, opened, until
 from tests.gateway.talking import Gateway, gateway_up

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import Method
-from dodona.gateway.websocket.field import Field
+from dodona.gateway.websocket.parameter import Field
 from tests.gateway.speaking import Speaker, speaking
 from tests.gateway.talking import gateway_up
 

@@ -26,9 +26,9 @@ from dodona.core.ports.model import (
     Usage,
 )
 from dodona.models.fallback import PATIENCE, REST, Fallback
-from dodona.models.scripted import Script, ScriptedModel
-from dodona.models.scripted_answers import Broken
-from dodona.models.textcalls import TextCalls
+from dodona.models.scripted.answers import Broken
+from dodona.models.scripted.model import Script, ScriptedModel
+from dodona.models.text_calls.model import TextCalls
 
 REQUEST = ModelRequest((UserText("Where is it?"),))
 RESTARTABLE = ModelRequest((UserText("Where is it?"),), allow_restart=True)

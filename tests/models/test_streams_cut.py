@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import UserText
 from dodona.core.ports.model import Done, ModelEvent, ModelRequest
-from dodona.models.anthropic import AnthropicWire
-from dodona.models.openai import OpenAiWire
+from dodona.models.anthropic.request import AnthropicWire
+from dodona.models.openai.request import OpenAiWire
 from dodona.models.provider import Endpoint
 from dodona.models.providers import PROVIDERS
 from dodona.models.sse import SseParser

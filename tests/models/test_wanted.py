@@ -9,7 +9,7 @@ import pytest
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.ports.model import Done, FinishReason, ModelRequest, ToolChoice
-from dodona.models.extractive import ExtractiveModel
+from dodona.models.extractive.model import ExtractiveModel
 from dodona.net.redactor import Redactor
 from tests.models.wire_server import Reply, gather, named, sse, talking
 

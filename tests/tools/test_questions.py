@@ -13,8 +13,8 @@ import pytest
 from dodona.core.messages import AssistantText, Message, ToolCall, UserText
 from dodona.core.ports.model import Done, ModelRequest
 from dodona.core.ports.tools import ToolContext
-from dodona.models.extractive import ExtractiveModel
-from dodona.tools.calling import call_tool
+from dodona.models.extractive.model import ExtractiveModel
+from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import Vault, add_vault_tools
 

@@ -15,12 +15,13 @@ from dodona.agent.api import AgentApi, build_agent_api
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps
 from dodona.agent.run_context.overrides import OverridesCache
-from dodona.agent.run_context.subagent_registry import SUBAGENTS
+from dodona.agent.run_context.registries import SUBAGENTS
 from dodona.agent.turn_control.decision import DEFAULT_DECISIONS
 from dodona.app.agents.registry import LiveAgents
 from dodona.app.config.config import Config
 from dodona.app.config.live import reload_handlers, run_policy
 from dodona.app.config.reload import ConfigReloader
+from dodona.app.config.store_url import store_url
 from dodona.app.maintenance import Maintenance
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import ceilings, price_list
@@ -30,14 +31,13 @@ from dodona.app.notifications import open_notifications
 from dodona.app.projects.code import CodeIndexes, code_folders, code_meaning
 from dodona.app.projects.vaults import VaultIndexes, vault_folder
 from dodona.app.projects.web import add_web
-from dodona.app.store_url import store_url
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
 from dodona.core.domain.api_tokens import Tokens
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
 from dodona.metering import Meter
-from dodona.models.counter import OfflineTokenCounter
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
@@ -45,7 +45,7 @@ from dodona.store import Store, locate
 from dodona.store.accounts.audit import AuditLog
 from dodona.telemetry.metrics import Metrics
 from dodona.tools import notify_self
-from dodona.tools.calling import call_tool
+from dodona.tools.call import call_tool
 from dodona.tools.code import add_code_tools
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dodona.app.config.config import Config
+from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.projects.code import code_folders
 from dodona.app.projects.vaults import vault_folder
-from dodona.app.store_url import store_url
 from dodona.cli.client.connect import announced_gateway
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store

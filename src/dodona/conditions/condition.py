@@ -12,8 +12,8 @@ from importlib import import_module
 from time import thread_time
 from typing import Any, Final
 
+from dodona.conditions.errors import at, compile_mistake, evaluation_mistake
 from dodona.conditions.limits import LONGEST, patterns, refusal
-from dodona.conditions.mistakes import at, compile_mistake, evaluation_mistake
 from dodona.conditions.tokens import Token, tokens
 from dodona.conditions.values import Given
 from dodona.core.errors import DodonaError, ExpressionError

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dodona.models.counter import Estimate, OfflineTokenCounter
-from dodona.models.extractive import ExtractiveModel
+from dodona.models.catalogue.prices import Price, Prices
+from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.fallback import Fallback
-from dodona.models.prices import Price, Prices
 from dodona.models.provider import Provider
 from dodona.models.providers import PROVIDERS, connect
-from dodona.models.scripted import ScriptedModel
-from dodona.models.scripted_answers import Broken
-from dodona.models.textcalls import TextCalls
+from dodona.models.scripted.answers import Broken
+from dodona.models.scripted.model import ScriptedModel
+from dodona.models.text_calls.model import TextCalls
+from dodona.models.token_counter import Estimate, OfflineTokenCounter
 from dodona.models.wire import Timeouts
 
 __all__ = [

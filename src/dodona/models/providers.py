@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dodona.core.errors import ConfigError, did_you_mean
-from dodona.models.anthropic import AnthropicWire
-from dodona.models.openai import OpenAiWire
+from dodona.models.anthropic.request import AnthropicWire
+from dodona.models.openai.request import OpenAiWire
 from dodona.models.provider import Endpoint, Provider
 from dodona.models.wire import Timeouts, WireModel
 from dodona.net.http import Http

@@ -14,7 +14,7 @@ import aiohttp
 
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.ports.model import ModelEvent, ModelRequest, TextDelta, ThinkingDelta, Usage
-from dodona.models.faults import Faults
+from dodona.models.errors import Faults
 from dodona.models.sse import EVENT_LIMIT, EventTooLong, SseParser
 from dodona.net.http import Http
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dodona.notify.buffer import EVENTS_LOST
 from dodona.notify.bus import EVERYTHING, Bus, Subscription
 from dodona.notify.inbox import Inbox
-from dodona.notify.loading import SHIPPED, SubscriberRegistry
+from dodona.notify.registry import SHIPPED, SubscriberRegistry
 
 __all__ = [
     "EVENTS_LOST",

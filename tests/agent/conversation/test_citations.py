@@ -10,7 +10,7 @@ import pytest
 from dodona.agent.conversation.citations import check
 from dodona.core.messages import AssistantText, ToolCall
 from dodona.core.ports.tools import Source, SourceKind
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import bodies, opened
 
 NOTE = Source("notes/plan.md", "Plan", "3–9", "An oak.")

@@ -21,7 +21,7 @@ from dodona.agent.conversation.insights import (
 from dodona.agent.conversation.provenance import Provenance
 from dodona.core.messages import AssistantText, Origin, ToolCall, ToolResult
 from dodona.core.ports.tools import Source, SourceKind
-from dodona.models.quotes import NOTICE
+from dodona.models.extractive.answer import NOTICE
 
 
 def turn(name: str, result: str = "", *, failed: bool = False, **arguments: Any) -> Turn:

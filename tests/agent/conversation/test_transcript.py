@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dodona.core.messages import AssistantText, ToolResult
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import Tools, calls, opened, plain_prompts, until
 from tests.agent.wire import says, wired
 from tests.models.wire_server import Asked, Reply, WireServer, named

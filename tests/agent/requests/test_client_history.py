@@ -7,7 +7,7 @@ from pathlib import Path
 from dodona.agent.requests.client_history import ClientHistory
 from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.messages import AssistantText, UserText
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Opened, calls, opened
 
 PAST = (("", "Welcome!"), ("Are there oaks?", "Many."), ("", ""))

@@ -15,8 +15,8 @@ from dodona.core.errors import BudgetExceeded, Fault, ProviderError
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolSpec, UserText
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, ModelRequest, TextDelta
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.scripted import ScriptedModel
-from dodona.models.scripted_answers import Answer, Broken
+from dodona.models.scripted.answers import Answer, Broken
+from dodona.models.scripted.model import ScriptedModel
 from dodona.store.db.statements import statement
 from dodona.store.schema import IS_HELD, reservations
 from tests.agent.opening import MOST_TOKENS, USER, Opened, opened

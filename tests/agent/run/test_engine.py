@@ -15,7 +15,7 @@ from dodona.agent.leaves import REGISTRY
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import DodonaError, StoreError
 from dodona.core.events import QUERY_START, SESSION_END
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Tools, bodies, calls, edited, opened, text_of, until
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dodona.agent.run_context.registries import LIBRARIAN
 from dodona.agent.run_context.snapshot import FRESH_SECONDS
-from dodona.agent.run_context.subagent_registry import LIBRARIAN
 from dodona.core.errors import ConfigError
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Tools, calls, edited, opened, plain_prompts, until
 
 

@@ -12,7 +12,7 @@ from dodona.core.events import TOOL_CALL_HELD
 from dodona.core.messages import Origin, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Made, Tools, bodies, calls, opened
 
 PAGE = "https://example.org/found"

@@ -17,7 +17,7 @@ from dodona.app.models.selection import ModelChoice
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.ports.model import Done, Model, ModelRequest, Usage
-from dodona.models.counter import OfflineTokenCounter
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 

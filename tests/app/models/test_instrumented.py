@@ -10,9 +10,9 @@ from dodona.app.models.instrumented import InstrumentedModels
 from dodona.core.errors import Fault, ProviderError
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ChosenModel, Done, Model, ModelEvent, ModelRequest, TextDelta
+from dodona.models.catalogue.prices import Prices
 from dodona.models.fallback import Fallback
-from dodona.models.prices import Prices
-from dodona.models.scripted import ScriptedModel
+from dodona.models.scripted.model import ScriptedModel
 from dodona.telemetry.metrics import Metrics
 
 REQUEST = ModelRequest((UserText("Who?"),))

@@ -16,7 +16,7 @@ from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, as_text
 from dodona.store.store import Store
 from dodona.tools.code import IndexedCode, NoCode
-from dodona.tools.code.semantic.meaning import missing_packages
+from dodona.tools.code.semantic.search import missing_packages
 
 LONG = 40.0
 

@@ -19,7 +19,7 @@ from dodona.core.errors import ConfigError
 from dodona.core.messages import ToolCall
 from dodona.core.ports.tools import ToolCallResult, ToolContext
 from dodona.net.redactor import Redactor
-from dodona.tools.calling import call_tool
+from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web.search import NO_ENGINE
 from tests.tools.web.site import Site, answer, redirect, site_up

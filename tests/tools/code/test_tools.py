@@ -12,7 +12,7 @@ import pytest
 from dodona.core.messages import ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Source, SourceKind, ToolCallResult, ToolContext
-from dodona.tools.calling import call_tool
+from dodona.tools.call import call_tool
 from dodona.tools.code import IndexedCode, NoCode, add_code_tools
 from dodona.tools.code.files.files import version_of
 from dodona.tools.registry import ToolRegistry

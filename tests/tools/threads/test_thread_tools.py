@@ -17,10 +17,10 @@ from dodona.core.messages import ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Category, Source, SourceKind, ToolCallResult, ToolContext
 from dodona.store import Store, locate, migrate
-from dodona.tools.calling import call_tool
+from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
-from dodona.tools.threads.seek import LONGEST_EXCERPT, excerpt
+from dodona.tools.threads.search import LONGEST_EXCERPT, excerpt
 
 
 class Agent:

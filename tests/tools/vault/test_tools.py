@@ -11,7 +11,7 @@ from dodona.core.errors import NotFound
 from dodona.core.messages import ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import Source, ToolCallResult, ToolContext
-from dodona.tools.calling import call_tool
+from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import Vault, add_vault_tools
 from dodona.tools.vault.notes.files import read_file, version_of

@@ -12,9 +12,9 @@ import pytest
 from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, ToolCallResult, ToolContext
-from dodona.models.passages import passages
+from dodona.models.extractive.passages import passages
 from dodona.net.egress_guard import GuardedHttp, Limits
-from dodona.tools.calling import call_tool
+from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import fetch
 from dodona.tools.web.politeness import Manners

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dodona.agent.leaves import answer, control, model, notices, session, subagents, tools
 from dodona.agent.leaves import approval as leave
 from dodona.agent.leaves import retrieval as surroundings
-from dodona.agent.run_context.subagent_registry import REGISTRY
+from dodona.agent.run_context.registries import REGISTRY
 
 __all__ = [
     "REGISTRY",

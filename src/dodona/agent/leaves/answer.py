@@ -12,7 +12,7 @@ from dodona.agent.events.dispatch import deliver_notices, emit_event
 from dodona.agent.leaves.control import OUTPUT_LIMIT
 from dodona.agent.leaves.model import NOTHING_SAID
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.subagent_registry import leaf
+from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.untrusted import record_origins
 from dodona.agent.turn_control import decision
 from dodona.agent.turn_control.decision import TurnWarning, limit_reached

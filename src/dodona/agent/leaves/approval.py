@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from dodona.agent.conversation.exchange import parse_arguments
 from dodona.agent.events.dispatch import handle_event, self_notice_event, set_pack_state
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.subagent_registry import leaf
+from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_tree
 from dodona.agent.safety.untrusted import approval_reason
 from dodona.core import chunks

@@ -6,7 +6,7 @@ from typing import Any
 
 from dodona.agent.events.dispatch import deliver_notices, emit_event, store_notices
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.subagent_registry import decorator, leaf
+from dodona.agent.run_context.registries import decorator, leaf
 from dodona.agent.turn_control.decision import TurnWarning, pending_warnings, without_warnings
 from dodona.agent.turn_control.loop_detector import LoopDetector
 from dodona.agent.turn_control.state import AgentState

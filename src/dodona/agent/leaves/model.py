@@ -9,7 +9,7 @@ from typing import Any, Final
 from dodona.agent.events.dispatch import emit_event
 from dodona.agent.model_calls import ModelCall, call_in_run
 from dodona.agent.run_context.context import PartialAnswer, RunContext
-from dodona.agent.run_context.subagent_registry import leaf
+from dodona.agent.run_context.registries import leaf
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity

@@ -6,7 +6,7 @@ from typing import Final
 
 from dodona.agent.events.dispatch import deliver_notices, store_notices
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.subagent_registry import leaf
+from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.rule_trees import run_rule_trees
 from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.messages import SystemText

@@ -9,7 +9,7 @@ from typing import Final
 
 from dodona.agent.events.dispatch import emit_event
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.subagent_registry import leaf
+from dodona.agent.run_context.registries import leaf
 from dodona.core.errors import DodonaError
 from dodona.core.events import SOURCE_STALE
 from dodona.core.messages import Message, SystemText, UserText

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dodona.agent.events.dispatch import emit_event
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.subagent_registry import leaf
+from dodona.agent.run_context.registries import leaf
 from dodona.core.events import QUERY_START, SESSION_END, SESSION_RESUMED
 from dodona.trees import Blackboard
 

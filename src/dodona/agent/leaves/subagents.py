@@ -12,8 +12,8 @@ from dodona.agent.leaves.answer import notice_of_end
 from dodona.agent.leaves.approval import DENIED, announce, approval_of
 from dodona.agent.leaves.tools import report
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.registries import LIBRARIAN, leaf, subagent_name
 from dodona.agent.run_context.snapshot import PinnedSubagent
-from dodona.agent.run_context.subagent_registry import LIBRARIAN, leaf, subagent_name
 from dodona.agent.subagents.delegation import is_too_large, summary_prompt
 from dodona.agent.subagents.run import SubagentResult, run_subagent
 from dodona.agent.turn_control.decision import TurnWarning

@@ -10,7 +10,7 @@ from dodona.agent.conversation.exchange import Turn
 from dodona.agent.events.dispatch import emit_event, handle_event, rule_result
 from dodona.agent.leaves.approval import DENIED, announce, approval_of, tool_of
 from dodona.agent.run_context.context import RunContext
-from dodona.agent.run_context.subagent_registry import leaf
+from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.untrusted import allowed_urls, record_origins
 from dodona.core import chunks
 from dodona.core.domain.notices import stored_from

@@ -15,7 +15,7 @@ import msgspec
 
 from dodona.agent.conversation.prompts import PromptLoader, render
 from dodona.agent.run_context.deps import AGENT, RunDeps
-from dodona.agent.run_context.subagent_registry import SUBAGENTS, Subagent
+from dodona.agent.run_context.registries import SUBAGENTS, Subagent
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core.domain.agents import DEFAULT_AGENT, AgentDef

@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 
 from dodona.agent.events.dispatch import handle_event, self_notice_event, set_pack_state
 from dodona.agent.run_context.context import RunContext
+from dodona.agent.run_context.registries import REGISTRY
 from dodona.agent.run_context.snapshot import PinnedSubagent
-from dodona.agent.run_context.subagent_registry import REGISTRY
 from dodona.agent.subagents.run import run_subagent
 from dodona.core.domain.rules import NotifySelf, RuleAction, RunTree
 from dodona.core.errors import DodonaError

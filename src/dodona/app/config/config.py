@@ -19,7 +19,7 @@ from dodona.app.config.errors import mistakes
 from dodona.app.config.origins import SettingOrigins, expanded
 from dodona.app.config.settings import Settings
 from dodona.app.config.shorthand import expand
-from dodona.app.config.validation import store as rules
+from dodona.app.config.validation import settings as rules
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import Document, KeyPath, read
 

@@ -12,7 +12,7 @@ from dodona.app.models.factory import build_model
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.errors import ConfigError, NotFound
 from dodona.core.ports.model import ChosenModel, TokenCounter
-from dodona.models.catalogue import facts
+from dodona.models.catalogue.catalogue import facts
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 

@@ -9,13 +9,13 @@ from dodona.app.config.settings import Budget, Settings
 from dodona.app.models.selection import ModelChoice
 from dodona.core.ports.model import Model, TokenCounter
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.counting import Counted
-from dodona.models.extractive import ExtractiveModel
+from dodona.models.catalogue.prices import Price, Prices
+from dodona.models.counted import Counted
+from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.fallback import Fallback
-from dodona.models.prices import Price, Prices
 from dodona.models.providers import connect
-from dodona.models.scripted import ScriptedModel
-from dodona.models.textcalls import TextCalls
+from dodona.models.scripted.model import ScriptedModel
+from dodona.models.text_calls.model import TextCalls
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 

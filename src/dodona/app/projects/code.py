@@ -16,7 +16,7 @@ from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError
 from dodona.core.storage import Projects
 from dodona.tools.code import IndexedCode, NoCode
-from dodona.tools.code.semantic.meaning import Meaning, missing_packages
+from dodona.tools.code.semantic.search import Meaning, missing_packages
 
 MOST_FOLLOWED: Final = 10  # projects; the code of others is looked through before use
 

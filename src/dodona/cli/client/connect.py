@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dodona.app.config.config import Config, load
+from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
-from dodona.app.store_url import store_url
 from dodona.app.telemetry import logging as logs
 from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import Announcement

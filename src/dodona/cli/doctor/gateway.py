@@ -7,8 +7,8 @@ import socket
 from collections.abc import AsyncIterator
 
 from dodona.app.config.config import Config
+from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
-from dodona.app.store_url import store_url
 from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import NAME, Announcement
 from dodona.cli.doctor.finding import Finding, ok, removing, warning, wrong

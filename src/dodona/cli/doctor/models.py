@@ -18,8 +18,8 @@ from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.cli.doctor.finding import Finding, ok, warning, wrong
 from dodona.core.errors import ConfigError
-from dodona.models.counter import OfflineTokenCounter
 from dodona.models.providers import PROVIDERS
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 

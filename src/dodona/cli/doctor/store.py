@@ -14,8 +14,8 @@ from typing import Final
 from urllib.parse import quote
 
 from dodona.app.config.config import Config
+from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
-from dodona.app.store_url import store_url
 from dodona.cli.doctor.finding import Finding, closing_mode, ok, removing, warning, wrong
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.store.db.integrity import check

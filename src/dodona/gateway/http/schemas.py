@@ -13,21 +13,7 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.events import Severity
 from dodona.core.ports.tools import SourceKind
-from dodona.gateway.routes import (
-    approvals,
-    audit,
-    code,
-    metrics,
-    notifications,
-    rules,
-    sessions,
-    threads,
-    tree,
-    usage,
-    v1,
-    vault,
-)
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -41,6 +27,20 @@ from dodona.gateway.shapes import (
     time,
     whole,
     yes_or_no,
+)
+from dodona.gateway.routes import (
+    approvals,
+    audit,
+    code,
+    metrics,
+    notifications,
+    rules,
+    sessions,
+    threads,
+    tree,
+    usage,
+    v1,
+    vault,
 )
 
 _SETTINGS_BOUNDS: Final = {

@@ -9,11 +9,7 @@ from starlette.responses import Response
 from dodona.agent.views.documents import audit_json
 from dodona.core.domain.audit import KINDS, OUTCOMES
 from dodona.core.errors import BadRequest, did_you_mean
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -24,6 +20,10 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 _MOST: Final = 10**18 - 1
 

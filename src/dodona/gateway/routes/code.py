@@ -9,11 +9,11 @@ from starlette.responses import Response
 from dodona.core.domain.knowledge.code import Code
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest
+from dodona.gateway.http.json_schema import Schema, document, listed, number, text, whole, yes_or_no
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import Schema, document, listed, number, text, whole, yes_or_no
 
 MOST_LINES: Final = 10_000_000
 

@@ -7,10 +7,19 @@ from typing import Final
 from starlette.responses import Response
 
 import dodona
+from dodona.gateway.http.json_schema import (
+    Schema,
+    document,
+    listed,
+    named,
+    number,
+    one_of,
+    text,
+    whole,
+)
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import Schema, document, listed, named, number, one_of, text, whole
 from dodona.telemetry.metrics import CONTENT_TYPE
 
 SCHEMAS: Final[dict[str, Schema]] = {

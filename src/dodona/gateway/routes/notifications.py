@@ -9,11 +9,7 @@ from starlette.responses import Response
 from dodona.core.domain.notices import DeferUntil, InjectionPoint
 from dodona.core.errors import BadRequest
 from dodona.core.events import Severity
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -26,6 +22,10 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 _MOST: Final = 10**18 - 1
 

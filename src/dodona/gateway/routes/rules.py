@@ -7,11 +7,7 @@ from typing import Final
 from starlette.responses import Response
 
 from dodona.core.errors import BadRequest, did_you_mean
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -22,6 +18,10 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 
 async def all_of_them(visit: ApiRequest) -> Response:

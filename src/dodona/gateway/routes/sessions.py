@@ -8,11 +8,20 @@ from starlette.responses import Response
 
 from dodona.core.domain.conversations.sessions import LONGEST_KEY
 from dodona.core.errors import BadRequest
+from dodona.gateway.http.json_schema import (
+    Schema,
+    document,
+    listed,
+    named,
+    request,
+    text,
+    time,
+    whole,
+)
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import Schema, document, listed, named, request, text, time, whole
 
 _MOST: Final = 1_000_000
 

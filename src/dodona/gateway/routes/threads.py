@@ -19,11 +19,7 @@ from dodona.core.domain.knowledge.threads import (
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -36,6 +32,10 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 _MOST: Final = 10**18 - 1
 

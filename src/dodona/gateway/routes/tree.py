@@ -11,11 +11,7 @@ from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -28,6 +24,10 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 _MOST: Final = 10**18 - 1
 _LONGEST: Final = 200  # characters of a name

@@ -8,11 +8,7 @@ from starlette.responses import Response
 
 from dodona.core.domain.usage import GroupBy, Period
 from dodona.core.errors import BadRequest, did_you_mean
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -23,6 +19,10 @@ from dodona.gateway.shapes import (
     time,
     whole,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 EVERYBODY: Final = "*"
 

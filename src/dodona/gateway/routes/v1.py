@@ -11,13 +11,7 @@ from starlette.responses import Response
 from dodona.core.domain.agents import AgentDef
 from dodona.core.errors import DodonaError, did_you_mean
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.http.tasks import first_completed, wait_disconnect
-from dodona.gateway.routes.oracle import RUN_HEADER
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -30,6 +24,12 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
+from dodona.gateway.http.tasks import first_completed, wait_disconnect
+from dodona.gateway.routes.oracle import RUN_HEADER
 from dodona.gateway.v1 import passthrough as relays
 from dodona.gateway.v1 import run_completion as runs
 from dodona.gateway.v1.completion import data

@@ -12,11 +12,7 @@ from dodona.agent.views.documents import moved_json, note_json
 from dodona.core.domain.knowledge.notes import Notes
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
-from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
-from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import json_response
-from dodona.gateway.shapes import (
+from dodona.gateway.http.json_schema import (
     Schema,
     document,
     listed,
@@ -29,6 +25,10 @@ from dodona.gateway.shapes import (
     whole,
     yes_or_no,
 )
+from dodona.gateway.http.operation import Operation, ResponseSpec
+from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.request import ApiRequest
+from dodona.gateway.http.responses import json_response
 
 _MOST: Final = 10**18 - 1
 _LONGEST_PATH: Final = 600  # a little more than there can be: the vault says what is wrong

@@ -15,8 +15,8 @@ from dodona.core.chunks import Chunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.state import GatewayState
-from dodona.gateway.websocket.field import Field
 from dodona.gateway.websocket.frame import Id, refusal
+from dodona.gateway.websocket.parameter import Field
 from dodona.gateway.websocket.writer import FrameWriter
 
 

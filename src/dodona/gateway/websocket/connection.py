@@ -29,9 +29,9 @@ from dodona.gateway.security.auth import audit_refusal, authenticate
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket import frame
 from dodona.gateway.websocket.call import Call, Method, SessionLocks
-from dodona.gateway.websocket.field import read
 from dodona.gateway.websocket.frame import Id, Request
 from dodona.gateway.websocket.handshake import Identity, is_token, visitor_of_token
+from dodona.gateway.websocket.parameter import read
 from dodona.gateway.websocket.protocol import FOLLOWED, REQUESTS, UNKNOWN_CALLER
 from dodona.gateway.websocket.writer import Disconnected, FrameWriter
 

@@ -26,9 +26,9 @@ from dodona.core.domain.knowledge.code import (
 )
 from dodona.core.errors import ToolFailed, ToolRetry
 from dodona.tools.code.files.folders import Folders
-from dodona.tools.code.files.ignoring import FILES
+from dodona.tools.code.files.ignore_rules import FILES
 from dodona.tools.code.index.index import Index
-from dodona.tools.code.semantic.meaning import Meaning
+from dodona.tools.code.semantic.search import Meaning
 from dodona.tools.following import Follower
 
 FRESH_SECONDS: Final = 3.0  # for which the folders are not looked at again

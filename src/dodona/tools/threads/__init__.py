@@ -5,7 +5,8 @@ from __future__ import annotations
 from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import list as list_tool
-from dodona.tools.threads import push, read, seek
+from dodona.tools.threads import push, read
+from dodona.tools.threads import search as seek
 
 __all__ = ["TOOLS", "add_thread_tools"]
 

@@ -14,8 +14,8 @@ import pytest
 from dodona.core.domain.knowledge.code import CodeHit
 from dodona.tools.code.files.folders import Folders
 from dodona.tools.code.index.index import Index
-from dodona.tools.code.index.searching import COMPARED, reordered
-from dodona.tools.code.semantic.meaning import MOST_KEPT, Meaning, missing_packages
+from dodona.tools.code.index.search import COMPARED, reordered
+from dodona.tools.code.semantic.search import MOST_KEPT, Meaning, missing_packages
 from tests.tools.code.repository import Repository
 
 needs_model = pytest.mark.skipif(

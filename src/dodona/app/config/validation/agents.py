@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, cast
 
-from dodona.agent.run_context.subagent_registry import SUBAGENTS
+from dodona.agent.run_context.registries import SUBAGENTS
 from dodona.app.agents.souls import read_soul
 from dodona.app.config import shape as schema
 from dodona.app.config.errors import mistakes, no_effect, secret_sent_away
@@ -13,7 +13,7 @@ from dodona.app.config.origins import SettingOrigins
 from dodona.core.domain.agents import DEFAULT_AGENT
 from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents.toml_lines import KeyPath
-from dodona.models.catalogue import facts
+from dodona.models.catalogue.catalogue import facts
 from dodona.models.providers import PROVIDERS
 
 _NEEDS = {"openai-compatible": "base_url", "scripted": "model"}

@@ -11,8 +11,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from dodona.app.config.config import Config, load
+from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
-from dodona.app.store_url import store_url
 from dodona.app.telemetry import logging as logs
 from dodona.cli.arguments import AsJson
 from dodona.cli.commands.project.config import ConfigFile, Hidden

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 from dodona import __version__
 from dodona.app.config.config import Config, load
+from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import build_model, price_list
 from dodona.app.models.probe import default_targets
 from dodona.app.models.selection import ModelChoice, ModelSelector
-from dodona.app.store_url import store_url
 from dodona.app.telemetry import logging as logs
 from dodona.cli.arguments import AsJson
 from dodona.cli.client.gateway import gateway_client
@@ -25,9 +25,9 @@ from dodona.core import errors
 from dodona.core.domain.budgets import NANOS, Unit
 from dodona.core.errors import ConfigError, DodonaError, Location, StoreError
 from dodona.core.ports.model import Usage
-from dodona.models import catalogue
-from dodona.models.counter import OfflineTokenCounter
-from dodona.models.prices import Prices
+from dodona.models.catalogue import catalogue
+from dodona.models.catalogue.prices import Prices
+from dodona.models.token_counter import OfflineTokenCounter
 from dodona.net.http import Http
 from dodona.net.redactor import Redactor
 from dodona.store.db.location import locate

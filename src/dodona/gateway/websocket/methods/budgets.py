@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.gateway.websocket.call import Call, Method
-from dodona.gateway.websocket.field import Field
+from dodona.gateway.websocket.parameter import Field
 
 
 async def status(call: Call) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dodona.gateway.routes.approvals import LONGEST_NOTE
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.websocket.call import Call, Method
-from dodona.gateway.websocket.field import Field
+from dodona.gateway.websocket.parameter import Field
 
 _MOST: Final = 10**18 - 1
 _LONGEST_NAME: Final = 100  # characters; four of them make a session's key

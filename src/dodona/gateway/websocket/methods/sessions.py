@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dodona.core.domain.conversations.sessions import LONGEST_KEY
 from dodona.gateway.websocket.call import Call, Method
-from dodona.gateway.websocket.field import Field
+from dodona.gateway.websocket.parameter import Field
 
 _MOST: Final = 10**9
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from dodona.core.errors import AccessDenied, ToolRetry
 from dodona.tools.code.files.files import folder_below, read_in
-from dodona.tools.code.files.ignoring import MOST_BYTES, IgnoreRules
+from dodona.tools.code.files.ignore_rules import MOST_BYTES, IgnoreRules
 
 LONGEST_PATH: Final = 1_000
 DEEPEST: Final = 64

@@ -14,7 +14,7 @@ from typing import Final
 
 from dodona.tools.code.files.files import FOLDER_FLAGS, Stamp, folder_below
 from dodona.tools.code.files.folders import DEEPEST, LONGEST_PATH, Folder, is_usable, read_rules
-from dodona.tools.code.files.ignoring import IgnoreRules
+from dodona.tools.code.files.ignore_rules import IgnoreRules
 
 MOST_FILES: Final = 500_000
 

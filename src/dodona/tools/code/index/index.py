@@ -19,8 +19,8 @@ from dodona.tools.code.index.index_file import KIND
 from dodona.tools.code.index.indexing import Look, Progress, kept_state
 from dodona.tools.code.index.references import references
 from dodona.tools.code.index.repo_map import RepoMap
-from dodona.tools.code.index.searching import COMPARED, candidates, reordered, search
-from dodona.tools.code.semantic.meaning import Meaning
+from dodona.tools.code.index.search import COMPARED, candidates, reordered, search
+from dodona.tools.code.semantic.search import Meaning
 from dodona.tools.rebuildable_db import Throwaway, file_lock, snapshot
 
 MOST_LINES: Final = 2_000  # of a file that are read at once

@@ -15,7 +15,7 @@ from dodona.tools.code.files.folders import is_test
 from dodona.tools.code.index.graph import Graph, connected, without_locals
 from dodona.tools.code.index.index_file import mark_of
 from dodona.tools.code.index.indexing import edition
-from dodona.tools.code.index.searching import search
+from dodona.tools.code.index.search import search
 
 ROUNDS: Final = 12
 DAMPING: Final = 0.85

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from dodona.core.domain.knowledge.notes import NoteMoved
 from dodona.core.errors import ToolFailed
-from dodona.tools.vault.moves.relinking import Edit
+from dodona.tools.vault.moves.relink import Edit
 
 KEPT: Final = 2_000  # moves; older ones are forgotten
 WAIT_SECONDS: Final = 20.0

@@ -17,7 +17,7 @@ from typing import Final
 from dodona.core.errors import Conflict, DodonaError, NotFound, ToolFailed, ToolRetry
 from dodona.tools.vault.index.index import Index
 from dodona.tools.vault.moves.move_log import Move, Moves, Relinked
-from dodona.tools.vault.moves.relinking import (
+from dodona.tools.vault.moves.relink import (
     Hints,
     Renaming,
     edited,

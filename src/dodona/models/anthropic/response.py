@@ -1,0 +1,264 @@
+"""Answers on the wire of Anthropic's messages."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dodona.core.messages import AssistantText, Raw, ToolCall
+from dodona.core.ports.model import (
+    CallDelta,
+    Done,
+    FinishReason,
+    ModelEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from dodona.models.encoding import has_plain_names, new_call_id, sendable
+from dodona.models.errors import Faults
+from dodona.models.provider import Endpoint
+from dodona.models.surrogates import Halves
+from dodona.models.usage import anthropic_usage
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "end_turn": FinishReason.STOP,
+    "stop_sequence": FinishReason.STOP,
+    "tool_use": FinishReason.TOOL_CALLS,
+    "max_tokens": FinishReason.LENGTH,
+    "model_context_window_exceeded": FinishReason.LENGTH,
+    "refusal": FinishReason.REFUSAL,
+}
+
+
+class _Delta(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    partial_json: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+
+
+class _Message(msgspec.Struct):
+    model: str = ""
+    usage: dict[str, Any] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    """All kinds of events in one: an unknown kind is passed over, not an error."""
+
+    type: str = ""
+    index: int = 0
+    delta: _Delta | None = None
+    content_block: dict[str, Any] | None = None
+    message: _Message | None = None
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
+class _Whole(msgspec.Struct):
+    """An answer in one piece."""
+
+    content: list[dict[str, Any]]
+    stop_reason: str | None = None
+    model: str = ""
+    usage: dict[str, Any] | None = None
+
+
+class _Block:
+    """A content block as it began, and the pieces that came since."""
+
+    __slots__ = ("begun", "call", "name", "pieces", "signature")
+
+    def __init__(self, begun: dict[str, Any], call: int) -> None:
+        self.begun = begun
+        self.call = call  # how many calls came before
+        self.name = str(begun.get("name") or "")
+        self.pieces: list[str] = []
+        self.signature: list[str] = []
+
+    @property
+    def type(self) -> str:
+        return str(self.begun.get("type"))
+
+    @property
+    def id(self) -> str:
+        """Of a call."""
+        return str(self.begun.get("id") or "")
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def encode(self) -> bytes:
+        """The block as it goes back; nothing of a text without text, which would be refused."""
+        members = dict(self.begun)
+        match self.type:
+            case "text":
+                if not self.text.strip():
+                    return b""
+                members["text"] = self.text
+            case "thinking":
+                members["thinking"] = self.text
+                members["signature"] = "".join(self.signature)
+            case "tool_use":
+                members["input"] = msgspec.Raw(sendable(self.text or "{}").encode())
+            case _:
+                pass
+        return msgspec.json.encode(members)
+
+
+class AnthropicAnswer:
+    """What a stream of events has said so far; it is complete with `message_stop`."""
+
+    def __init__(self, endpoint: Endpoint, faults: Faults) -> None:
+        self.ready: deque[ModelEvent] = deque()
+        self.finished = False
+        self._endpoint = endpoint
+        self._faults = faults
+        self._halves = Halves()
+        self._decode = msgspec.json.Decoder(_Event).decode
+        self._blocks: dict[int, _Block] = {}
+        self._ids: set[str] = set()  # of the calls
+        self._model = endpoint.model
+        self._wire_finish = ""
+        self._wire_usage: dict[str, Any] = {}
+
+    @property
+    def usage(self) -> Usage:
+        return anthropic_usage(self._wire_usage)
+
+    def read(self, data: bytes) -> None:
+        try:
+            event = self._decode(data)
+        except (msgspec.DecodeError, RecursionError):
+            event = self._decode_mended(data)
+        kind = event.type
+        if kind == "content_block_delta":
+            self._add(event.index, event.delta)
+        elif kind == "content_block_start":
+            self._begin(event.index, event.content_block or {})
+        elif kind == "message_start" and event.message is not None:
+            self._model = event.message.model or self._model
+            self._account(event.message.usage)
+        elif kind == "message_delta":
+            self._account(event.usage)
+            if event.delta is not None and event.delta.stop_reason:
+                self._wire_finish = event.delta.stop_reason
+        elif kind == "message_stop":
+            self._finish()
+        elif kind == "error" or event.error:
+            raise self._faults.to_error(event.error or "no reason given")
+
+    def _decode_mended(self, data: bytes) -> _Event:
+        try:
+            return self._decode(self._halves.mend(data))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._faults.garbled(str(error), data) from error
+
+    def read_whole(self, body: bytes) -> None:
+        try:
+            whole = msgspec.json.decode(body, type=_Whole)
+        except (msgspec.DecodeError, RecursionError) as error:
+            self.read(body)  # an error, perhaps
+            raise self._faults.garbled("neither a stream nor an answer", body) from error
+        for index, block in enumerate(whole.content):
+            self._begin(index, block)
+        self._model = whole.model or self._model
+        self._wire_finish = whole.stop_reason or ""
+        self._account(whole.usage)
+        self._finish()
+
+    def end(self) -> None:
+        raise self._faults.cut()
+
+    def _begin(self, index: int, begun: dict[str, Any]) -> None:
+        """A block begins: empty in a stream, whole in an answer that is none."""
+        block = self._blocks[index] = _Block(begun, len(self._ids))
+        match block.type:
+            case "tool_use":
+                self._name_call(block)
+                given = begun.get("input")
+                text = msgspec.json.encode(given).decode() if given else ""
+                block.pieces += [text] if text else []
+                self.ready.append(CallDelta(block.call, block.name, text, block.id))
+            case "text":
+                self._say(block, begun.get("text"))
+            case "thinking":
+                self._think(block, begun.get("thinking"))
+                block.signature.append(str(begun.get("signature") or ""))
+            case _:
+                pass
+
+    def _name_call(self, block: _Block) -> None:
+        id_ = str(block.begun.get("id") or "")
+        if not id_ or id_ in self._ids:
+            id_ = block.begun["id"] = new_call_id()
+        self._ids.add(id_)
+
+    def _add(self, index: int, delta: _Delta | None) -> None:
+        block = self._blocks.get(index)
+        if block is None or delta is None:
+            raise self._faults.garbled("a piece of a block that has not begun")
+        kind = delta.type
+        if kind == "text_delta":
+            self._say(block, delta.text)
+        elif kind == "input_json_delta":
+            block.pieces.append(delta.partial_json)
+            self.ready.append(CallDelta(block.call, block.name, delta.partial_json, block.id))
+        elif kind == "thinking_delta":
+            self._think(block, delta.thinking)
+        elif kind == "signature_delta":
+            block.signature.append(delta.signature)
+
+    def _say(self, block: _Block, text: str | None) -> None:
+        if text:
+            block.pieces.append(text)
+            self.ready.append(TextDelta(text))
+
+    def _think(self, block: _Block, text: str | None) -> None:
+        if text:
+            block.pieces.append(text)
+            self.ready.append(ThinkingDelta(text))
+
+    def _account(self, usage: dict[str, Any] | None) -> None:
+        """Later figures are totals and replace earlier ones; what they leave out stays."""
+        for name, value in (usage or {}).items():
+            if value is not None or name not in self._wire_usage:
+                self._wire_usage[name] = value
+
+    def _finish(self) -> None:
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        calls = tuple(
+            ToolCall(str(block.begun["id"]), block.name, block.text or "{}")
+            for block in blocks
+            if block.type == "tool_use"
+        )
+        self.finished = True
+        self.ready.append(
+            Done(
+                finish=_FINISHES.get(self._wire_finish, FinishReason.OTHER),
+                message=AssistantText(
+                    text="".join(block.text for block in blocks if block.type == "text"),
+                    calls=calls,
+                    thinking="".join(block.text for block in blocks if block.type == "thinking"),
+                    raw=self._raw(blocks) if has_plain_names(calls) else None,
+                ),
+                usage=self.usage,
+                provider=self._endpoint.provider.name,
+                model=self._model,
+                wire_finish=self._wire_finish,
+            )
+        )
+
+    def _raw(self, blocks: list[_Block]) -> Raw | None:
+        """The blocks as they go back; none when thinking is the last: that would be refused."""
+        sent = [(block.type, encoded) for block in blocks if (encoded := block.encode())]
+        if not sent or "thinking" in sent[-1][0]:
+            return None
+        body = b"[" + b",".join(encoded for _, encoded in sent) + b"]"
+        return Raw(self._endpoint.provider.name, body)

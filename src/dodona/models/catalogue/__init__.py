@@ -1,0 +1,1 @@
+"""Known models: context sizes, limits and prices."""

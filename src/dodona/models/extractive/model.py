@@ -1,0 +1,156 @@
+"""The model for those who have none: it searches, reads and quotes, and invents nothing.
+
+    turn 1   read a file that the question names, else search with the question's terms
+    turn 2   read the best files that the searches named
+    answer   the best passages with their sources
+
+It looks at the last question and what its tools returned since; the question before that only
+lends terms. What tools return decides which files are read and is quoted; nothing in it is obeyed.
+Of each result only the first 32 KB are looked at. The same request gives the same events.
+
+Tokens are counted as one per four characters, rounded up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Self
+
+from dodona.core.errors import Fault, ProviderError
+from dodona.core.messages import AssistantText, Message, ToolCall
+from dodona.core.ports.model import (
+    CallDelta,
+    Done,
+    FinishReason,
+    ModelEvent,
+    ModelRequest,
+    TextDelta,
+    Usage,
+)
+from dodona.models.extractive.answer import NO_TERMS, NOTICE, ONLY_TOOLS, answer
+from dodona.models.extractive.plan import Inquiry, inquiry
+
+NAME: Final = "extractive"  # of the provider and of its one model
+CHARACTERS_PER_TOKEN: Final = 4
+
+
+class ExtractiveModel:
+    """A `Model` without a language model."""
+
+    @property
+    def provider(self) -> str:
+        return NAME
+
+    @property
+    def name(self) -> str:
+        return NAME
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ExtractiveStream]:
+        _refuse(request)
+        yield ExtractiveStream(_done(request))
+
+
+class ExtractiveStream:
+    """An answer that was whole before its first event."""
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._events = _events(done)
+
+    @property
+    def usage(self) -> Usage:
+        return self._done.usage
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        event = next(self._events, None)
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+
+def _events(done: Done) -> Iterator[ModelEvent]:
+    """Text in its paragraphs, a delta for each call, then the whole."""
+    text, end = done.message.text, 0
+    while end < len(text):
+        start, end = end, text.find("\n\n", end) + 2
+        end = end if end > 1 else len(text)
+        yield TextDelta(text[start:end])
+    for index, call in enumerate(done.message.calls):
+        yield CallDelta(index, call.name, call.arguments, call.id)
+    yield done
+
+
+def _refuse(request: ModelRequest) -> None:
+    choice, format_ = request.tool_choice, request.response_format
+    forced = choice is not None and choice.is_forced
+    if forced or format_ is not None:
+        what = "call a tool because it must" if forced else "write in a response_format"
+        raise ProviderError(
+            f"no language model is configured, and what answers instead cannot {what}.",
+            fault=Fault.REFUSED,
+            provider=NAME,
+            hint="Set a provider and a model under [agent].",
+        )
+
+
+def _done(request: ModelRequest) -> Done:
+    stands = inquiry(request.messages, request.tools)
+    most = None if request.max_tokens is None else request.max_tokens * CHARACTERS_PER_TOKEN
+    may_call = request.tool_choice is None or request.tool_choice.mode != "none"
+    calls = _calls(stands, request.messages) if may_call else ()
+    if calls and _fits("".join(call.name + call.arguments for call in calls), most):
+        return _finished(FinishReason.TOOL_CALLS, AssistantText(calls=calls), request)
+    text = _before(_text(stands), request.stop)
+    if _fits(text, most):
+        return _finished(FinishReason.STOP, AssistantText(text), request)
+    return _finished(FinishReason.LENGTH, AssistantText(text[:most]), request)
+
+
+def _before(text: str, stops: Sequence[str]) -> str:
+    ends = [found for stop in stops if stop and (found := text.find(stop)) >= 0]
+    return text[: min(ends)] if ends else text
+
+
+def _fits(text: str, most: int | None) -> bool:
+    return most is None or len(text) <= most
+
+
+def _calls(stands: Inquiry, messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    calls: list[ToolCall] = []
+    for name, arguments in stands.next_calls():
+        text = json.dumps(arguments, ensure_ascii=False)
+        # Unlike in any earlier turn of the conversation, and the same each time this one is asked.
+        seed = f"{len(messages)}\0{name}\0{text}".encode("utf-8", "replace")
+        calls.append(ToolCall(f"call_{hashlib.sha256(seed).hexdigest()[:24]}", name, text))
+    return tuple(calls)
+
+
+def _text(stands: Inquiry) -> str:
+    if not stands.steps:
+        is_empty = bool(stands.searches) and not stands.terms.terms
+        return f"{NOTICE}\n\n{NO_TERMS if is_empty else ONLY_TOOLS}\n"
+    return answer(stands.ranked(), searched=stands.searched(), failed=stands.failed())
+
+
+def _finished(finish: FinishReason, message: AssistantText, request: ModelRequest) -> Done:
+    said = message.text + "".join(call.name + call.arguments for call in message.calls)
+    heard = sum(len(message.text) for message in request.messages)
+    return Done(
+        finish=finish,
+        message=message,
+        usage=Usage(input_tokens=_tokens(heard), output_tokens=_tokens(len(said)), cost_usd=0.0),
+        provider=NAME,
+        model=NAME,
+        wire_finish=finish.value,
+    )
+
+
+def _tokens(characters: int) -> int:
+    return -(-characters // CHARACTERS_PER_TOKEN)

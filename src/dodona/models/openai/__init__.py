@@ -1,0 +1,1 @@
+"""OpenAI's chat completions API, and servers that are compatible with it."""

@@ -1,0 +1,1 @@
+"""A model that answers from a script, for tests and examples."""

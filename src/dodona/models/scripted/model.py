@@ -1,0 +1,145 @@
+"""A model that says what it was told to say: for tests, yours and ours, without a network.
+
+    model = ScriptedModel(["The oak.", AssistantText(calls=(ToolCall("1", "search"),)), error])
+
+Answers are given in the order in which streams are opened: thinking first, then text, then calls,
+word by word. The requests are in `requests`; what they ask for (tools, max_tokens, …) is recorded,
+not obeyed. A token is a word: `input_tokens` are the words of the messages, `output_tokens` those
+that were streamed, `reasoning_tokens` those of the thinking among them.
+
+Not the scripted leaves of `dodona.trees`: those stand for functions of a tree, this for a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from dodona.core.errors import Fault, ProviderError
+from dodona.core.messages import AssistantText, Message
+from dodona.core.ports.model import (
+    CallDelta,
+    Done,
+    FinishReason,
+    ModelEvent,
+    ModelRequest,
+    ModelStream,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from dodona.models.scripted.answers import Answer, Broken, read_answers
+
+PROVIDER = "scripted"
+_WORD = re.compile(r"\s*\S+\s*|\s+")
+
+Script: TypeAlias = Iterable[Answer | Callable[[ModelRequest], Answer]]
+
+
+class ScriptedModel:
+    """Gives these answers, one to each request; a callable makes its answer from the request."""
+
+    def __init__(self, answers: Script, *, name: str = PROVIDER) -> None:
+        self._answers = tuple(answers)
+        self._name = name
+        self.requests: list[ModelRequest] = []
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The answers of a TOML or JSON file, whose name is the model's."""
+        return cls(read_answers(path), name=path.name)
+
+    @property
+    def provider(self) -> str:
+        return PROVIDER
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @asynccontextmanager
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
+        yield _Scripted(self._next(request), request, name=self._name)
+
+    def _next(self, request: ModelRequest) -> Answer:
+        self.requests.append(request)
+        asked, given = len(self.requests), len(self._answers)
+        if asked > given:
+            # Refused: neither a retry nor another model should cover up a script's mistake.
+            return ProviderError(
+                f"the script has {given} answers, and this is request {asked}.",
+                fault=Fault.REFUSED,
+                provider=PROVIDER,
+                hint="Add an answer to the script.",
+            )
+        answer = self._answers[asked - 1]
+        return answer(request) if callable(answer) else answer
+
+
+class _Scripted:
+    """One answer on its way."""
+
+    def __init__(self, answer: Answer, request: ModelRequest, *, name: str) -> None:
+        self._events = self._play(answer, name)
+        self._usage = Usage(input_tokens=sum(map(_words_of, request.messages)))
+
+    @property
+    def usage(self) -> Usage:
+        return self._usage
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ModelEvent:
+        await asyncio.sleep(0)  # like a wire: others get their turn, and a cancel its moment
+        for event in self._events:
+            return event
+        raise StopAsyncIteration
+
+    def _play(self, answer: Answer, name: str) -> Iterator[ModelEvent]:
+        if isinstance(answer, Exception):
+            raise answer
+        message = answer.shown if isinstance(answer, Broken) else answer
+        if isinstance(message, str):
+            message = AssistantText(message)
+        for delta in _deltas(message):
+            self._count(delta)
+            yield delta
+        if isinstance(answer, Broken):
+            raise answer.error
+        finish = FinishReason.TOOL_CALLS if message.calls else FinishReason.STOP
+        yield Done(finish, message, self._usage, PROVIDER, name)
+
+    def _count(self, delta: TextDelta | ThinkingDelta | CallDelta) -> None:
+        words = _words(delta.text)
+        thought = words if isinstance(delta, ThinkingDelta) else 0
+        self._usage = replace(
+            self._usage,
+            output_tokens=self._usage.output_tokens + words,
+            reasoning_tokens=self._usage.reasoning_tokens + thought,
+        )
+
+
+def _deltas(message: AssistantText) -> Iterator[TextDelta | ThinkingDelta | CallDelta]:
+    for word in _WORD.findall(message.thinking):
+        yield ThinkingDelta(word)
+    for word in _WORD.findall(message.text):
+        yield TextDelta(word)
+    for index, call in enumerate(message.calls):
+        for word in _WORD.findall(call.arguments) or ("",):
+            yield CallDelta(index, call.name, word, call.id)
+
+
+def _words_of(message: Message) -> int:
+    if isinstance(message, AssistantText):
+        return _words(message.text) + sum(_words(call.arguments) for call in message.calls)
+    return _words(message.text)
+
+
+def _words(text: str) -> int:
+    return len(text.split())

@@ -1,0 +1,215 @@
+"""What providers say when they fail, and what it means."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from dodona.core.errors import Fault
+from dodona.core.messages import UserText
+from dodona.core.ports.model import ModelRequest
+from dodona.models.errors import retry_after
+from dodona.net.redactor import Redactor
+from tests.models.wire_server import Reply, named, refusal, sse
+
+GO = ModelRequest((UserText("go"),))
+JSON = {"Content-Type": "application/json"}
+
+
+def told(message: str = "because", **members: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **members}}
+
+
+STATUSES: list[tuple[str, int, Any, Fault, str]] = [
+    ("openai", 400, told(), Fault.REFUSED, ""),
+    (
+        "openai",
+        401,
+        told("Incorrect API key"),
+        Fault.UNAUTHORISED,
+        "Set OPENAI_API_KEY to a valid key.",
+    ),
+    (
+        "gemini",
+        400,
+        [told("API key not valid. Please pass a valid API key.")],
+        Fault.UNAUTHORISED,
+        "Set GEMINI_API_KEY or GOOGLE_API_KEY to a valid key.",
+    ),
+    (
+        "anthropic",
+        403,
+        told(type="permission_error"),
+        Fault.UNAUTHORISED,
+        "Set ANTHROPIC_API_KEY to a valid key.",
+    ),
+    (
+        "openrouter",
+        402,
+        told(),
+        Fault.UNAUTHORISED,
+        "Add credit to the account, or use another provider.",
+    ),
+    (
+        "openai",
+        429,
+        told(code="insufficient_quota"),
+        Fault.UNAUTHORISED,
+        "Add credit to the account, or use another provider.",
+    ),
+    ("openai", 429, told("too many tokens per minute"), Fault.RATE_LIMITED, ""),
+    ("openai", 400, told(code="context_length_exceeded"), Fault.TOO_LONG, "Shorten"),
+    (
+        "anthropic",
+        400,
+        told("prompt is too long: 250000 tokens > 200000 maximum"),
+        Fault.TOO_LONG,
+        "Shorten",
+    ),
+    (
+        "gemini",
+        400,
+        [told("The input token count (9) exceeds the maximum")],
+        Fault.TOO_LONG,
+        "Shorten",
+    ),
+    ("openai-compatible", 400, told(type="exceed_context_size_error"), Fault.TOO_LONG, "Shorten"),
+    ("anthropic", 413, "<html>", Fault.TOO_LONG, "Shorten"),
+    (
+        "openai",
+        404,
+        told("no such model"),
+        Fault.REFUSED,
+        "Check the name of the model 'test-model'.",
+    ),
+    ("openai", 500, "oops", Fault.SERVER, ""),
+    ("openai", 503, None, Fault.SERVER, ""),
+    ("anthropic", 529, told(type="overloaded_error"), Fault.SERVER, ""),
+    ("openai-compatible", 422, {"detail": [{"msg": "?"}]}, Fault.REFUSED, ""),
+    ("openai", 302, "moved", Fault.REFUSED, "Check base_url (http://127.0.0.1:"),
+]
+
+
+@pytest.mark.parametrize(("provider", "status", "body", "fault", "hint"), STATUSES)
+async def test_a_status_says_who_must_act(
+    provider: str, status: int, body: Any, fault: Fault, hint: str
+) -> None:
+    """By the status and by the words; with what to do about it."""
+    data = body.encode() if isinstance(body, str) else json.dumps(body).encode() if body else b""
+    headers = {**JSON, "Location": "http://127.0.0.1:9/elsewhere"}
+    error = await refusal(provider, Reply([data], status=status, headers=headers), GO)
+    assert (error.fault, error.status, error.provider) == (fault, status, provider)
+    assert error.hint.startswith(hint)
+    assert bool(error.hint) == bool(hint)
+    assert str(status) in error.message
+
+
+INSIDE: list[tuple[str, bytes, Fault]] = [
+    ("openrouter", sse({"error": {"code": 502, "message": "gone"}, "choices": []}), Fault.SERVER),
+    ("openrouter", sse({"error": {"code": 429, "message": "slow"}}), Fault.RATE_LIMITED),
+    ("openai", sse({"error": {"type": "server_error", "message": "gone"}}), Fault.SERVER),
+    (
+        "openai",
+        sse({"error": {"code": "rate_limit_exceeded", "message": "slow"}}),
+        Fault.RATE_LIMITED,
+    ),
+    ("openai", sse({"error": {"type": "invalid_request_error", "message": "no"}}), Fault.REFUSED),
+    ("openai", sse({"error": {"code": "context_length_exceeded"}}), Fault.TOO_LONG),
+    ("ollama", sse({"error": "the runner stopped"}), Fault.SERVER),
+    ("openrouter", sse({"choices": [{"delta": {}, "finish_reason": "error"}]}), Fault.SERVER),
+    ("anthropic", named({"type": "error", "error": {"type": "overloaded_error"}}), Fault.SERVER),
+    (
+        "anthropic",
+        named({"type": "error", "error": {"type": "rate_limit_error"}}),
+        Fault.RATE_LIMITED,
+    ),
+    ("anthropic", named({"type": "error", "error": {"type": "api_error"}}), Fault.SERVER),
+    (
+        "anthropic",
+        named({"type": "error", "error": {"type": "authentication_error"}}),
+        Fault.UNAUTHORISED,
+    ),
+    ("anthropic", named({"type": "error"}), Fault.SERVER),
+]
+
+
+@pytest.mark.parametrize(("provider", "data", "fault"), INSIDE)
+async def test_an_error_inside_a_stream_is_one(provider: str, data: bytes, fault: Fault) -> None:
+    """The status said 200, and was wrong."""
+    error = await refusal(provider, Reply([data]), GO)
+    assert error.fault is fault
+    assert "in mid-answer" in error.message
+
+
+@pytest.mark.parametrize("provider", ["openai", "anthropic"])
+async def test_an_error_in_one_piece_is_one(provider: str) -> None:
+    """JSON with a status of 200."""
+    body = json.dumps({"type": "error", **told(type="overloaded_error")}).encode()
+    error = await refusal(provider, Reply([body], headers=JSON), GO)
+    assert error.fault is Fault.SERVER
+
+
+GARBAGE: list[tuple[str, Reply]] = [
+    ("openai", Reply([b"data: {broken\n\n"])),
+    ("openai", Reply([sse({"choices": "none"})])),
+    ("openai", Reply([sse([1])])),
+    ("openai", Reply([b'data: {"error":' + b"[" * 100_000 + b"\n\n"])),
+    ("openai", Reply([b'{"hello":"world"}'], headers=JSON)),
+    ("openai", Reply([b"<html>Sign in</html>"], headers={"Content-Type": "text/html"})),
+    ("anthropic", Reply([b"data: {broken\n\n"])),
+    ("anthropic", Reply([b'{"hello":"world"}'], headers=JSON)),
+    (
+        "anthropic",
+        Reply(
+            [named({"type": "content_block_delta", "index": 7, "delta": {"type": "text_delta"}})]
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("provider", "reply"), GARBAGE)
+async def test_what_does_not_follow_the_protocol_is_said(provider: str, reply: Reply) -> None:
+    """With a look at the address: it may not be a provider's at all."""
+    error = await refusal(provider, reply, GO)
+    assert error.fault is Fault.GARBLED
+    assert error.hint.startswith("Check base_url (http://127.0.0.1:")
+
+
+async def test_errors_hold_no_secrets_and_are_short() -> None:
+    """Providers quote keys, and send pages."""
+    redactor = Redactor()
+    redactor.add("THE_KEY", "hunter2-hunter2")
+    body = json.dumps(told("key hunter2-hunter2 or sk-aaaaaaaaaaaaaaaaaaaaaaaa\n" + "x " * 5_000))
+    error = await refusal(
+        "openai", Reply([body.encode()], status=400, headers=JSON), GO, redactor=redactor
+    )
+    assert "hunter2" not in str(error)
+    assert "sk-aaaa" not in str(error)
+    assert "[secret THE_KEY]" in str(error)
+    assert len(error.message) < 360
+    assert "\n" not in error.message
+
+
+async def test_how_long_to_wait_is_passed_on() -> None:
+    """With the error, in seconds for programs and in words for people."""
+    headers = {**JSON, "Retry-After": "7.5"}
+    error = await refusal("openai", Reply([b"{}"], status=429, headers=headers), GO)
+    assert (error.retry_after, error.hint) == (7.5, "Try again in 8 seconds.")
+
+
+def test_the_wait_may_be_a_number_or_a_date() -> None:
+    """What makes no sense is no wait at all."""
+    assert retry_after({}) is None
+    assert retry_after({"retry-after": "3"}) == 3
+    assert retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
+    for strange in ("-1", "nan", "inf", "soon", "99999999999999999999 GMT", ""):
+        assert retry_after({"retry-after": strange}) is None
+    now = datetime.now(UTC)
+    soon = retry_after({"retry-after": format_datetime(now + timedelta(minutes=5), usegmt=True)})
+    assert soon is not None
+    assert 200 < soon <= 300
+    assert retry_after({"retry-after": format_datetime(now - timedelta(minutes=5))}) == 0
