@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
-from dodona.core.storage import Storage
 from dodona.store.accounts.api_tokens import Tokens
 from dodona.store.accounts.audit import AuditLog
 from dodona.store.accounts.projects import Projects
@@ -26,7 +25,6 @@ from dodona.store.db.location import locate
 from dodona.store.db.open import Durability, open_database
 from dodona.store.db.text import Redact
 from dodona.store.db.timed import TimedDatabase
-from dodona.store.keyvalue import StoreKeyValue
 from dodona.store.notes.approvals import Approvals
 from dodona.store.notes.notices import NoticeLog
 from dodona.store.notes.pack_state import PackState
@@ -83,9 +81,6 @@ class Store:
         await store.budgets.settle_dead()
         return store
 
-    def key_values(self, scope: str) -> StoreKeyValue:
-        return StoreKeyValue(self.database, scope)
-
     @property
     def owner(self) -> str:
         """This process, as the store knows it while it lives."""
@@ -109,8 +104,3 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-
-if TYPE_CHECKING:
-    # What those see of it who drive runs.
-    _storage: type[Storage] = Store

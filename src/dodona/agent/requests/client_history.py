@@ -7,15 +7,22 @@ remembers of it. What was never said here begins a conversation that has it as i
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass
+from hashlib import sha256
 from uuid import uuid4
 
 from dodona.core.domain.conversations.conversation import NewMessage
 from dodona.core.domain.conversations.sessions import parse_session_key, session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.ports.model import TokenCounter
-from dodona.core.recitals import digest_of
-from dodona.core.storage import Storage
+from dodona.store import Store
+
+
+def digest_of(*parts: object) -> str:
+    """Return a hash of texts and lists of texts; 64 hex characters."""
+    encoded = json.dumps(parts, ensure_ascii=True, separators=(",", ":"))
+    return sha256(encoded.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +59,7 @@ class ClientHistory:
 class ClientHistoryIndex:
     """Finds the conversations of such clients."""
 
-    def __init__(self, storage: Storage, counter: TokenCounter) -> None:
+    def __init__(self, storage: Store, counter: TokenCounter) -> None:
         self._storage = storage
         self._counter = counter
 

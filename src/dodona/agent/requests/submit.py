@@ -18,7 +18,7 @@ from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.messages import Origin
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 
 class Oracle:
@@ -26,7 +26,7 @@ class Oracle:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: Store,
         engine: LocalEngine,
         *,
         histories: HistoryCache,

@@ -34,7 +34,7 @@ from dodona.core.errors import Fenced, StoreError
 from dodona.core.events import RUN_BEGIN, RUN_END, Event, Severity
 from dodona.core.ports.journal import Journal
 from dodona.core.ports.model import ChosenModel
-from dodona.core.storage import RunJournal
+from dodona.store.runs.journal import RunJournal
 from dodona.trees import Options, Run, Watchdog
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from dodona.core.domain.conversations.conversation import (
     SubmittedRun,
 )
 from dodona.core.errors import StoreError
-from dodona.core.storage import Storage
+from dodona.store import Store
 from dodona.telemetry import log_context as trail
 
 RELEASED: Final = "left"
@@ -72,7 +72,7 @@ class LocalEngine:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: Store,
         drive: Drive,
         *,
         serves: bool,

@@ -12,7 +12,7 @@ from dodona.core import chunks
 from dodona.core.chunks import ATTEMPT, Chunk
 from dodona.core.domain.conversations.conversation import RunNode, RunStatus, StoredMessage
 from dodona.core.errors import Cancelled, DodonaError, StoreError, from_json
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class StoredRun:
         return self.run.status.has_ended
 
 
-async def load_stored_run(storage: Storage, user_id: str, run_id: int) -> StoredRun:
+async def load_stored_run(storage: Store, user_id: str, run_id: int) -> StoredRun:
     """All chunks that the store has; of a run that has ended, its last one among them."""
     run = await storage.runs.get(user_id, run_id)
     found: list[Chunk] = []
@@ -66,7 +66,7 @@ def failure_of(run: RunNode) -> DodonaError:
     return Cancelled("the run was cancelled.") if run.error is None else from_json(run.error)
 
 
-async def read_answer(storage: Storage, user_id: str, run_id: int) -> Answer:
+async def read_answer(storage: Store, user_id: str, run_id: int) -> Answer:
     """The answer of a run that has ended; its error when it has none."""
     run = await storage.runs.get(user_id, run_id)
     answer = _answer_of(await storage.runs.messages(user_id, run_id))

@@ -27,7 +27,7 @@ from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, Origin, UserText
 from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
 from dodona.core.ports.tools import Source
-from dodona.core.storage import RunJournal
+from dodona.store.runs.journal import RunJournal
 from dodona.trees import Blackboard, Step
 
 

@@ -20,7 +20,7 @@ from dodona.core.domain.rules import Rules
 from dodona.core.events import Emit
 from dodona.core.ports.model import Models, TokenCounter
 from dodona.core.ports.tools import CallTool, Toolbox
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 AGENT: Final = "oracle"  # what tools and trees call whoever is asked, whatever its name
 
@@ -40,7 +40,7 @@ class RunPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDeps:
-    storage: Storage
+    storage: Store
     models: Models
     meter: Meter
     toolbox: Toolbox

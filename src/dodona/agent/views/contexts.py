@@ -11,7 +11,7 @@ from dodona.agent.views.exchanges import exchange
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 RECENT_RUNS: Final = 10
 _ALL_RUNS: Final = 1_000  # the token budget ends the window before
@@ -20,7 +20,7 @@ _ALL_RUNS: Final = 1_000  # the token budget ends the window before
 class ContextViews:
     """The contexts of all users; every call says whose."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Store) -> None:
         self._storage = storage
 
     async def show(self, user_id: str, project_id: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dodona.agent.turn_control.settings import ModelSettings
 from dodona.agent.views.documents import iso
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 MOST_PATHS: Final = 100
 
@@ -20,7 +20,7 @@ MOST_PATHS: Final = 100
 class ProjectViews:
     """The projects of all users; every call says whose. Another's is not found."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Store) -> None:
         self._projects = storage.projects
 
     async def list(self, user_id: str) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ _FIELDS: Final[Mapping[str, Take]] = {
 class SettingsViews:
     """The settings of all users; every call says whose."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Store) -> None:
         self._settings = storage.settings
 
     async def get(self, user_id: str) -> dict[str, Any]:

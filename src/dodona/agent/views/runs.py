@@ -17,7 +17,7 @@ from dodona.core.domain.conversations.conversation import (
     StoredMessage,
 )
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 MOST_RUNS: Final = 200  # on a page
 
@@ -25,7 +25,7 @@ MOST_RUNS: Final = 200  # on a page
 class RunViews:
     """The runs of all users; every call says whose."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Store) -> None:
         self._storage = storage
 
     async def list(

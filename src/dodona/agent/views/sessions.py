@@ -7,7 +7,7 @@ from typing import Any, Final
 from dodona.agent.views.documents import iso
 from dodona.agent.views.exchanges import exchange
 from dodona.core.domain.conversations.sessions import Session
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 _ALL: Final = 2**31 - 1  # tokens: how many runs are shown is what counts here
 
@@ -15,7 +15,7 @@ _ALL: Final = 2**31 - 1  # tokens: how many runs are shown is what counts here
 class SessionViews:
     """The sessions of all users; every call says whose."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Store) -> None:
         self._storage = storage
 
     async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dodona.core.domain.budgets import Budget, Limit, Limits, kind_of, resets_at
 from dodona.core.domain.usage import GroupBy, Period, UsageTotals
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 # What the parts of a name are called.
 _NAMES: Final[Mapping[GroupBy, tuple[str, ...]]] = {
@@ -23,7 +23,7 @@ _NAMES: Final[Mapping[GroupBy, tuple[str, ...]]] = {
 class SpendingViews:
     """For one user, or (None) for all of them: whoever asks must be allowed to."""
 
-    def __init__(self, storage: Storage, limits: Limits) -> None:
+    def __init__(self, storage: Store, limits: Limits) -> None:
         self._usage = storage.usage
         self._budgets = storage.budgets
         self._limits = limits

@@ -18,7 +18,7 @@ from dodona.core.domain.conversations.contexts import ContextStatus, OracleConte
 from dodona.core.domain.conversations.conversation import Conversation, RunStatus
 from dodona.core.domain.conversations.conversation_tree import MessageLocation, TreeLink, TreeNode
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
-from dodona.core.storage import Storage
+from dodona.store import Store
 
 MOST_NODES: Final = 200  # on a page
 LONGEST_LABEL: Final = 80  # characters
@@ -44,7 +44,7 @@ class Outline:
 class TreeViews:
     """The trees of all users' contexts; every call says whose."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Store) -> None:
         self._storage = storage
 
     async def show(

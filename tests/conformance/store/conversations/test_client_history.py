@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from dodona.agent.requests.client_history import digest_of
 from dodona.core.domain.budgets import TokenRecord
 from dodona.core.domain.conversations.conversation import Conversation, NewMessage, RunStatus
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.ports.model import Usage
-from dodona.core.recitals import digest_of
 from dodona.store import Store
 from dodona.store.db.integrity import check
 from dodona.store.db.location import locate

@@ -241,13 +241,3 @@ async def test_appends_at_once_follow_each_other(store: Store, talk: Conversatio
     tree = {node.id: node.parent_id for node in await store.conversations.nodes("ada", talk.id)}
     assert set(tree) == set(nodes)
     assert len(set(tree.values())) == 30
-
-
-async def test_text_and_lists_in_global_keys(store: Store) -> None:
-    """A scope's keys are its own, and all changes of a call are made."""
-    mine, yours = store.key_values("ada"), store.key_values("bob")
-    await mine.put({"a": [1, {"b": None}], "c": "ü"})
-    await mine.put({"a": 2})
-    await yours.put({"a": 3})
-    assert await mine.get(["a", "c", "none"]) == {"a": 2, "c": "ü"}
-    assert await yours.get(["a"]) == {"a": 3}
