@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dodona.core.chunks import ATTEMPT
-from dodona.gateway.http.openapi import document
+from dodona.gateway.openapi import document
 from generating.schemas import fields
 from generating.subscribers import shipped
 from generating.writing import page, prose, table

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dodona.core import errors
 from dodona.core.errors import DodonaError, as_json, as_text
 from dodona.gateway import errors as http
-from dodona.gateway.v1 import errors as v1
+from dodona.gateway.http import openai_errors as v1
 from dodona.trees import load
 from generating.writing import page, prose, table
 
@@ -49,9 +49,9 @@ def errors_page() -> str:
             ("class", "code", "HTTP status"),
             [(name, code, status) for name, code, _, status in map(_row, http_classes())],
         ),
-        prose("""Under `/v1` errors have OpenAI's shape, `{"error": {"message", "type", "param",
-            "code"}}`, and there are two more, in `dodona.gateway.v1.errors`. What a provider finds
-            wrong with a request that brings tools is a 400 there."""),
+        prose("""Errors under `/v1` have OpenAI's shape, `{"error": {"message", "type", "param",
+            "code"}}`. `dodona.gateway.http.openai_errors` defines two more. If a provider rejects a
+            request that brings its own tools, the response is a 400."""),
         table(
             ("class", "code", "HTTP status"),
             [

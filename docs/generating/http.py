@@ -7,8 +7,8 @@ from typing import Any
 
 from dodona.app.config.settings import Gateway
 from dodona.core.domain.api_tokens import SCOPES
-from dodona.gateway.http.openapi import document
 from dodona.gateway.http.operation import TOKEN
+from dodona.gateway.openapi import document
 from dodona.gateway.settings import GatewaySettings
 from generating.schemas import about, fields, takes
 from generating.writing import page, prose, table

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dodona.agent.turn_control.settings import ModelSettings
-from dodona.gateway.http.openapi import document
+from dodona.gateway.openapi import document
 from generating.schemas import takes
 from generating.writing import page, prose, table
 

@@ -37,7 +37,7 @@ from dodona.core.domain.rules import HOOKS
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolSpec
 from dodona.gateway import errors as http_errors
-from dodona.gateway.http.openapi import document
+from dodona.gateway.openapi import document
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import Method
 from dodona.gateway.websocket.events import EVENTS

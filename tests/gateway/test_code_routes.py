@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from dodona.core.errors import NotFound
-from dodona.gateway.http.openapi import document
+from dodona.gateway.openapi import document
 from dodona.tools.code import IndexedCode, NoCode
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, gateway_up

@@ -13,7 +13,7 @@ import pytest
 
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.domain.projects import Project
-from dodona.gateway.http.openapi import document
+from dodona.gateway.openapi import document
 from dodona.store import Store, locate, migrate
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, gateway_up

@@ -14,7 +14,7 @@ from yarl import URL
 
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.gateway.http.openapi import document
+from dodona.gateway.openapi import document
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.store import locate, migrate

@@ -21,8 +21,14 @@ from dodona.core.ports.model import (
     Usage,
 )
 from dodona.gateway.errors import BodyTooLarge, ShuttingDown
+from dodona.gateway.http.openai_errors import (
+    OpenAiError,
+    WrongParameter,
+    as_openai,
+    headers_of,
+    status_of,
+)
 from dodona.gateway.v1.deltas import ModelDeltas, RunDeltas
-from dodona.gateway.v1.errors import OpenAiError, WrongParameter, as_openai, headers_of, status_of
 
 CALL = chunks.tool_call(id="1", name="find", arguments={}, status="pending")
 RESULT = chunks.tool_result(id="1", name="find", result="oak", status="success")

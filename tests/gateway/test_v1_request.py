@@ -9,7 +9,7 @@ import pytest
 from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult, UserText
 from dodona.core.ports.model import ToolChoice
-from dodona.gateway.v1.errors import WrongParameter
+from dodona.gateway.http.openai_errors import WrongParameter
 from dodona.gateway.v1.messages import ChatHistory, ChatMessage, as_model_reads
 from dodona.gateway.v1.request import FIXED, WITHOUT_EFFECT, ChatRequest
 

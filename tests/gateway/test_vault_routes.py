@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 
 from dodona.core.errors import NotFound
-from dodona.gateway.http.openapi import document
+from dodona.gateway.openapi import document
 from dodona.tools.vault import Vault
 from dodona.tools.vault.notes.files import version_of
 from tests.gateway.plain_agency import PlainAgency

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.api import AgentApi
 from dodona.core.errors import DodonaError, NotFound
-from dodona.gateway.http.openapi import document
 from dodona.gateway.http.responses import error_response, internal_error
 from dodona.gateway.middleware.access_log import AccessLog
 from dodona.gateway.middleware.auth import AuthMiddleware
 from dodona.gateway.middleware.origin_guard import OriginGuard
+from dodona.gateway.openapi import document
 from dodona.gateway.routes import OPERATIONS, routes
 from dodona.gateway.security.connections import Connections
 from dodona.gateway.security.quotas import RequestQuotas

@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from dodona.core.domain.audit import KINDS, OUTCOMES
-from dodona.store.notes import thread_search
+from dodona.store.db import thread_search
 
 # The audit log is append-only: entries are never changed, only deleted when they expire.
 _AUDIT_TRIGGERS: Final = {

@@ -8,7 +8,6 @@ from typing import Self, TypeVar
 
 from dodona.store.accounts.api_tokens import Tokens
 from dodona.store.accounts.audit import AuditLog
-from dodona.store.accounts.projects import Projects
 from dodona.store.accounts.user_settings import UserSettings
 from dodona.store.billing.budgets import Budgets
 from dodona.store.billing.gauges import Gauges
@@ -20,15 +19,16 @@ from dodona.store.conversations.conversations import Conversations
 from dodona.store.conversations.sessions import Sessions
 from dodona.store.conversations.summaries import Summaries
 from dodona.store.db.database import Database, Operation
-from dodona.store.db.health import WriteProbe
 from dodona.store.db.location import locate
 from dodona.store.db.open import Durability, open_database
 from dodona.store.db.text import Redact
 from dodona.store.db.timed import TimedDatabase
-from dodona.store.notes.approvals import Approvals
-from dodona.store.notes.notices import NoticeLog
-from dodona.store.notes.pack_state import PackState
-from dodona.store.notes.threads import Threads
+from dodona.store.health import WriteProbe
+from dodona.store.notifications.approvals import Approvals
+from dodona.store.notifications.notices import NoticeLog
+from dodona.store.notifications.pack_state import PackState
+from dodona.store.projects.projects import Projects
+from dodona.store.projects.threads import Threads
 from dodona.store.runs.journal import Journals
 from dodona.store.runs.runs import Runs
 

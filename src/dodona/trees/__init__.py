@@ -14,16 +14,16 @@ from dodona.trees.language.loader import Loaded, load_files
 from dodona.trees.language.tree import Tree
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.blackboard import Blackboard
+from dodona.trees.runtime.debugger import Debugger
 from dodona.trees.runtime.leaves import Decoration, Leaf
 from dodona.trees.runtime.registry import Registry
 from dodona.trees.runtime.run import Options, Outcome, Run, run
 from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
 from dodona.trees.runtime.step import Step
+from dodona.trees.runtime.trace import Trace
 from dodona.trees.runtime.watchdog import Watchdog
-from dodona.trees.tooling.debugger import Debugger
 from dodona.trees.tooling.keyvalue import FileKeyValue
 from dodona.trees.tooling.reload import Policy, Reloader
-from dodona.trees.tooling.trace import Trace
 
 __all__ = [
     "FAILURE",

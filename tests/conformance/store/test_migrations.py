@@ -14,8 +14,8 @@ from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.core.events import Event, Severity
 from dodona.store import Store, inspect, locate, migrate
-from dodona.store.db.integrity import check
 from dodona.store.db.migrate import NEWEST, REVISIONS
+from dodona.store.integrity import check
 from dodona.store.schema import runs
 from tests.conformance.store.saying import approval, ended, rows_of, said
 from tests.conformance.store.test_schema import connect

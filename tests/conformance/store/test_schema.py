@@ -27,15 +27,15 @@ from dodona.store.accounts import api_tokens as tokens
 from dodona.store.accounts import audit
 from dodona.store.billing.budgets import _OPEN_OF_RUN
 from dodona.store.conversations.conversations import _LANE, _LIST, _NODES, _OPEN_BELOW
+from dodona.store.conversations.messages import _QUESTION
+from dodona.store.conversations.nodes import _NODE
 from dodona.store.conversations.window import _WALK
 from dodona.store.db.migrate import NEWEST, REVISIONS, VERSION_TABLE
 from dodona.store.db.statements import SQLITE, Statement
-from dodona.store.notes import approvals, notices, pack_state
+from dodona.store.notifications import approvals, notices, pack_state
 from dodona.store.runs import finish as endings
 from dodona.store.runs import lanes as places
 from dodona.store.runs import listing as overviews
-from dodona.store.runs.messages import _QUESTION
-from dodona.store.runs.nodes import _NODE
 from dodona.store.runs.runs import _FIRST_OPEN, _MESSAGES, _OPEN_COUNT
 from dodona.store.runs.steps import _READ
 

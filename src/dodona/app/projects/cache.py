@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Final, Generic, TypeVar
 
 from dodona.core.domain.projects import Project
-from dodona.store.accounts.projects import Projects
+from dodona.store.projects.projects import Projects
 
 FRESH_SECONDS: Final = 1.0
 MOST_KNOWN: Final = 1_000

@@ -14,7 +14,7 @@ from dodona.app.config.origins import expanded
 from dodona.app.projects.cache import ProjectCache
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, ToolFailed
-from dodona.store.accounts.projects import Projects
+from dodona.store.projects.projects import Projects
 from dodona.tools.vault import Vault
 
 # Each takes one of the 128 watches that Linux gives all programs of a user.

@@ -18,11 +18,11 @@ from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.cli.doctor.finding import Finding, closing_mode, ok, removing, warning, wrong
 from dodona.core.errors import ConfigError, DodonaError
-from dodona.store.db.integrity import check
 from dodona.store.db.location import Location, locate
 from dodona.store.db.migrate import NEWEST
 from dodona.store.db.open import inspect as look_at
 from dodona.store.db.owners import is_held
+from dodona.store.integrity import check
 
 SCARCE: Final = 1 << 30  # bytes of disk
 TOO_LITTLE: Final = 100 << 20

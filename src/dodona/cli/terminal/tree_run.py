@@ -21,9 +21,9 @@ from dodona.core.errors import DodonaError, LoadError, Location, did_you_mean
 from dodona.core.events import Event
 from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog
 from dodona.trees.runtime.status import Status
+from dodona.trees.runtime.trace import Visit
 from dodona.trees.tooling import show
 from dodona.trees.tooling.keyvalue import FileKeyValue
-from dodona.trees.tooling.trace import Visit
 
 LIVE_SECONDS = 0.1
 WIDEST = 100

@@ -15,12 +15,12 @@ from starlette.responses import Response
 
 from dodona.core.errors import AccessDenied, BadRequest, DodonaError, did_you_mean
 from dodona.gateway.errors import TooManyRequests
+from dodona.gateway.http import openai_errors as v1
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.security.auth import audit_refusal, check_run_quota
 from dodona.gateway.security.caller import caller_of
 from dodona.gateway.state import GatewayState
-from dodona.gateway.v1 import errors as v1
 
 Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
 

@@ -19,7 +19,7 @@ from dodona.core.errors import (
     as_json,
 )
 from dodona.gateway.errors import MethodNotAllowed, TooManyRequests
-from dodona.gateway.v1 import errors as v1
+from dodona.gateway.http import openai_errors as v1
 from dodona.net.redactor import Redactor
 
 _encoder = msgspec.json.Encoder(enc_hook=str)  # what a plugin put into a payload may be anything

@@ -24,6 +24,7 @@ from dodona.gateway.http.json_schema import (
     whole,
     yes_or_no,
 )
+from dodona.gateway.http.openai_errors import UnknownModel, as_openai
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.parameter import Parameter
 from dodona.gateway.http.request import ApiRequest
@@ -33,7 +34,6 @@ from dodona.gateway.routes.oracle import RUN_HEADER
 from dodona.gateway.v1 import passthrough as relays
 from dodona.gateway.v1 import run_completion as runs
 from dodona.gateway.v1.completion import data
-from dodona.gateway.v1.errors import UnknownModel, as_openai
 from dodona.gateway.v1.request import FIXED, MOST_TOKENS, WITHOUT_EFFECT, ChatRequest
 
 _OWNER: Final = "dodona"

@@ -21,8 +21,8 @@ from dodona.core.chunks import Chunk
 from dodona.core.errors import from_json
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
+from dodona.gateway.http.openai_errors import OpenAiError
 from dodona.gateway.v1.completion import FINISHES, Delta
-from dodona.gateway.v1.errors import OpenAiError
 
 _BETWEEN: Final = "\n\n"  # what an agent says before and after it has used tools
 

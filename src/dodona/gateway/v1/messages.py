@@ -15,7 +15,7 @@ from dodona.core.messages import (
     ToolResult,
     UserText,
 )
-from dodona.gateway.v1.errors import WrongParameter
+from dodona.gateway.http.openai_errors import WrongParameter
 
 MOST_MESSAGES: Final = 2_000
 BETWEEN: Final = "\n\n"

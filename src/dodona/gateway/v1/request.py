@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.model import ToolChoice
-from dodona.gateway.v1.errors import WrongParameter
+from dodona.gateway.http.openai_errors import WrongParameter
 from dodona.gateway.v1.messages import ChatMessage, read_messages
 from dodona.gateway.v1.tools import read_choice, read_tools
 

@@ -18,10 +18,10 @@ from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.chunks import Chunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.errors import ShuttingDown
+from dodona.gateway.http.openai_errors import WrongParameter
 from dodona.gateway.shutdown import Shutdown
 from dodona.gateway.v1.completion import Completion, usage_of
 from dodona.gateway.v1.deltas import RunDeltas
-from dodona.gateway.v1.errors import WrongParameter
 from dodona.gateway.v1.messages import ChatHistory
 from dodona.gateway.v1.request import ChatRequest
 

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.model import ToolChoice
-from dodona.gateway.v1.errors import WrongParameter
+from dodona.gateway.http.openai_errors import WrongParameter
 
 MOST_TOOLS: Final = 128
 _NOTHING: Final[dict[str, Any]] = {"type": "object", "properties": {}}

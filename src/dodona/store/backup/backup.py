@@ -19,10 +19,10 @@ from dodona.core.errors import BadRequest, NotFound, StoreError
 from dodona.store.backup import postgres as backup_postgres
 from dodona.store.backup import sqlite as backup_sqlite
 from dodona.store.backup.manifest import FORMAT, NAME, Entry, Manifest, Show, entry_of, put, sync
-from dodona.store.db.integrity import Check
 from dodona.store.db.location import Location
 from dodona.store.db.migrate import refuse_newer
 from dodona.store.db.open import inspect
+from dodona.store.integrity import Check
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
 

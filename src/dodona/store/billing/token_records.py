@@ -9,10 +9,10 @@ from sqlalchemy import bindparam, func, select
 
 from dodona.core.domain.budgets import NANOS, TokenRecord, Unit, period_bounds
 from dodona.core.ports.model import Usage
+from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import insertion, statement
 from dodona.store.db.text import to_json
-from dodona.store.runs.nodes import find_node
 from dodona.store.schema import token_records
 
 _FIELDS = (

@@ -10,11 +10,11 @@ from dodona.core.domain.conversations.conversation import NewMessage
 from dodona.core.domain.conversations.sessions import Session
 from dodona.core.errors import BadRequest
 from dodona.store.conversations.conversations import add_ended, move_head
+from dodona.store.conversations.messages import check_messages
+from dodona.store.conversations.nodes import find_conversation, find_node
 from dodona.store.conversations.sessions import open_session
 from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import statement
-from dodona.store.runs.messages import check_messages
-from dodona.store.runs.nodes import find_conversation, find_node
 from dodona.store.schema import IS_OPEN, conversations, runs, sessions
 
 _KEEP = statement(

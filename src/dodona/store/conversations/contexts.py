@@ -17,11 +17,11 @@ from dodona.core.domain.conversations.contexts import (
     OracleContext,
 )
 from dodona.core.errors import BadRequest, NotFound
-from dodona.store.accounts.projects import find_project
 from dodona.store.conversations.conversations import begin_conversation
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import from_json, to_json
+from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_OPEN, oracle_contexts, runs
 
 MOST_DECISIONS: Final = 200  # the newest are kept

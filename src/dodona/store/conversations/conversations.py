@@ -17,6 +17,16 @@ from dodona.core.domain.conversations.conversation_tree import (
     TreePage,
 )
 from dodona.core.errors import BadRequest
+from dodona.store.conversations.messages import add_messages, check_messages
+from dodona.store.conversations.nodes import (
+    CONVERSATION_COLUMNS,
+    MINE,
+    NODE_COLUMNS,
+    find_conversation,
+    find_node,
+    find_parent,
+    read_node,
+)
 from dodona.store.conversations.tree import (
     find_message,
     find_named,
@@ -28,16 +38,6 @@ from dodona.store.conversations.tree import (
 from dodona.store.conversations.window import read_window
 from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import addition, statement
-from dodona.store.runs.messages import add_messages, check_messages
-from dodona.store.runs.nodes import (
-    CONVERSATION_COLUMNS,
-    MINE,
-    NODE_COLUMNS,
-    find_conversation,
-    find_node,
-    find_parent,
-    read_node,
-)
 from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, oracle_contexts, runs
 
 HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then

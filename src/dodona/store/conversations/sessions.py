@@ -12,11 +12,11 @@ from sqlalchemy import bindparam, select, update
 from dodona.core.domain.conversations.sessions import LONGEST_KEY, Session
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound
-from dodona.store.accounts.projects import find_project
 from dodona.store.conversations.conversations import begin_conversation
+from dodona.store.conversations.nodes import find_conversation
 from dodona.store.db.database import Database, Operation, Row, Transaction
 from dodona.store.db.statements import statement, upsert
-from dodona.store.runs.nodes import find_conversation
+from dodona.store.projects.projects import find_project
 from dodona.store.schema import sessions
 
 _COLUMNS = (

@@ -9,9 +9,9 @@ from sqlalchemy import bindparam, update
 from dodona.core.domain.conversations.conversation import NewSummary
 from dodona.core.errors import BadRequest
 from dodona.store.conversations.contexts import compress_context
+from dodona.store.conversations.nodes import find_conversation, find_node
 from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import statement, upsert
-from dodona.store.runs.nodes import find_conversation, find_node
 from dodona.store.schema import conversations, messages, summaries
 
 _NAMES = ("run_id", "content", "token_count", "model", "created_at")

@@ -21,9 +21,9 @@ from dodona.core.domain.conversations.conversation_tree import (
     TreePage,
 )
 from dodona.core.errors import NotFound
+from dodona.store.conversations.nodes import NODE_COLUMNS, read_node
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
-from dodona.store.runs.nodes import NODE_COLUMNS, read_node
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, runs, summaries
 
 _BATCH: Final = 100  # ids in one statement

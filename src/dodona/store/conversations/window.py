@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from sqlalchemy import and_, bindparam, func, literal, or_, select
 
 from dodona.core.domain.conversations.conversation import Summary, Window
+from dodona.store.conversations.messages import MESSAGE_COLUMNS, read_message
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
-from dodona.store.runs.messages import MESSAGE_COLUMNS, read_message
 from dodona.store.schema import messages, runs, summaries
 
 _ALL: Final = 2**31 - 1  # more than any window holds

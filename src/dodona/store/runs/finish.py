@@ -14,10 +14,10 @@ from dodona.core.errors import BadRequest
 from dodona.store.billing.budgets import settle_cut
 from dodona.store.conversations.contexts import NEW_MENTIONS, mentions
 from dodona.store.conversations.conversations import move_head
+from dodona.store.conversations.messages import add_messages, check_messages, hidden_message
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 from dodona.store.db.text import Redact
-from dodona.store.runs.messages import add_messages, check_messages, hidden_message
 from dodona.store.runs.pending import PendingWrites, pin
 from dodona.store.runs.runs import CLAIMED, claim_values, fenced
 from dodona.store.schema import conversations, oracle_contexts, runs

@@ -8,12 +8,12 @@ from sqlalchemy import bindparam, select
 
 from dodona.core.domain.conversations.conversation import Conversation, RunInputs, RunNode, Window
 from dodona.core.domain.projects import Project
+from dodona.store.conversations.messages import read_question
 from dodona.store.conversations.window import NOTHING, WindowExtent, next_window, same_window
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
-from dodona.store.notes.notices import briefed
+from dodona.store.notifications.notices import briefed
 from dodona.store.runs.lanes import AskTarget, find_place, session_context
-from dodona.store.runs.messages import read_question
 from dodona.store.schema import pins, runs
 
 _OLDEST = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))

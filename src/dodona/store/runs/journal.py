@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from dodona.core.domain.conversations.conversation import Claim, EndReceipt, RunEnd, StepRow
 from dodona.core.errors import Fenced
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
+from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Operation, Transaction, log_lost
 from dodona.store.db.text import Redact, changed, to_json
 from dodona.store.runs.finish import check_ending, end_run, hidden_ending
-from dodona.store.runs.nodes import find_node
 from dodona.store.runs.pending import PendingWrites, pin
 from dodona.store.runs.runs import check_claim
 from dodona.store.runs.steps import NO_PAST, Past, encoded, expire, read_past, read_steps

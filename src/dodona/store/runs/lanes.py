@@ -10,12 +10,12 @@ from sqlalchemy import and_, bindparam, exists, select
 
 from dodona.core.domain.conversations.contexts import TOKEN_BUDGET, ContextStatus, OracleContext
 from dodona.core.domain.projects import Project
-from dodona.store.accounts.projects import PROJECT_COLUMNS, read_project
 from dodona.store.conversations.contexts import CONTEXT_COLUMNS, read_context
 from dodona.store.conversations.window import NOTHING, WindowExtent
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.db.text import from_json
+from dodona.store.projects.projects import PROJECT_COLUMNS, read_project
 from dodona.store.schema import (
     IS_OPEN,
     IS_PENDING,

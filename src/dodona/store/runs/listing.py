@@ -7,9 +7,9 @@ from typing import Final
 from sqlalchemy import bindparam, func, or_, select
 
 from dodona.core.domain.conversations.conversation import RunOverview
+from dodona.store.conversations.nodes import NODE_COLUMNS, read_node
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
-from dodona.store.runs.nodes import NODE_COLUMNS, read_node
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, oracle_contexts, runs
 
 _SHOWN: Final = 200  # characters of a question

@@ -32,21 +32,14 @@ from dodona.core.errors import Fenced, NotFound
 from dodona.store.billing.budgets import settle_cut
 from dodona.store.conversations.contexts import check_budget
 from dodona.store.conversations.conversations import HEAD
-from dodona.store.conversations.window import WindowExtent
-from dodona.store.db.database import Database, Operation, Transaction, log_lost
-from dodona.store.db.owners import describe
-from dodona.store.db.statements import addition, statement
-from dodona.store.db.text import Redact
-from dodona.store.runs.inputs import brief_for
-from dodona.store.runs.listing import list_runs, open_runs
-from dodona.store.runs.messages import (
+from dodona.store.conversations.messages import (
     MESSAGE_COLUMNS,
     add_messages,
     check_messages,
     hidden_message,
     read_message,
 )
-from dodona.store.runs.nodes import (
+from dodona.store.conversations.nodes import (
     CONVERSATION_COLUMNS,
     NODE_COLUMNS,
     find_conversation,
@@ -54,6 +47,13 @@ from dodona.store.runs.nodes import (
     find_parent,
     read_node,
 )
+from dodona.store.conversations.window import WindowExtent
+from dodona.store.db.database import Database, Operation, Transaction, log_lost
+from dodona.store.db.owners import describe
+from dodona.store.db.statements import addition, statement
+from dodona.store.db.text import Redact
+from dodona.store.runs.inputs import brief_for
+from dodona.store.runs.listing import list_runs, open_runs
 from dodona.store.runs.submit import submit_run
 from dodona.store.schema import IS_OPEN, IS_QUEUED, Id, conversations, messages, runs
 

@@ -19,13 +19,15 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import NotFound
-from dodona.store.accounts.projects import find_project
 from dodona.store.conversations.contexts import begin_anew, opened
+from dodona.store.conversations.messages import add_messages, add_question
+from dodona.store.conversations.nodes import find_conversation, find_parent
 from dodona.store.conversations.sessions import open_session
 from dodona.store.conversations.window import NOTHING, WindowExtent, next_window
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import addition, statement
-from dodona.store.notes.notices import briefed
+from dodona.store.notifications.notices import briefed
+from dodona.store.projects.projects import find_project
 from dodona.store.runs.lanes import (
     AskTarget,
     Lane,
@@ -34,8 +36,6 @@ from dodona.store.runs.lanes import (
     lock_target,
     session_context,
 )
-from dodona.store.runs.messages import add_messages, add_question
-from dodona.store.runs.nodes import find_conversation, find_parent
 from dodona.store.runs.queue import enqueue
 from dodona.store.schema import oracle_contexts, runs
 

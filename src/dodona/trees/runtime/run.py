@@ -15,14 +15,14 @@ from dodona.core.events import TREE_ESCALATED, TREE_STUCK, TREE_UNRESPONSIVE, Em
 from dodona.core.ports.journal import Journal, KeyValue
 from dodona.trees.language.schema import fresh, same
 from dodona.trees.runtime.blackboard import Blackboard
+from dodona.trees.runtime.debugger import Debugger, debugged
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Branch, Instrument, Place
 from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 from dodona.trees.runtime.step import Work
 from dodona.trees.runtime.timer import Timer
+from dodona.trees.runtime.trace import Trace, traced
 from dodona.trees.runtime.watchdog import Watchdog
-from dodona.trees.tooling.debugger import Debugger, debugged
-from dodona.trees.tooling.trace import Trace, traced
 
 if TYPE_CHECKING:
     from dodona.trees.language.tree import Tree

@@ -23,9 +23,9 @@ from dodona.store import Store, locate, migrate
 from dodona.store.backup import backup
 from dodona.store.backup.manifest import Manifest
 from dodona.store.db import postgres, sqlite
-from dodona.store.db.integrity import check
 from dodona.store.db.location import Location
 from dodona.store.db.migrate import NEWEST, REVISIONS, upgrade
+from dodona.store.integrity import check
 from dodona.store.schema import messages, thread_entries
 from tests.conformance.store.saying import answer, rows_of, said
 

@@ -13,7 +13,7 @@ from dodona.core.domain.conversations.conversation import Conversation
 from dodona.core.errors import BudgetExceeded, StoreError
 from dodona.store import Store
 from dodona.store.db.database import Transaction
-from dodona.store.db.health import KEY, SCOPE, WriteProbe, _beat
+from dodona.store.health import KEY, SCOPE, WriteProbe, _beat
 from dodona.store.schema import tree_globals
 from tests.conformance.store.saying import rows_of, said
 

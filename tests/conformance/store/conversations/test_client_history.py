@@ -12,8 +12,8 @@ from dodona.core.domain.conversations.conversation import Conversation, NewMessa
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.ports.model import Usage
 from dodona.store import Store
-from dodona.store.db.integrity import check
 from dodona.store.db.location import locate
+from dodona.store.integrity import check
 from dodona.store.schema import conversations, runs, sessions
 from tests.conformance.store.saying import answer, asked, ended, rows_of, said
 

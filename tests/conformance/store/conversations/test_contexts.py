@@ -11,13 +11,13 @@ import pytest
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
-from dodona.store.accounts.projects import Project, Projects
 from dodona.store.conversations.contexts import (
     MOST_DECISIONS,
     Contexts,
     ContextStatus,
     touch_context,
 )
+from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import conversations, oracle_contexts
 from tests.conformance.store.saying import answer, asked, ended, rows_of, said
 

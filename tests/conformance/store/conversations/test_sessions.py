@@ -11,8 +11,8 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import LONGEST_KEY, Session
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
-from dodona.store.accounts.projects import Project, Projects
 from dodona.store.conversations.sessions import Sessions, count_session
+from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import conversations
 from dodona.store.schema import sessions as table
 from tests.conformance.store.saying import answer, asked, ended, rows_of

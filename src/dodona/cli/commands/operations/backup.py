@@ -22,9 +22,9 @@ from dodona.core.errors import StoreError
 from dodona.net.redactor import Redactor
 from dodona.store.backup import backup
 from dodona.store.backup.manifest import Manifest
-from dodona.store.db.integrity import Check
 from dodona.store.db.location import Location, locate
 from dodona.store.db.migrate import NEWEST
+from dodona.store.integrity import Check
 
 app = App(name="backup", help="Back the store up, and restore it.")
 

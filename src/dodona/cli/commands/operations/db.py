@@ -15,11 +15,11 @@ from dodona.cli.arguments import AsJson
 from dodona.cli.commands.project.config import ConfigFile, Hidden
 from dodona.cli.terminal.output import document, say
 from dodona.core.errors import StoreError
-from dodona.store.db.integrity import Check
-from dodona.store.db.integrity import check as checks
 from dodona.store.db.location import Location, locate
 from dodona.store.db.migrate import NEWEST
 from dodona.store.db.open import migrate as migrate_store
+from dodona.store.integrity import Check
+from dodona.store.integrity import check as checks
 
 app = App(name="db", help="Migrate and check the store.")
 

@@ -17,7 +17,7 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.errors import BadRequest, Fenced
 from dodona.store import Store
-from dodona.store.notes.pack_state import MOST_BYTES, MOST_KEYS
+from dodona.store.notifications.pack_state import MOST_BYTES, MOST_KEYS
 from dodona.store.schema import plugin_state as table
 from tests.conformance.store.saying import asked, deadlocks, rows_of
 
@@ -207,7 +207,7 @@ async def test_a_full_pack_harms_no_run(
     journal = await store.journals.open(claim)
     values = {"new": 1, "key 0001": "changed", "key 0002": None, "a": 1, "b": 2}
     journal.ride(store.pack_state.putting("ada", "p", values))
-    with caplog.at_level(logging.WARNING, logger="dodona.store.notes.pack_state"):
+    with caplog.at_level(logging.WARNING, logger="dodona.store.notifications.pack_state"):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert [record.getMessage() for record in caplog.records] == [
         "the pack 'p' keeps 1000 keys for a user already; not kept: b, new"

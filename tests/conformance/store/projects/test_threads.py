@@ -18,7 +18,7 @@ from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
 from dodona.store.db.statements import SQLITE, Statement
-from dodona.store.notes import threads
+from dodona.store.projects import threads
 from dodona.store.schema import metadata, thread_entries
 from dodona.store.schema import threads as table
 from tests.conformance.store.saying import rows_of

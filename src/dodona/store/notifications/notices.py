@@ -12,11 +12,11 @@ from sqlalchemy import bindparam, func, or_, select, text, update
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.events import Event
-from dodona.store.accounts.projects import find_project
+from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Operation, Row, Transaction
 from dodona.store.db.statements import addition, statement
 from dodona.store.db.text import Redact, bounded_json, check_length, check_name, from_json
-from dodona.store.runs.nodes import find_node
+from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_PENDING, notices
 
 MOST_PENDING: Final = 500  # of a user's project

@@ -14,7 +14,7 @@ from dodona.core.errors import BadRequest, did_you_mean
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Compiled, Place
 from dodona.trees.runtime.status import RUNNING, Status
-from dodona.trees.tooling.trace import traced
+from dodona.trees.runtime.trace import traced
 
 if TYPE_CHECKING:
     from dodona.trees.runtime.run import Run

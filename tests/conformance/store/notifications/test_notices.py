@@ -24,7 +24,7 @@ from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, Fenced, NotFound
 from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.store import Store
-from dodona.store.notes.notices import MOST_BRIEFED, MOST_PENDING
+from dodona.store.notifications.notices import MOST_BRIEFED, MOST_PENDING
 from dodona.store.schema import notices as table
 from tests.conformance.store.saying import asked, ended, rows_of, said
 from tests.conformance.store.worker import Workers, all_told, told
@@ -268,7 +268,7 @@ async def test_a_key_is_known_when_there_is_no_room(
 ) -> None:
     """Whoever repeats is not refused for what it was told before."""
     first = await put(store, key="k")
-    monkeypatch.setattr("dodona.store.notes.notices.MOST_PENDING", 1)
+    monkeypatch.setattr("dodona.store.notifications.notices.MOST_PENDING", 1)
     assert await put(store, key="k") == first
     with pytest.raises(BadRequest):
         await put(store)

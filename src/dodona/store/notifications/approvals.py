@@ -9,11 +9,11 @@ from sqlalchemy import bindparam, select, update
 
 from dodona.core.domain.approvals import Approval, Decision, NewApproval
 from dodona.core.errors import BadRequest, Conflict, NotFound
+from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.excerpts import excerpt, short
 from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import Redact, check_length, check_name, from_json, to_json
-from dodona.store.runs.nodes import find_node
 from dodona.store.schema import IS_ASKED, IS_OPEN, approvals, runs
 
 SHOWN: Final = 16_000  # characters of arguments, for who decides; the run has all of them

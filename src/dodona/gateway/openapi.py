@@ -7,8 +7,8 @@ from typing import Any, Final
 import dodona
 from dodona.core.domain.api_tokens import SCOPES
 from dodona.gateway.http.operation import TOKEN
-from dodona.gateway.http.schemas import SCHEMAS
 from dodona.gateway.routes import OPERATIONS
+from dodona.gateway.schemas import SCHEMAS
 
 _SCHEME: Final = {
     "type": "http",

@@ -22,11 +22,11 @@ from dodona.core.domain.knowledge.threads import (
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
-from dodona.store.accounts.projects import find_project
+from dodona.store.db import thread_search as entry_words
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import SQLITE, Statement, addition, statement, upsert
 from dodona.store.db.text import Redact
-from dodona.store.notes import thread_search as entry_words
+from dodona.store.projects.projects import find_project
 from dodona.store.schema import thread_entries as entries
 from dodona.store.schema import threads
 

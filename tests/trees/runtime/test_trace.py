@@ -12,7 +12,7 @@ import pytest
 from dodona.core.errors import ToolFailed
 from dodona.trees import FAILURE, RUNNING, SUCCESS, Blackboard, Options, Registry, Run, Trace, load
 from dodona.trees.nodes import KINDS
-from dodona.trees.tooling.trace import Tick, Timing
+from dodona.trees.runtime.trace import Tick, Timing
 
 registry = Registry(KINDS)
 

@@ -14,7 +14,7 @@ from sqlalchemy import insert, text
 from dodona.core.domain.knowledge.threads import EntryHit, NewEntry, ThreadEntry
 from dodona.store import Store, inspect, locate, migrate
 from dodona.store.db.statements import statement
-from dodona.store.notes.thread_search import LONGEST_TERM, MOST_TERMS, terms_of
+from dodona.store.db.thread_search import LONGEST_TERM, MOST_TERMS, terms_of
 from dodona.store.schema import thread_entries, threads
 from tests.conformance.conftest import COMPLETE
 from tests.conformance.store.test_schema import connect

@@ -15,8 +15,8 @@ from dodona.core import chunks
 from dodona.core.errors import BadRequest, Cancelled, as_json
 from dodona.core.ports.tools import Source
 from dodona.gateway import GatewaySettings, make_app
-from dodona.gateway.http.openapi import document
-from dodona.gateway.http.schemas import SCHEMAS
+from dodona.gateway.openapi import document
+from dodona.gateway.schemas import SCHEMAS
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
 

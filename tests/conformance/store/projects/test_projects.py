@@ -9,7 +9,7 @@ import pytest
 
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
-from dodona.store.accounts.projects import Project, Projects
+from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import projects as table
 from tests.conformance.store.saying import rows_of
 

@@ -1,1 +1,0 @@
-"""Threads, notices, approvals and the state of packs."""

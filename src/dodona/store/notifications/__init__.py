@@ -1,0 +1,1 @@
+"""Notices, approvals and the state of rule packs."""
