@@ -125,7 +125,7 @@ async def metered(url: str, wanted: Sequence[Call]) -> Result:
     meter = Meter(CEILINGS, prices=Prices(), ledger=ledger)
     came_to = {True: 0, False: 0}
     before = deadlocks(url)
-    async with await Store.open(url, hide=str) as one, await Store.open(url, hide=str) as two:
+    async with await Store.open(url, redact=str) as one, await Store.open(url, redact=str) as two:
         waiting = asyncio.Semaphore(AT_ONCE)
 
         async def call(number: int, each: Call) -> None:
@@ -154,7 +154,7 @@ async def metered(url: str, wanted: Sequence[Call]) -> Result:
         allowed=came_to[True],
         refused=came_to[False],
         deadlocks=deadlocks(url) - before,
-        held=sum(budget.held for budget in budgets),
+        held=sum(budget.reserved for budget in budgets),
         over=sum(max(0, budget.used - budget.ceiling) for budget in budgets),
     )
 

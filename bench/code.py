@@ -52,11 +52,11 @@ import jedi
 import tree_sitter_python
 from tree_sitter import Language, Parser
 
-from dodona.tools.code.files.folders import Folders
-from dodona.tools.code.files.walk import Walk
-from dodona.tools.code.index.index import Index
+from dodona.tools.code.files.folders import CodeFolders
+from dodona.tools.code.files.walk import FolderWalk
+from dodona.tools.code.index.index import CodeIndex
 from dodona.tools.code.index.tokenize import parts_of
-from dodona.tools.code.semantic.search import Meaning, missing_packages
+from dodona.tools.code.semantic.search import SemanticScorer, missing_packages
 
 MB_PER_SECOND = 4.0
 FILES, UNCHANGED_SECONDS = 10_000, 1.0
@@ -94,8 +94,8 @@ def note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def opened(roots: Sequence[Path], place: Path, meaning: Meaning | None = None) -> Index:
-    return Index(Folders(roots), place, max_bytes=MOST_BYTES, meaning=meaning)
+def opened(roots: Sequence[Path], place: Path, meaning: SemanticScorer | None = None) -> CodeIndex:
+    return CodeIndex(CodeFolders(roots), place, max_bytes=MOST_BYTES, scorer=meaning)
 
 
 def copied(names: Iterable[str], folder: Path) -> Path:
@@ -116,7 +116,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 def index_speed(figures: Figures, folder: Path, rounds: int) -> None:
     root = copied(SPEED_OF, folder / "speed")
-    files = [root / path for path, _ in Walk(Folders([root]).all[0], MOST_BYTES).files()]
+    files = [root / path for path, _ in FolderWalk(CodeFolders([root]).all[0], MOST_BYTES).files()]
     files = [path for path in files if b"\0" not in path.read_bytes()[:8192]]
     size = sum(path.stat().st_size for path in files)
     note(f"indexing {len(files):,} files, {size / 1e6:.1f} MB")
@@ -358,12 +358,12 @@ def truth_of(root: Path) -> Truth:
     return truth
 
 
-def is_found(index: Index, name: str, path: str, line: int) -> bool:
+def is_found(index: CodeIndex, name: str, path: str, line: int) -> bool:
     found = index.definitions(name, SHOWN)
     return any(each.path == path and each.first <= line <= each.last for each in found)
 
 
-def compared(index: Index, truth: Truth) -> tuple[int, int, int]:
+def compared(index: CodeIndex, truth: Truth) -> tuple[int, int, int]:
     """Uses that were found rightly, those that were found, and those there are."""
     right = told = true = 0
     for name in some_names(truth):
@@ -379,7 +379,7 @@ def some_names(truth: Truth) -> list[str]:
     return random.Random(5).sample(names, min(NAMES, len(names)))
 
 
-def beside_jedi(figures: Figures, name: str, root: Path, *, truth: Truth, index: Index) -> None:
+def beside_jedi(figures: Figures, name: str, root: Path, *, truth: Truth, index: CodeIndex) -> None:
     """Some classes and functions whose name nothing else has, as jedi sees them."""
     plain = [each[0].rpartition(".")[2] for each in truth.definitions]
     own = [
@@ -432,7 +432,7 @@ def by_meaning(
     by_words: Sequence[int],
 ) -> None:
     note(f"{len(some)} docstrings by meaning")
-    meaning = Meaning(folder / "embeddings.db")
+    meaning = SemanticScorer(folder / "embeddings.db")
     index = opened([root], folder / "docstrings.db", meaning)
     index.search(some[0][0], 1)  # loads the model
     ranks: list[int] = []
@@ -478,7 +478,7 @@ def without_docstrings(path: Path, root: Path) -> list[tuple[str, str, int]]:
     return found
 
 
-def place_of(index: Index, query: str, path: str, line: int) -> int:
+def place_of(index: CodeIndex, query: str, path: str, line: int) -> int:
     hits = index.search(query, 10)
     fitting = (
         n for n, hit in enumerate(hits, 1) if hit.path == path and hit.first <= line <= hit.last

@@ -27,7 +27,7 @@ import openai
 from dodona.core.messages import UserText
 from dodona.core.ports.model import Done, ModelRequest
 from dodona.models import connect
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 DELTAS = 2_000
@@ -159,7 +159,7 @@ async def serve() -> None:
 # -- the clients -----------------------------------------------------------------------------
 
 
-def our_client(http: Http, provider: str) -> Client:
+def our_client(http: HttpPool, provider: str) -> Client:
     redactor = Redactor()
 
     async def stream(base: str) -> int:
@@ -223,7 +223,7 @@ def anthropic_client() -> Client:
 
 
 async def measure(base: str, rounds: int) -> list[dict[str, object]]:
-    async with Http() as http:
+    async with HttpPool() as http:
         contenders: dict[tuple[str, str], Client] = {
             ("openai", "dodona"): our_client(http, "openai"),
             ("openai", "sdk"): openai_client(),

@@ -31,7 +31,7 @@ from dodona.core.domain.notices import InjectionPoint
 from dodona.core.events import Event, Severity
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.notify import Bus, SubscriberRegistry
-from dodona.notify.formats import for_model
+from dodona.notify.formats import format_for_model
 
 HANDLERS = 10
 EVENTS = 50_000
@@ -75,7 +75,7 @@ class Counted:
 async def ours(events: Sequence[Event], handlers: Iterable[Counted]) -> None:
     bus = Bus()
     for handler in handlers:
-        bus.handle(handler, user_id=None)
+        bus.add_handler(handler, user_id=None)
     for start in range(0, len(events), A_TICK):
         for event in events[start : start + A_TICK]:
             bus.emit(event)
@@ -127,7 +127,7 @@ def per_event(rounds: int) -> dict[str, float]:
     best = {"heard and told": float("inf"), "heard, wanted by nobody": float("inf")}
     for _ in range(rounds):
         for name, events in zip(best, (wanted, quiet), strict=True):
-            inbox = subscribers.inbox()
+            inbox = subscribers.create_inbox()
             began = process_time()
             for _ in range(HEARD // len(events)):
                 for event in events:
@@ -145,7 +145,9 @@ def tokens(sizes: Sequence[int] = (3, 10, 50)) -> list[dict[str, Any]]:
         for size in sizes:
             rows = [row(number) for number in range(size)]
             compact = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
-            before, after = (counter.count(text, MODEL) for text in (compact, for_model(rows)))
+            before, after = (
+                counter.count(text, MODEL) for text in (compact, format_for_model(rows))
+            )
             found.append(
                 {"subscriber": name, "events": size, "json": before, "written": after,
                  "saved": round(100 * (before - after) / before)}

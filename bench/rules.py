@@ -21,7 +21,7 @@ from typing import Any
 from dodona.core.domain.rules import HOOKS, RuleOverrides
 from dodona.core.events import Event
 from dodona.rules import RuleBook
-from dodona.rules.book import SHIPPED
+from dodona.rules.book import BUILTIN_RULES
 
 LIMIT_US = 50.0
 CALLS = 500
@@ -83,18 +83,18 @@ def plain(known: dict[str, Any]) -> Callable[[], object]:
 
 def asked(book: RuleBook, event_type: str, known: dict[str, Any]) -> Callable[[], object]:
     event = Event(event_type, "bench", payload={"tool": "vault_search"})
-    return lambda: book.evaluate(event, known, choices=CHOICES, state={})
+    return lambda: book.evaluate(event, known, overrides=CHOICES, state={})
 
 
 def contenders(folder: Path) -> dict[str, Callable[[], object]]:
     early, late = context(is_late=False), context(is_late=True)
     found: dict[str, Callable[[], object]] = {"plain Python": plain(early)}
     every = RuleBook()
-    for file in sorted(SHIPPED.glob("*.toml")):
+    for file in sorted(BUILTIN_RULES.glob("*.toml")):
         home = folder / file.stem
         home.mkdir()
         (home / file.name).write_bytes(file.read_bytes())
-        alone = RuleBook(shipped=home)
+        alone = RuleBook(builtin=home)
         (rule,) = alone.list()
         trigger = HOOKS[rule["trigger"]]
         found[f"{file.stem}, not firing"] = asked(alone, trigger, early)

@@ -100,20 +100,20 @@ class Ours:
         user = self.long[size]
         conversation = self.conversations[user]
         for _ in range(READS):
-            window = await self.store.conversations.window(user, conversation, budget=WINDOW)
+            window = await self.store.conversations.load_window(user, conversation, budget=WINDOW)
             assert len(window.messages) == 40
 
     async def run(self, user: str, known: CachedWindow | None = None) -> CachedWindow:
-        asking = RunRequest(user_id=user, project_id=PROJECT, message=QUESTION, known=known)
+        asking = RunRequest(user_id=user, project_id=PROJECT, message=QUESTION, cached_window=known)
         asked = await self.store.runs.submit(asking)
-        assert asked.driven is not None
+        assert asked.claimed is not None
         self.conversations[user] = asked.conversation_id
-        journal = await self.store.journals.open(asked.driven.claim)
+        journal = await self.store.journals.open(asked.claimed.claim)
         journal.pin(PINS)
         step(journal, "context")
         entry = TokenRecord(user, "oracle", "none", "none", 10, 10, 0.0, run_id=asked.run_id)
         where = {"run_id": asked.run_id, "step_key": "model", "attempt": 1}
-        hold = await journal.commit(lambda tx: reserve(tx, [], if_cut=entry, **where))
+        hold = await journal.commit(lambda tx: reserve(tx, [], crash_record=entry, **where))
         step(journal, "model")
         step(journal, "tools")
 
@@ -121,7 +121,7 @@ class Ours:
             settle(tx, hold, tokens=20, nanos=0)
             record(tx, entry, Usage(10, 10))
 
-        journal.ride(pay)
+        journal.add_to_next_commit(pay)
         ended = await journal.end(DONE)
         return CachedWindow(asked.run_id, ended.updated_at)
 
@@ -320,9 +320,9 @@ async def bench(rounds: int) -> dict[str, dict[str, Cost]]:
         files = [Path(folder) / name for name in ("ours.db", "raw.db")]
         url = start_postgres(Path(folder) / "postgres")
         async with (
-            await Store.open(str(files[0]), hide=str) as sqlite,
-            await Store.open(url, hide=str) as postgres,
-            await Store.open(str(files[1]), hide=str) as for_raw,
+            await Store.open(str(files[0]), redact=str) as sqlite,
+            await Store.open(url, redact=str) as postgres,
+            await Store.open(str(files[1]), redact=str) as for_raw,
         ):
             contenders: dict[str, Any] = {"sqlite": Ours(sqlite), "postgresql": Ours(postgres)}
             await contenders["sqlite"].prepare(fill_sqlite(files[0]))

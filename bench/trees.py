@@ -272,7 +272,7 @@ async def memory_per_run(runs: int = 1_000) -> float:
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    tasks = [asyncio.create_task(Run(tree).drive()) for _ in range(runs)]
+    tasks = [asyncio.create_task(Run(tree).execute()) for _ in range(runs)]
     for _ in range(5):
         await asyncio.sleep(0)
     gc.collect()

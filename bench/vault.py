@@ -30,7 +30,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any
 
-from dodona.cli.terminal.progress import Bar
+from dodona.cli.terminal.progress import ProgressBar
 from dodona.tools.vault import Vault
 
 INDEX_SECONDS = 10.0
@@ -247,16 +247,16 @@ async def one_round(folder: Path, figures: Figures, queries: list[str], count: i
 
 async def ours(vault: Vault, figures: Figures, queries: list[str], count: int) -> None:
     started = perf_counter()
-    with Bar("notes") as bar:
-        await vault.prepared(bar.show)
+    with ProgressBar("notes") as bar:
+        await vault.refresh_index(bar.update)
     figures.add("index, s", OURS, [perf_counter() - started])
     figures.add(
         "look for changes, ms",
         OURS,
-        await timed_each(lambda _: vault.prepared(lambda done, total: None), range(5)),
+        await timed_each(lambda _: vault.refresh_index(lambda done, total: None), range(5)),
     )
-    vault.follow()
-    while not vault.is_followed:  # noqa: ASYNC110 - a thread says so
+    vault.watch()
+    while not vault.is_watched:  # noqa: ASYNC110 - a thread says so
         await asyncio.sleep(0.05)
     for query in queries[-WARMING:]:
         await vault.search(query, HITS)
@@ -265,7 +265,7 @@ async def ours(vault: Vault, figures: Figures, queries: list[str], count: int) -
     figures.add("search, ms", OURS, direct)
     threaded = await timed_each(lambda query: vault.search(query, HITS), second)
     figures.add("search from the event loop, ms", OURS, threaded)
-    relevant = await timed_each(lambda query: vault.relevant(query, 50), third)
+    relevant = await timed_each(lambda query: vault.find_relevant(query, 50), third)
     figures.add("50 relevant notes, ms", OURS, relevant)
     some = [note_path(number) for number in range(1, count, max(count // 200, 1))]
     figures.add("backlinks of a note, ms", OURS, await timed_each(vault.backlinks, some))

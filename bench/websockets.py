@@ -29,7 +29,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from dodona.core.domain.routing import FIELDS, Binding, Router
+from dodona.core.domain.routing import BINDING_FIELDS, Binding, Router
 
 HERE = Path(__file__).parent
 ONE_IN = 100  # chats
@@ -168,14 +168,14 @@ def at(values: Sequence[float], share: float) -> float:
 
 def routing() -> dict[str, float]:
     """Microseconds to route a message, the best of some rounds."""
-    masks = [mask for mask in product((True, False), repeat=len(FIELDS)) if any(mask)]
+    masks = [mask for mask in product((True, False), repeat=len(BINDING_FIELDS)) if any(mask)]
     begun = perf_counter()
     router = Router(
         Binding(
             agent_id=f"agent-{number % 7}",
             **{
                 name: f"{name}-{number}"
-                for name, is_set in zip(FIELDS, masks[number % len(masks)], strict=True)
+                for name, is_set in zip(BINDING_FIELDS, masks[number % len(masks)], strict=True)
                 if is_set
             },
         )
@@ -183,7 +183,7 @@ def routing() -> dict[str, float]:
     )
     built = perf_counter() - begun
     least = next(each for each in reversed(router.bindings) if each.fields == ("channel",))
-    unknown = dict.fromkeys(FIELDS, "unknown")
+    unknown = dict.fromkeys(BINDING_FIELDS, "unknown")
     return {
         "bindings": BINDINGS,
         "made in, s": built,

@@ -18,7 +18,7 @@ from time import time
 from contestants.contestant import FILLER, QUESTION, Contender, Hear
 from dodona.agent.question import Question
 from dodona.app.bootstrap import open_runtime
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER
 from dodona.net.redactor import Redactor
@@ -51,7 +51,7 @@ class Contestant(Contender):
         text = CONFIG.format(base_url=json.dumps(base_url), vault=json.dumps(str(folder / "vault")))
         file.write_text(text, encoding="utf-8")
         environment = {**os.environ, "DODONA_HOME": str(home)}
-        config = load(environment, file)
+        config = load_config(environment, file)
         redactor = Redactor()
         credentials = Credentials(config, environment, redactor)
         self._file = home / "dodona.db"
@@ -59,8 +59,8 @@ class Contestant(Contender):
         runtime = await self._stack.enter_async_context(
             open_runtime(config, credentials, redactor, serve=True)
         )
-        self._oracle = runtime.agency.oracle
-        self._projects = runtime.agency.projects
+        self._oracle = runtime.api.oracle
+        self._projects = runtime.api.projects
         self._vault = folder / "vault"
         self._opened: set[str] = set()
 
@@ -79,7 +79,7 @@ class Contestant(Contender):
             new=not is_open,
         )
         run_id = await self._oracle.ask(LOCAL_USER, question)
-        async for batch in self._oracle.events(LOCAL_USER, run_id):
+        async for batch in self._oracle.stream_chunks(LOCAL_USER, run_id):
             for chunk in batch:
                 body = chunk.body
                 if body["type"] == "content":

@@ -20,14 +20,14 @@ from typing import Any
 import aiohttp
 
 from dodona.app.bootstrap import open_runtime
-from dodona.app.config.config import Config, load
+from dodona.app.config.config import Config, load_config
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry import logging as logs
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.gateway.app import make_app
-from dodona.gateway.server import listening, serve
+from dodona.gateway.server import open_listener, serve
 from dodona.gateway.settings import GatewaySettings
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
@@ -50,14 +50,14 @@ class Probes:
     def add(self, registry: ToolRegistry) -> None:
         for effect in Effect:
             spec = ToolSpec(f"probe_{effect.value}", f"Probe: effect {effect.value}.", SCHEMA)
-            registry.tool(spec, category=Category.META, effect=effect)(self._probe(effect))
+            registry.tool(spec, category=ToolCategory.META, effect=effect)(self._probe(effect))
 
     def _probe(self, effect: Effect) -> Any:
-        async def probe(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+        async def probe(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
             told = {"kind": effect.value, "call": arguments["call"], "key": context.key}
             async with self._http.post(self._url, json=told) as response:
                 response.raise_for_status()
-            return ToolOutcome(f"done: {arguments['call']}")
+            return ToolOutput(f"done: {arguments['call']}")
 
         return probe
 
@@ -103,9 +103,13 @@ async def up(config: Config, world: str) -> None:
         async def leave() -> None:
             await runtime.shutdown(10.0)
 
-        app = make_app(runtime.agency, rules=GatewaySettings(), ready=ready, redactor=redactor)
-        with listening("127.0.0.1", 0) as listener:
-            await serve(app, listener, on_started=lambda url: print(url, flush=True), leave=leave)
+        app = make_app(
+            runtime.api, settings=GatewaySettings(), check_readiness=ready, redactor=redactor
+        )
+        with open_listener("127.0.0.1", 0) as listener:
+            await serve(
+                app, listener, on_started=lambda url: print(url, flush=True), finish_runs=leave
+            )
 
 
 def main() -> None:
@@ -115,7 +119,7 @@ def main() -> None:
     parser.add_argument("--die-at", type=int, default=0)
     parser.add_argument("--when", choices=("before", "after"), default="before")
     given = parser.parse_args()
-    config = load(os.environ, given.config)
+    config = load_config(os.environ, given.config)
     if given.die_at:
         die_at(given.die_at, given.when)
     asyncio.run(up(config, given.world))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dodona.core.chunks import ATTEMPT
-from dodona.gateway.openapi import document
+from dodona.core.chunks import SEQ_PER_ATTEMPT
+from dodona.gateway.openapi import build_openapi
 from generating.schemas import fields
 from generating.subscribers import shipped
 from generating.writing import page, prose, table
@@ -41,7 +41,7 @@ SYSTEM_TYPES: Final[Mapping[str, str]] = {
 
 
 def chunks_page() -> str:
-    schemas = document()["components"]["schemas"]
+    schemas = build_openapi()["components"]["schemas"]
     mapping = schemas["Chunk"]["discriminator"]["mapping"]
     return page(
         "# Chunks",
@@ -49,7 +49,7 @@ def chunks_page() -> str:
             `id:`. [Survive a crash](../how-to/survive-a-crash.md#see-what-clients-are-told) tells
             what a client should do with them."""),
         prose(f"""Each is an object with its `type`, `run_id`, and `seq`, which rises within a run:
-            attempt × {ATTEMPT:,} + a count. The first attempt begins at {ATTEMPT + 1:,}. A run that
+            attempt × {SEQ_PER_ATTEMPT:,} + a count. The first attempt begins at {SEQ_PER_ATTEMPT + 1:,}. A run that
             was resumed goes on in the next million, with a `restart`. Exactly one `done` or
             `error` ends a run. More types, and more fields, may come to be: pass over what you do
             not know."""),
@@ -73,5 +73,5 @@ def _section(type_: str, schema: Mapping[str, object]) -> str:
 
 
 def _system_types() -> list[tuple[str, ...]]:
-    made = {each.system_type: each.about.description for each in shipped()}
+    made = {each.system_type: each.section.description for each in shipped()}
     return [(f"`{name}`", meaning) for name, meaning in {**made, **SYSTEM_TYPES}.items()]

@@ -10,9 +10,9 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 
 from dodona.app.config import shape as known
-from dodona.app.config.config import MAX_BYTES
+from dodona.app.config.config import MAX_CONFIG_BYTES
 from dodona.app.config.settings import Settings
-from dodona.documents import DEEPEST, Section
+from dodona.documents import MAX_DEPTH, Section
 from generating.writing import page, prose, table
 
 
@@ -36,8 +36,8 @@ def config_page() -> str:
         table(
             ("limit", "at most"),
             [
-                ("the file", f"{MAX_BYTES:,} bytes"),
-                ("sections in each other", f"{DEEPEST} deep"),
+                ("the file", f"{MAX_CONFIG_BYTES:,} bytes"),
+                ("sections in each other", f"{MAX_DEPTH} deep"),
             ],
         ),
     )
@@ -49,9 +49,9 @@ def _sections() -> Iterator[str]:
     pending = [(name, field) for name, field in Settings.model_fields.items()]
     while pending:
         name, field = pending.pop(0)
-        entry, element = known.entries(field.annotation), known.elements(field.annotation)
+        entry, element = known.entry_type(field.annotation), known.element_type(field.annotation)
         title = f"{name}.NAME" if entry else name
-        section = known.section(entry or element or field.annotation)
+        section = known.section_type(entry or element or field.annotation)
         if section is None:
             continue
         if section in told:
@@ -77,18 +77,18 @@ def _keys(section: type[Section]) -> str:
         [
             (f"`{name}`", _takes_value(field), _default(field), field.description or "")
             for name, field in section.model_fields.items()
-            if not known.section(field.annotation) and not _is_named(field)
+            if not known.section_type(field.annotation) and not _is_named(field)
         ],
     )
 
 
 def _is_named(field: FieldInfo) -> bool:
     """Has it sections of the user's own, and one for itself on the page?"""
-    return known.section(known.entries(field.annotation)) is not None
+    return known.section_type(known.entry_type(field.annotation)) is not None
 
 
 def _takes_value(field: FieldInfo) -> str:
-    hint = known.bare(field.annotation)
+    hint = known.unwrap_annotation(field.annotation)
     if get_origin(hint) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(hint))
     signs = {Gt: ">", Ge: "≥", Le: "≤"}
@@ -99,7 +99,7 @@ def _takes_value(field: FieldInfo) -> str:
     ]
     if get_origin(hint) is tuple:
         return "a list of texts"
-    if known.entries(hint):
+    if known.entry_type(hint):
         return "texts by name"
     words = {str: "text", int: "a whole number", float: "a number", bool: "`true` or `false`"}[hint]
     return " ".join([words, " and ".join(limits)]).strip()

@@ -56,7 +56,7 @@ def errors_page() -> str:
             ("class", "code", "HTTP status"),
             [
                 (name, code, status)
-                for name, code, _, status in map(_row, (v1.UnknownModel, v1.OpenAiError))
+                for name, code, _, status in map(_row, (v1.UnknownModel, v1.AnswerRestarted))
             ],
         ),
         "## Of runs alone",

@@ -104,7 +104,7 @@ def expressions_page() -> str:
             written is `nil`."""),
         table(
             ("key", "holds"),
-            [(f"`:{name}`", meaning) for name, meaning in schema.RESERVED.items()],
+            [(f"`:{name}`", meaning) for name, meaning in schema.RESERVED_KEYS.items()],
         ),
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dodona.app.config.settings import Gateway
+from dodona.app.config.settings import GatewaySection
 from dodona.core.domain.api_tokens import SCOPES
-from dodona.gateway.http.operation import TOKEN
-from dodona.gateway.openapi import document
+from dodona.gateway.http.operation import TOKEN_SCHEME
+from dodona.gateway.openapi import build_openapi
 from dodona.gateway.settings import GatewaySettings
 from generating.schemas import about, fields, takes
 from generating.writing import page, prose, table
@@ -18,8 +18,8 @@ EVERYWHERE = ("401", "403", "429", "500", "503")
 
 
 def http_page() -> str:
-    found = document()
-    gateway, rules = Gateway(), GatewaySettings()
+    found = build_openapi()
+    gateway, rules = GatewaySection(), GatewaySettings()
     return page(
         "# HTTP",
         prose(f"""`dodona up` listens at `http://{gateway.host}:{gateway.port}`. This page is made
@@ -49,7 +49,7 @@ def http_page() -> str:
             `Retry-After`, and 500, a fault of ours."""),
         "## Streams",
         prose(f"""Streams are server-sent events. Of a run's, each `id:` is the `seq` of its
-            [chunk](chunks.md). After {rules.heartbeat:g} seconds of silence a comment shows that
+            [chunk](chunks.md). After {rules.heartbeat_interval:g} seconds of silence a comment shows that
             the line is alive. A stream that ends without `done` or `error` was cut: come back with
             `Last-Event-ID`. When nothing more will come, the answer is 204, by which an
             `EventSource` knows to stop."""),
@@ -57,9 +57,12 @@ def http_page() -> str:
         table(
             ("limit", "at most"),
             [
-                ("address and headers", f"{rules.largest_head:,} bytes"),
-                ("the head of a request", f"{rules.head_seconds:g} seconds until it is there"),
-                ("a body", f"{rules.largest_body:,} bytes, within {rules.body_seconds:g} seconds"),
+                ("address and headers", f"{rules.max_head_bytes:,} bytes"),
+                ("the head of a request", f"{rules.head_timeout:g} seconds until it is there"),
+                (
+                    "a body",
+                    f"{rules.max_body_bytes:,} bytes, within {rules.body_timeout:g} seconds",
+                ),
             ],
         ),
         prose("""How often callers may ask, and how much at once, is set in
@@ -93,7 +96,7 @@ def _needs(told: Mapping[str, Any]) -> str:
     """The scope of an operation, in words."""
     if not told["security"]:
         return "Open to all."
-    scopes = told["security"][-1][TOKEN]
+    scopes = told["security"][-1][TOKEN_SCHEME]
     return f"Needs scope `{scopes[0]}`." if scopes else "Any token will do."
 
 

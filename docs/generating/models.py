@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dodona.models import PROVIDERS, Provider, fallback, sse, wire
-from dodona.models.anthropic.request import LEAST_BUDGET, MAX_TOKENS, MAX_TOKENS_THINKING
+from dodona.models.anthropic.request import (
+    DEFAULT_MAX_TOKENS,
+    DEFAULT_MAX_TOKENS_THINKING,
+    MIN_THINKING_BUDGET,
+)
 from dodona.models.catalogue import catalogue
 from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES
-from dodona.models.providers import THINKING
+from dodona.models.providers import THINKING_SUFFIX
 from generating.writing import page, prose, table
 
 
@@ -28,7 +32,7 @@ def models_page() -> str:
                 ("`scripted`", "none", "", "none needed", "a file of answers must be named"),
             ],
         ),
-        prose(f"""`{THINKING}` behind the name of a model, or `thinking` in a request, adds this to
+        prose(f"""`{THINKING_SUFFIX}` behind the name of a model, or `thinking` in a request, adds this to
             what is sent:"""),
         table(("provider", "with thinking", "without"), [*map(_thinking, PROVIDERS.values())]),
         prose("""OpenAI's models from GPT 5.2 on take no tools while they reason: with tools they
@@ -49,13 +53,13 @@ def models_page() -> str:
         table(
             ("limit", "at most"),
             [
-                ("one answer", f"{wire.ANSWER_LIMIT:,} bytes"),
-                ("one event of a stream", f"{sse.EVENT_LIMIT:,} bytes"),
-                ("what Anthropic is asked for if nobody says", f"{MAX_TOKENS:,} tokens"),
-                ("… with thinking", f"{MAX_TOKENS_THINKING:,} tokens"),
-                ("pause before another try", f"{fallback.LONGEST_PAUSE:g} seconds"),
-                ("pause at the provider's demand", f"{fallback.PATIENCE:g} seconds"),
-                ("rest of a model that failed twice", f"{fallback.REST:g} seconds"),
+                ("one answer", f"{wire.MAX_ANSWER_BYTES:,} bytes"),
+                ("one event of a stream", f"{sse.MAX_EVENT_BYTES:,} bytes"),
+                ("what Anthropic is asked for if nobody says", f"{DEFAULT_MAX_TOKENS:,} tokens"),
+                ("… with thinking", f"{DEFAULT_MAX_TOKENS_THINKING:,} tokens"),
+                ("pause before another try", f"{fallback.MAX_BACKOFF_SECONDS:g} seconds"),
+                ("pause at the provider's demand", f"{fallback.MAX_WAIT_SECONDS:g} seconds"),
+                ("rest of a model that failed twice", f"{fallback.COOLDOWN_SECONDS:g} seconds"),
             ],
         ),
     )
@@ -77,10 +81,10 @@ def _thinking(row: Provider) -> tuple[str, ...]:
     budget = ""
     if row.wire == "anthropic":
         on = '"thinking":{"type":"adaptive","display":"summarized"}'
-        budget = f"; up to 4.5 a budget: half of `max_tokens`, at least {LEAST_BUDGET:,}"
+        budget = f"; up to 4.5 a budget: half of `max_tokens`, at least {MIN_THINKING_BUDGET:,}"
     return f"`{row.name}`", f"`{on}`{budget}", f"`{off}`" if off else ""
 
 
 def _size(name: str, size: int) -> tuple[str, ...]:
-    longest = catalogue.facts(name).max_output
+    longest = catalogue.model_facts(name).max_output
     return f"`{name}`", f"{size:,}", f"{longest:,}" if longest else ""

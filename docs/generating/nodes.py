@@ -101,16 +101,18 @@ def _body(text: str) -> str:
 
 def _takes(kind: NodeKind) -> str:
     words = (
-        [] if kind.test.most == 0 else ["an expression" if kind.test.least else "or an expression"]
+        []
+        if kind.test_arity.maximum == 0
+        else ["an expression" if kind.test_arity.minimum else "or an expression"]
     )
     if kind.binds == "leaf":
         words.insert(0, "a leaf")
     elif kind.binds == "tree":
         words.append("one child, or the name of a tree")
-    elif kind.arity.most != 0:
-        words.append("a test and 1 to 2 children" if kind.asks else str(kind.arity))
+    elif kind.arity.maximum != 0:
+        words.append("a test and 1 to 2 children" if kind.first_is_condition else str(kind.arity))
     if not words:
-        words.append("keys and values" if kind.open_options else "nothing")
+        words.append("keys and values" if kind.allows_extra_options else "nothing")
     joined = " ".join(words) if "or an expression" in words else " and ".join(words)
     return f"the name of a decorator and {joined}" if kind.binds == "decoration" else joined
 
@@ -118,12 +120,12 @@ def _takes(kind: NodeKind) -> str:
 def _options(kind: NodeKind) -> Iterator[tuple[str, str, str]]:
     for name, option in kind.options.items():
         yield f"`:{name}`", _option(option), "required" if option.required else ""
-    if kind.open_options:
+    if kind.allows_extra_options:
         what = "a key to write" if kind.binds is None else "an argument of the leaf"
         yield "`:…`", "a value", what
 
 
 def _option(option: Option) -> str:
-    if option.takes == "choice":
+    if option.value_type == "choice":
         return ", ".join(f"`:{choice}`" for choice in option.choices) + "; the first if left out"
     return str(option)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dodona.agent.turn_control.settings import ModelSettings
-from dodona.gateway.openapi import document
+from dodona.gateway.openapi import build_openapi
 from generating.schemas import takes
 from generating.writing import page, prose, table
 
@@ -27,7 +27,7 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 
 def settings_page() -> str:
-    schema = document()["components"]["schemas"]["Settings"]["properties"]
+    schema = build_openapi()["components"]["schemas"]["Settings"]["properties"]
     rows = [
         (f"`{name}`", takes(schema[name]), _shown(default), MEANINGS[name])
         for name, default in ModelSettings().as_dict().items()

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from dodona.agent.events.dispatch import MAX_RULE_DEPTH
-from dodona.conditions.condition import LONGEST_EVALUATION
+from dodona.conditions.condition import MAX_EVALUATION_SECONDS
 from dodona.core.domain.rules import HOOKS
 from dodona.rules import RuleBook
-from dodona.rules.parameters import Parameter
-from dodona.rules.sections import FILES, PackFile, RuleFile
+from dodona.rules.parameters import RuleParameter
+from dodona.rules.sections import RULE_FILE_MODELS, PackFile, RuleFile
 from generating.sections import keys
 from generating.writing import page, prose, table
 
@@ -116,7 +116,7 @@ def rules_page() -> str:
         ),
         "## File",
         f"### rule\n\n{keys(RuleFile.model_fields['rule'].annotation or object, RULE)}",
-        f"### parameters.NAME\n\n{keys(Parameter, PARAMETER)}",
+        f"### parameters.NAME\n\n{keys(RuleParameter, PARAMETER)}",
         *_actions(),
         "## Context",
         prose("""What conditions and templates know. `context` has these parts; `params` has the
@@ -124,7 +124,7 @@ def rules_page() -> str:
         table(("context.", "what is in it"), [(f"`{p}`", told) for p, told in CONTEXT.items()]),
         "## Limits",
         prose(f"""Rules decide, and the agent acts. A rule that fails is logged and does not fire.
-            A condition may use {LONGEST_EVALUATION:g} seconds of CPU time. Rules may emit events
+            A condition may use {MAX_EVALUATION_SECONDS:g} seconds of CPU time. Rules may emit events
             that trigger other rules, at most {MAX_RULE_DEPTH} levels deep. If one rule blocks a
             call, no other rule can allow it."""),
         "## Packs",
@@ -155,6 +155,6 @@ def _parameters(rules: Any) -> Iterator[tuple[str, ...]]:
 
 
 def _actions() -> Iterator[str]:
-    for kind, model in FILES.items():
+    for kind, model in RULE_FILE_MODELS.items():
         section = model.model_fields["action"].annotation or object
         yield f"### action: {kind}\n\n{ACTIONS[kind]}\n\n{keys(section, ACTION)}"

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dodona.store import schema as tables
-from dodona.store.db.migrate import NEWEST as SCHEMA
+from dodona.store.db.migrate import NEWEST_REVISION as SCHEMA
 from generating.writing import page, prose, table
 
 C = TypeVar("C", bound=sa.Constraint)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dodona.core.domain.notices import InjectionPoint
-from dodona.notify import SHIPPED
-from dodona.notify.inbox import MOST_WAITING
+from dodona.notify import BUILTIN_SUBSCRIBERS
+from dodona.notify.inbox import MAX_BATCHES
 from dodona.notify.subscriber import Subscriber, SubscriberFile, read_subscriber
 from generating.sections import keys
 from generating.writing import page, prose, table
@@ -41,7 +41,7 @@ def subscribers_page() -> str:
         "## Points",
         table(("inject_at", "when"), [(f"`{p.value}`", told) for p, told in POINTS.items()]),
         prose(f"""A notice that is due while the model writes is read with its next request. At the
-            end of a run, what still waits is told to people. An inbox holds {MOST_WAITING} batches;
+            end of a run, what still waits is told to people. An inbox holds {MAX_BATCHES} batches;
             of more, those of the lowest priority go, and a notice says how many."""),
         "## Templates",
         prose("""They are Jinja2 in a sandbox. `events` are all events of the batch, `event` is the
@@ -52,18 +52,18 @@ def subscribers_page() -> str:
 
 
 def shipped() -> Iterator[Subscriber]:
-    for file in sorted(SHIPPED.glob("*.toml")):
+    for file in sorted(BUILTIN_SUBSCRIBERS.glob("*.toml")):
         yield read_subscriber(file)
 
 
 def _row(each: Subscriber) -> tuple[str, ...]:
     return (
         f"`{each.id}`",
-        each.about.description,
+        each.section.description,
         ", ".join(f"`{pattern}`" for pattern in each.types),
         f"`{each.point.value}`",
-        "yes" if each.is_kept else "no",
-        "core" if each.about.core else "",
+        "yes" if each.is_persistent else "no",
+        "core" if each.section.core else "",
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from dodona.agent.run_context.registries import SUBAGENTS, Subagent
 from dodona.core.messages import ToolSpec
-from dodona.core.ports.tools import Category, Tool
-from dodona.net.egress_guard import GuardedHttp, Limits
+from dodona.core.ports.tools import Tool, ToolCategory
+from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.tools import notify_self
 from dodona.tools.code import add_code_tools
 from dodona.tools.registry import ToolRegistry
@@ -18,12 +18,12 @@ from dodona.tools.web import add_web_tools
 from generating.schemas import about, takes
 from generating.writing import page, prose, table
 
-ABOUT: Final[Mapping[Category, str]] = {
-    Category.VAULT: "Notes of the project. [Work with a vault](../how-to/work-with-a-vault.md).",
-    Category.THREAD: "Logs of thoughts and decisions. [Keep threads](../how-to/keep-threads.md).",
-    Category.CODE: "Folders of code. [Let the Oracle read your code](../how-to/read-code.md).",
-    Category.WEB: "Pages of strangers. [Let it read the web](../how-to/read-the-web.md).",
-    Category.META: "The agent's own work: notes to itself, and work for another agent, whose tools "
+ABOUT: Final[Mapping[ToolCategory, str]] = {
+    ToolCategory.VAULT: "Notes of the project. [Work with a vault](../how-to/work-with-a-vault.md).",
+    ToolCategory.THREAD: "Logs of thoughts and decisions. [Keep threads](../how-to/keep-threads.md).",
+    ToolCategory.CODE: "Folders of code. [Let the Oracle read your code](../how-to/read-code.md).",
+    ToolCategory.WEB: "Pages of strangers. [Let it read the web](../how-to/read-the-web.md).",
+    ToolCategory.META: "The agent's own work: notes to itself, and work for another agent, whose tools "
     "are those that name it in the list.",
 }
 
@@ -47,7 +47,7 @@ def tools_page() -> str:
             ("tool", "category", "agents", "effect", "at most"),
             [*map(_row, found), *(_delegation_row(each) for each in SUBAGENTS.values())],
         ),
-        *(_section(category, found) for category in Category),
+        *(_section(category, found) for category in ToolCategory),
     )
 
 
@@ -58,9 +58,9 @@ def registered() -> Iterator[Tool]:
     add_thread_tools(registry, _NOBODY)
     add_code_tools(registry, _NOBODY)
     notify_self.add(registry, _NOBODY)
-    add_web_tools(registry, engine=None, http=GuardedHttp("docs"), limits=Limits())
+    add_web_tools(registry, engine=None, http=GuardedHttp("docs"), limits=FetchLimits())
     agents = ("oracle", *SUBAGENTS)
-    for name in {spec.name for agent in agents for spec in registry.offered(agent)}:
+    for name in {spec.name for agent in agents for spec in registry.specs_for(agent)}:
         tool = registry.find(name)
         assert tool is not None
         yield tool
@@ -81,22 +81,22 @@ def _may_use(agent: str, tool: Tool) -> bool:
 
 
 def _delegation_row(subagent: Subagent) -> tuple[str, ...]:
-    name = subagent.delegation.name
+    name = subagent.delegation_tool.name
     return (
         f"[`{name}`](#{name})",
-        f"`{Category.META.value}`",
+        f"`{ToolCategory.META.value}`",
         "oracle",
         "that of each call",
         "[`librarian_timeout`](settings.md)",
     )
 
 
-def _section(category: Category, tools: list[Tool]) -> str:
+def _section(category: ToolCategory, tools: list[Tool]) -> str:
     parts = [f"## {category.value}", ABOUT[category]]
     here = [tool for tool in tools if tool.category is category]
     parts += [_told(tool.spec, outside=tool.origin.is_untrusted) for tool in here]
-    if category is Category.META:
-        parts += [_told(each.delegation, outside=False) for each in SUBAGENTS.values()]
+    if category is ToolCategory.META:
+        parts += [_told(each.delegation_tool, outside=False) for each in SUBAGENTS.values()]
     return "\n\n".join(parts)
 
 

@@ -8,15 +8,15 @@ from typing import Final
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import Method
-from dodona.gateway.websocket.events import EVENTS
-from dodona.gateway.websocket.parameter import Field
+from dodona.gateway.websocket.events import EVENT_BY_CHUNK_TYPE
+from dodona.gateway.websocket.parameter import MethodParameter
 from dodona.gateway.websocket.protocol import (
-    FOLLOWED,
-    LARGEST_MESSAGE,
-    LONGEST_ID,
-    PING_EVERY,
-    REQUESTS,
-    TOKEN_SECONDS,
+    MAX_AWAITED_RUNS,
+    MAX_ID_LENGTH,
+    MAX_MESSAGE_BYTES,
+    MAX_REQUESTS,
+    PING_INTERVAL,
+    TOKEN_TIMEOUT_SECONDS,
 )
 from generating.writing import page, prose, table
 
@@ -26,11 +26,11 @@ ABOUT_EVENTS: Final[Mapping[str, str]] = {
     "tool_result": "What came of the call.",
     "system": "A notice; or a chunk that has no event of its own, with its type as `system_type` "
     "and its fields as `metadata`. Pass over those that you do not know.",
-    "approval": "A person must allow a call: `chat.approve` does.",
+    "approval": "A person must allow a call: `chat.decide_approval` does.",
     "usage": "How much of the model's window is in use.",
     "done": "The run has ended: the last event.",
     "error": "The run has failed or was cancelled: the last event. With `is_lost` in `data` the "
-    "run goes on, but cannot be followed here any more: try `chat.events`.",
+    "run goes on, but cannot be followed here any more: try `chat.stream_events`.",
 }
 
 
@@ -59,19 +59,19 @@ def websocket_page() -> str:
                 ),
             ],
         ),
-        prose(f"""`id` is a whole number or a text of 1 to {LONGEST_ID} characters, and not that of
+        prose(f"""`id` is a whole number or a text of 1 to {MAX_ID_LENGTH} characters, and not that of
             a request that waits for its answer. Answers come when they are ready, in any order. An
             error whose `id` is null is about a frame without an id that could be used. A wrong
             frame is answered and ends nothing. [Errors](errors.md) are those of HTTP."""),
         "## Methods",
         table(
             ("method", "what it does", "scope"),
-            [(f"[`{m.name}`](#{_anchor(m)})", m.about, f"`{m.scope}`") for m in METHODS],
+            [(f"[`{m.name}`](#{_anchor(m)})", m.description, f"`{m.scope}`") for m in METHODS],
         ),
         *(_section(method) for method in METHODS),
         "## Events",
         prose("""`data` is the [chunk](chunks.md) without its `type`, `run_id` and `seq`. `seq`
-            rises within a run: give the last one to `chat.events` as `after`."""),
+            rises within a run: give the last one to `chat.stream_events` as `after`."""),
         table(
             ("event", "made of", "what it means"),
             [
@@ -83,15 +83,15 @@ def websocket_page() -> str:
         table(
             ("limit", "at most"),
             [
-                ("a frame", f"{GatewaySettings().largest_body:,} characters, else an error"),
-                ("a frame, before it is read", f"{LARGEST_MESSAGE:,} bytes, else the end (1009)"),
-                ("requests of a connection not answered yet", f"{REQUESTS}"),
-                ("runs that a connection waits for", f"{FOLLOWED:,}"),
-                ("time for a token to come", f"{TOKEN_SECONDS:g} seconds"),
+                ("a frame", f"{GatewaySettings().max_body_bytes:,} characters, else an error"),
+                ("a frame, before it is read", f"{MAX_MESSAGE_BYTES:,} bytes, else the end (1009)"),
+                ("requests of a connection not answered yet", f"{MAX_REQUESTS}"),
+                ("runs that a connection waits for", f"{MAX_AWAITED_RUNS:,}"),
+                ("time for a token to come", f"{TOKEN_TIMEOUT_SECONDS:g} seconds"),
             ],
         ),
         prose(f"""A client that does not read is waited for: its events wait, and those of others do
-            not. The gateway pings every {PING_EVERY:g} seconds; a client that does not answer for
+            not. The gateway pings every {PING_INTERVAL:g} seconds; a client that does not answer for
             as long is let go. No run ends because a connection does."""),
         "## Codes",
         table(
@@ -107,24 +107,30 @@ def websocket_page() -> str:
 
 
 def _section(method: Method) -> str:
-    parts = [f"### {method.name}", method.about]
-    if method.fields:
+    parts = [f"### {method.name}", method.description]
+    if method.parameters:
         parts.append(
-            table(("parameter", "takes", "", "default"), [_row(field) for field in method.fields])
+            table(
+                ("parameter", "takes", "", "default"), [_row(field) for field in method.parameters]
+            )
         )
     return "\n\n".join([*parts, f"The result has {method.result[0].lower()}{method.result[1:]}"])
 
 
-def _row(field: Field) -> tuple[str, ...]:
+def _row(field: MethodParameter) -> tuple[str, ...]:
     default = "required" if field.is_required else ""
     if field.default not in (None, ""):
         shown = str(field.default).lower() if field.is_flag else f"{field.default}"
         default = f"`{shown}`"
-    return f"`{field.name}`", field.takes, field.about, default
+    return f"`{field.name}`", field.expected, field.description, default
 
 
 def _chunks(event: str) -> list[str]:
-    return [f"[`{chunk}`](chunks.md#{chunk})" for chunk, its in EVENTS.items() if its == event]
+    return [
+        f"[`{chunk}`](chunks.md#{chunk})"
+        for chunk, its in EVENT_BY_CHUNK_TYPE.items()
+        if its == event
+    ]
 
 
 def _anchor(method: Method) -> str:

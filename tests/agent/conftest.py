@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dodona.models.token_counter import OfflineTokenCounter
-from dodona.store import locate, migrate
+from dodona.store import migrate, parse_location
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def made_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     OfflineTokenCounter().count("warm", "scripted")
     file = tmp_path_factory.mktemp("made") / "dodona.db"
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     return file
 
 

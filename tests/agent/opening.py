@@ -19,27 +19,27 @@ from typing import Any, Final, TypeVar
 from dodona import store as ledger
 from dodona.agent.api import ORACLE_TREE, AgentApi, build_agent_api
 from dodona.agent.leaves import REGISTRY
-from dodona.agent.question import Answer, Question
+from dodona.agent.question import OracleAnswer, Question
 from dodona.agent.requests.submit import Oracle
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.deps import RunDeps, RunPolicy
 from dodona.agent.run_context.overrides import OverridesCache
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.budgets import TokenRecord
-from dodona.core.domain.conversations.contexts import TOKEN_BUDGET
+from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
 from dodona.core.domain.conversations.conversation import RunNode
-from dodona.core.domain.knowledge.code import Code, CodeOf
-from dodona.core.domain.knowledge.notes import Notes, NotesOf
+from dodona.core.domain.knowledge.code import Code, CodeLoader
+from dodona.core.domain.knowledge.notes import Notes, NotesLoader
 from dodona.core.errors import NotFound, ToolFailed
 from dodona.core.events import Event
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.model import ChosenModel, Model
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.metering import Ceilings, Meter
 from dodona.models.catalogue.prices import Prices
-from dodona.models.counted import Counted
+from dodona.models.counted import CountedModel
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.token_counter import OfflineTokenCounter
 from dodona.notify import Bus, SubscriberRegistry
@@ -98,7 +98,7 @@ class Shelf:
 
 def _counted(model: Model) -> Model:
     """As the app makes it: a scripted one counts its own words."""
-    return model if isinstance(model, ScriptedModel) else Counted(model, OfflineTokenCounter())
+    return model if isinstance(model, ScriptedModel) else CountedModel(model, OfflineTokenCounter())
 
 
 @dataclass(frozen=True)
@@ -129,27 +129,27 @@ class Tools:
             ("once", Effect.ONCE),
             ("keyed", Effect.KEYED),
         ):
-            self._add(name, Category.VAULT, effect, self._echo(name))
-        self._add("fail", Category.VAULT, Effect.NONE, self._fail)
-        self._add("surf", Category.WEB, Effect.NONE, self._echo("surf"))
-        self._add("plan", Category.META, Effect.NONE, self._echo("plan"))
-        self._add("cite", Category.VAULT, Effect.NONE, self._cite)
-        self._add("count", Category.VAULT, Effect.NONE, self._count)
+            self._add(name, ToolCategory.VAULT, effect, self._echo(name))
+        self._add("fail", ToolCategory.VAULT, Effect.NONE, self._fail)
+        self._add("surf", ToolCategory.WEB, Effect.NONE, self._echo("surf"))
+        self._add("plan", ToolCategory.META, Effect.NONE, self._echo("plan"))
+        self._add("cite", ToolCategory.VAULT, Effect.NONE, self._cite)
+        self._add("count", ToolCategory.VAULT, Effect.NONE, self._count)
 
     def add(self, name: str) -> None:
         """One more tool."""
-        self._add(name, Category.VAULT, Effect.NONE, self._echo(name))
+        self._add(name, ToolCategory.VAULT, Effect.NONE, self._echo(name))
 
     def of(self, name: str) -> list[Made]:
         return [made for made in self.made if made.name == name]
 
-    def _add(self, name: str, category: Category, effect: Effect, function: Any) -> None:
+    def _add(self, name: str, category: ToolCategory, effect: Effect, function: Any) -> None:
         schema = {"type": "object", "properties": {"query": {"type": "string"}}}
         spec = ToolSpec(name, f"The tool {name}.", schema)
         self.registry.tool(spec, category=category, effect=effect, timeout_seconds=60)(function)
 
-    def _echo(self, name: str) -> Callable[..., Awaitable[ToolOutcome]]:
-        async def echo(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    def _echo(self, name: str) -> Callable[..., Awaitable[ToolOutput]]:
+        async def echo(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
             self.made.append(Made(name, arguments, context))
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
@@ -157,24 +157,24 @@ class Tools:
                 text: str = arguments.get("query", "")
                 if text.startswith("wait"):
                     await self.gate.wait()
-                return ToolOutcome(f"{name} says {text}")
+                return ToolOutput(f"{name} says {text}")
             finally:
                 self.at_once -= 1
 
         return echo
 
-    async def _fail(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _fail(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         self.made.append(Made("fail", arguments, context))
         raise ToolFailed("it cannot.")
 
-    async def _count(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _count(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         self.made.append(Made("count", arguments, context))
-        return ToolOutcome(f"{len(self.of('count'))}")
+        return ToolOutput(f"{len(self.of('count'))}")
 
-    async def _cite(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _cite(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         self.made.append(Made("cite", arguments, context))
         path = arguments.get("query", "oak.md")
-        return ToolOutcome("An oak.", (Source(path, "Oaks", "1–2", "An oak."),))
+        return ToolOutput("An oak.", (SourceReference(path, "Oaks", "1–2", "An oak."),))
 
 
 def calls(*made: tuple[str, str], text: str = "") -> AssistantText:
@@ -212,24 +212,26 @@ class Opened:
     async def ask(self, text: str = "Why?", *, user: str = USER, **more: Any) -> int:
         return await self.oracle.ask(user, Question.read({"question": text, **more}))
 
-    async def answered(self, text: str = "Why?", *, user: str = USER, **more: Any) -> Answer:
+    async def answered(self, text: str = "Why?", *, user: str = USER, **more: Any) -> OracleAnswer:
         return await self.answer(await self.ask(text, user=user, **more), user=user)
 
-    async def answer(self, run_id: int, *, user: str = USER) -> Answer:
+    async def answer(self, run_id: int, *, user: str = USER) -> OracleAnswer:
         async with asyncio.timeout(LIMIT):
             return await self.oracle.answer(user, run_id)
 
-    async def chunks(self, run_id: int, *, after: int = 0, user: str = USER) -> list[Chunk]:
+    async def chunks(self, run_id: int, *, after: int = 0, user: str = USER) -> list[StreamChunk]:
         """All chunks of a run, until its last one."""
         async with asyncio.timeout(LIMIT):
-            batches = [batch async for batch in self.oracle.events(user, run_id, after=after)]
+            batches = [
+                batch async for batch in self.oracle.stream_chunks(user, run_id, after_seq=after)
+            ]
         return [chunk for batch in batches for chunk in batch]
 
-    async def seen(self, run_id: int, kind: str, count: int = 1) -> list[Chunk]:
+    async def seen(self, run_id: int, kind: str, count: int = 1) -> list[StreamChunk]:
         """The chunks of a run up to the so-manieth of a kind, as soon as that has come."""
-        seen: list[Chunk] = []
+        seen: list[StreamChunk] = []
         async with asyncio.timeout(LIMIT):
-            async for batch in self.oracle.events(USER, run_id):
+            async for batch in self.oracle.stream_chunks(USER, run_id):
                 seen += batch
                 if len(bodies(seen, kind)) >= count:
                     return seen
@@ -250,10 +252,10 @@ class Opened:
         return found
 
     async def records(self, *, user: str = USER) -> list[TokenRecord]:
-        return await self.store.records.of_user(user)
+        return await self.store.records.list_for_user(user)
 
     async def set(self, *, user: str = USER, **settings: Any) -> None:
-        await self.agency.preferences.change(user, settings)
+        await self.agency.settings.change(user, settings)
 
     def told(self, kind: str) -> list[Event]:
         return [event for event in self.events if event.type == kind]
@@ -277,19 +279,19 @@ async def opened(
     prompts: Path | None = None,
     ceilings: Ceilings | None = None,
     serves: bool = True,
-    token_budget: int = TOKEN_BUDGET,
-    notes: NotesOf | None = None,
-    code: CodeOf | None = None,
+    token_budget: int = DEFAULT_TOKEN_BUDGET,
+    notes: NotesLoader | None = None,
+    code: CodeLoader | None = None,
     rules: Path | None = None,
     subscribers: Path | None = None,
     agents: Agents | None = None,
     **conduct: Any,
 ) -> AsyncGenerator[Opened]:
     """A process on the store in this file. At the end it leaves its runs to others."""
-    async with await Store.open(str(file), hide=str, durability="normal") as store:
+    async with await Store.open(str(file), redact=str, durability="normal") as store:
         bus = Bus()
         events: list[Event] = []
-        bus.handle(events.append, types=("*",), user_id=None)
+        bus.add_handler(events.append, types=("*",), user_id=None)
         shelf = shelf or Shelf(models)
         tools = tools or Tools()
         now = tree or await asyncio.to_thread(load, ORACLE_TREE, registry=REGISTRY)
@@ -307,7 +309,7 @@ async def opened(
                 meter=Meter(ceilings or Ceilings(), prices=Prices(), ledger=ledger),
                 toolbox=tools.registry,
                 call_tool=partial(call_tool, tools.registry),
-                counter=OfflineTokenCounter(),
+                token_counter=OfflineTokenCounter(),
                 emit=bus.emit,
                 notes=notes or no_notes,
                 code=code or no_code,
@@ -316,12 +318,12 @@ async def opened(
                 approvals=ApprovalGate(store.approvals),
                 overrides=OverridesCache(store.pack_state),
                 agents=lambda: agents or Agents(),
-                conduct=RunPolicy(token_budget=token_budget, **conduct),
+                policy=RunPolicy(token_budget=token_budget, **conduct),
             ),
             events=bus,
             tree=lambda _: now,
             prompt_folder=lambda brief: prompts,
-            serves=serves,
+            is_server=serves,
         )
         if serves:
             agency.engine.start()
@@ -341,7 +343,7 @@ def edited(*changes: tuple[str, str]) -> Tree:
     return load(text, registry=REGISTRY)
 
 
-def kinds(chunks: Sequence[Chunk]) -> list[str]:
+def kinds(chunks: Sequence[StreamChunk]) -> list[str]:
     """Their types, those of neighbours that are alike only once, and without sizes."""
     found: list[str] = []
     for chunk in chunks:
@@ -352,9 +354,9 @@ def kinds(chunks: Sequence[Chunk]) -> list[str]:
     return found
 
 
-def bodies(chunks: Sequence[Chunk], kind: str) -> list[Mapping[str, Any]]:
+def bodies(chunks: Sequence[StreamChunk], kind: str) -> list[Mapping[str, Any]]:
     return [chunk.body for chunk in chunks if chunk.body["type"] == kind]
 
 
-def text_of(chunks: Sequence[Chunk]) -> str:
+def text_of(chunks: Sequence[StreamChunk]) -> str:
     return "".join(body["content"] for body in bodies(chunks, "content"))

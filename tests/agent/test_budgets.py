@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.errors import BudgetExceeded, Fault, ProviderError
+from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
 from dodona.core.ports.model import Model
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.counted import Counted
-from dodona.models.fallback import Fallback
-from dodona.models.scripted.answers import Broken
+from dodona.models.counted import CountedModel
+from dodona.models.fallback import FallbackModel
+from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.token_counter import OfflineTokenCounter
 from tests.agent.opening import MOST_TOKENS, USER, bodies, calls, opened
@@ -60,7 +60,7 @@ async def test_a_budget_that_ends_in_mid_run_keeps_what_was_done(file: Path) -> 
         assert (failed.error or {})["code"] == "budget_exceeded"
         (budget,) = await here.store.budgets.all()
         records = await here.records()
-        assert budget.held == 0
+        assert budget.reserved == 0
         assert budget.used == sum(r.input_tokens + r.output_tokens for r in records)
         assert len(records) == len(model.requests)
 
@@ -94,13 +94,15 @@ async def test_a_refusal_costs_nothing(file: Path) -> None:
 
         assert await here.records() == []
         (budget,) = await here.store.budgets.all()
-        assert (budget.used, budget.held) == (0, 0)
+        assert (budget.used, budget.reserved) == (0, 0)
 
 
 async def test_an_answer_that_broke_is_paid(file: Path) -> None:
     """What was streamed before the error was billed; it is kept as a part of an answer."""
-    error = ProviderError("the line broke.", fault=Fault.CUT, provider="scripted")
-    model = ScriptedModel([Broken("Half an answer", error)])
+    error = ProviderError(
+        "the line broke.", kind=ProviderErrorKind.INTERRUPTED, provider="scripted"
+    )
+    model = ScriptedModel([BrokenAnswer("Half an answer", error)])
     async with opened(file, model) as here:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
@@ -135,7 +137,7 @@ async def test_runs_at_once_stay_under_a_ceiling_together(file: Path) -> None:
         (budget,) = await here.store.budgets.all()
 
         assert budget.used <= 5000
-        assert budget.held == 0
+        assert budget.reserved == 0
         failed = [
             run_id
             for run_id, user in zip(runs, users, strict=True)
@@ -168,7 +170,7 @@ async def test_every_attempt_is_reserved_and_recorded(file: Path) -> None:
         assert first.input_tokens > 100  # as it was planned
         assert first.output_tokens in (2, 3, 4)
         (budget,) = await here.store.budgets.all()
-        assert budget.held == 0
+        assert budget.reserved == 0
         assert budget.used == first.input_tokens + first.output_tokens + 110
 
 
@@ -184,7 +186,7 @@ async def test_attempts_do_not_pass_a_ceiling_together(file: Path) -> None:
         records = await here.records()
         (budget,) = await here.store.budgets.all()
         assert budget.used == sum(r.input_tokens + r.output_tokens for r in records)
-        assert (budget.held, budget.used <= 2200) == (0, True)
+        assert (budget.reserved, budget.used <= 2200) == (0, True)
         assert len(records) == len(server.asked) < 3
 
 
@@ -196,7 +198,7 @@ async def test_attempts_that_were_turned_down_cost_nothing(file: Path) -> None:
             await here.answered()
             assert len(await here.records()) == 1
             (budget,) = await here.store.budgets.all()
-            assert (budget.used, budget.held) == (110, 0)
+            assert (budget.used, budget.reserved) == (110, 0)
         assert len(server.asked) == 3
 
 
@@ -222,4 +224,4 @@ def retrying(model: Model) -> Model:
     async def sleep(seconds: float) -> None:
         del seconds
 
-    return Fallback([Counted(model, OfflineTokenCounter())], sleep=sleep)
+    return FallbackModel([CountedModel(model, OfflineTokenCounter())], sleep=sleep)

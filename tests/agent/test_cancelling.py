@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.leaves.answer import CUT
+from dodona.agent.leaves.answer import CUT_ANSWER_TEXT
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled
 from dodona.core.events import SESSION_END
@@ -67,7 +67,7 @@ async def until_said(here: Opened, run_id: int, text: str) -> None:
     """Wait until so much of an answer was shown."""
     seen = ""
     async with asyncio.timeout(LIMIT):
-        async for batch in here.oracle.events(USER, run_id):
+        async for batch in here.oracle.stream_chunks(USER, run_id):
             seen += text_of(batch)
             if seen == text:
                 return
@@ -101,7 +101,7 @@ async def test_an_answer_that_was_cut_before_it_began_says_so(file: Path) -> Non
         await here.ended(run_id)
 
         (_, said) = await here.store.runs.messages(USER, run_id)
-        assert said.content == CUT
+        assert said.content == CUT_ANSWER_TEXT
         (record,) = await here.records()
         assert record.estimated
 

@@ -15,7 +15,7 @@ from dodona.agent.conversation.summary import ConversationSummary
 from dodona.agent.question import context_id
 from dodona.core.domain.conversations.contexts import OracleContext
 from dodona.core.domain.conversations.conversation import NewMessage
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.events import CONTEXT_COMPRESSED
 from dodona.core.messages import AssistantText, Origin, SystemText
 from dodona.core.ports.model import Model, ModelRequest, ModelStream
@@ -82,7 +82,9 @@ def hostilely(shown: dict[str, Any]) -> str:
 
 def failing(shown: dict[str, Any]) -> Exception:
     del shown
-    return ProviderError("the provider is down.", fault=Fault.REFUSED, provider="scripted")
+    return ProviderError(
+        "the provider is down.", kind=ProviderErrorKind.REJECTED, provider="scripted"
+    )
 
 
 def decision(n: int) -> str:
@@ -133,11 +135,11 @@ def last_request(model: Any) -> str:
 
 
 async def summary_of(here: Opened) -> ConversationSummary:
-    found = await here.store.conversations.window(
+    found = await here.store.conversations.load_window(
         USER, (await context(here)).conversation_id or 0, budget=10**9
     )
     assert found.summary is not None
-    return ConversationSummary.read(found.summary.content)
+    return ConversationSummary.parse(found.summary.content)
 
 
 # -- nothing is lost -------------------------------------------------------------------------------
@@ -240,7 +242,7 @@ async def test_the_mark_of_strangers_stays(file: Path) -> None:
         await talk_on(here, range(40))
         await here.answered("And now?")
         await compressed(here, 1)
-        assert (await summary_of(here)).outside == {Origin.WEB}
+        assert (await summary_of(here)).untrusted == {Origin.WEB}
 
 
 # -- when ------------------------------------------------------------------------------------------
@@ -333,7 +335,7 @@ async def test_a_spent_budget_does_without_a_model(file: Path, tmp_path: Path) -
 
     assert row["model"] is None
     assert not any(map(is_summing, model.requests))
-    assert [budget.held for budget in budgets] == [0]
+    assert [budget.reserved for budget in budgets] == [0]
 
 
 # -- nobody waits ----------------------------------------------------------------------------------
@@ -392,7 +394,7 @@ async def test_a_crash_costs_nothing(file: Path) -> None:
         await until(lambda: model.waiting, "a model that is asked to sum up")
         assert await here.agency.engine.shutdown(0) == 0
         assert (await context(here)).compression_count == 0
-        assert [budget.held for budget in await here.store.budgets.all()] == [0]
+        assert [budget.reserved for budget in await here.store.budgets.all()] == [0]
     async with opened(file, talker(honestly), ceilings=ceilings) as here:
         assert await rows_of(here.store, summaries) == []
         await here.answered("Again?")

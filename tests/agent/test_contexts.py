@@ -8,7 +8,7 @@ from time import time
 import pytest
 
 from dodona.core.domain.conversations.contexts import ContextStatus
-from dodona.core.errors import Fault, NotFound, ProviderError
+from dodona.core.errors import NotFound, ProviderError, ProviderErrorKind
 from dodona.core.events import CONTEXT_APPROACHING_LIMIT, SESSION_RESUMED
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
@@ -81,7 +81,7 @@ async def test_a_change_of_models_suspends_and_resumes(file: Path) -> None:
 
 async def test_a_context_is_suspended_until_the_other_model_has_answered(file: Path) -> None:
     """While it is changed over, and when the other one fails; the next question resumes it."""
-    broken = ProviderError("no.", fault=Fault.REFUSED, provider="scripted")
+    broken = ProviderError("no.", kind=ProviderErrorKind.REJECTED, provider="scripted")
     first = ScriptedModel(["One.", remembers], name="first")
     other = ScriptedModel([calls(("echo", "wait")), broken], name="other")
     async with opened(file, first, other) as here:

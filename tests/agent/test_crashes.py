@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.messages import AssistantText
 from dodona.core.ports.model import ModelRequest
@@ -42,12 +42,12 @@ class Client:
     """Follows a run over crashes: it comes back with its last place, and drops what it is told."""
 
     def __init__(self) -> None:
-        self.seen: list[Chunk] = []
+        self.seen: list[StreamChunk] = []
         self._last = 0  # also of what was dropped: that was seen all the same
 
     async def follow(self, here: Opened, run_id: int, *, most: int) -> None:
         """Return after so many chunks, or at the end of the stream."""
-        events = here.oracle.events(USER, run_id, after=self._last)
+        events = here.oracle.stream_chunks(USER, run_id, after_seq=self._last)
         async with asyncio.timeout(LIMIT), aclosing(events):
             async for batch in events:
                 for chunk in batch:
@@ -56,7 +56,7 @@ class Client:
                 if most <= 0:
                     return
 
-    def _take(self, chunk: Chunk) -> None:
+    def _take(self, chunk: StreamChunk) -> None:
         self._last = chunk.seq
         if chunk.body["type"] == "restart":
             upto = chunk.body["discard_after"]
@@ -64,7 +64,7 @@ class Client:
         self.seen.append(chunk)
 
 
-def view(chunks: Sequence[Chunk]) -> list[Mapping[str, Any]]:
+def view(chunks: Sequence[StreamChunk]) -> list[Mapping[str, Any]]:
     """What is on a screen in the end: a call that is announced again is the same call."""
     shown: list[Mapping[str, Any]] = []
     for chunk in chunks:

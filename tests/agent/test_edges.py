@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.leaves.answer import NOTHING_SAID
-from dodona.core.chunks import Chunk
+from dodona.agent.leaves.answer import EMPTY_ANSWER_TEXT
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.errors import DodonaError, Fault, ProviderError
+from dodona.core.errors import DodonaError, ProviderError, ProviderErrorKind
 from dodona.core.events import TREE_ESCALATED
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.fallback import Fallback
-from dodona.models.scripted.answers import Broken
+from dodona.models.fallback import FallbackModel
+from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import ScriptedModel
 from dodona.trees import Watchdog
 from tests.agent.opening import USER, Opened, Tools, bodies, calls, opened, text_of, until
@@ -32,21 +32,23 @@ async def test_an_empty_answer_is_said_to_be_one(file: Path) -> None:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
 
-        assert (await here.answer(run_id)).answer == NOTHING_SAID
-        assert text_of(chunks) == NOTHING_SAID
+        assert (await here.answer(run_id)).answer == EMPTY_ANSWER_TEXT
+        assert text_of(chunks) == EMPTY_ANSWER_TEXT
         assert (await here.answered()).answer == "Yes."
 
 
 async def test_a_model_that_begins_anew_says_what_to_drop(file: Path) -> None:
     """Another model answers in the middle: the answer is its own, and both are recorded."""
-    broken = ProviderError("the line broke.", fault=Fault.CUT, provider="scripted")
-    first = ScriptedModel([Broken("Half an answer", broken)] * 3, name="first")
+    broken = ProviderError(
+        "the line broke.", kind=ProviderErrorKind.INTERRUPTED, provider="scripted"
+    )
+    first = ScriptedModel([BrokenAnswer("Half an answer", broken)] * 3, name="first")
     other = ScriptedModel(["A whole answer."], name="other")
 
     async def at_once(seconds: float) -> None:
         del seconds
 
-    chain = Fallback([first, other], retries=0, sleep=at_once)
+    chain = FallbackModel([first, other], retries=0, sleep=at_once)
     async with opened(file, chain) as here:
         run_id = await here.ask()
         chunks = await here.chunks(run_id)
@@ -63,7 +65,7 @@ async def test_a_model_that_begins_anew_says_what_to_drop(file: Path) -> None:
 
 async def test_an_error_after_tools_keeps_what_they_gave(file: Path) -> None:
     """The turns before it are saved, and the next question knows of them."""
-    refused = ProviderError("no credit.", fault=Fault.REFUSED, provider="scripted")
+    refused = ProviderError("no credit.", kind=ProviderErrorKind.REJECTED, provider="scripted")
     model = ScriptedModel([calls(("echo", "1"), text="Let me see."), refused, "Yes."])
     async with opened(file, model) as here:
         run_id = await here.ask()
@@ -167,9 +169,9 @@ async def test_going_on_from_a_run_that_has_not_ended_is_refused(file: Path) -> 
 async def test_a_tree_that_is_stuck_answers_through_the_recovery_tree(file: Path) -> None:
     """The third time within a minute the recovery tree speaks; before that the run just fails."""
     async with wired(hangs()) as (model, _), opened(file, model) as here:
-        driver = here.agency.engine._drive.__self__  # type: ignore[attr-defined]
+        driver = here.agency.engine._execute_run.__self__  # type: ignore[attr-defined]
         driver._watchdog = Watchdog(1.0, recovery=driver._watchdog.recovery)
-        ends: list[list[Chunk]] = []
+        ends: list[list[StreamChunk]] = []
         for number in range(3):
             run_id = await here.ask(f"Q{number}")
             ends.append(await here.chunks(run_id))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.conversation.history import REMEMBERED
+from dodona.agent.conversation.history import CACHE_SIZE
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import Cancelled, NotFound
 from dodona.core.messages import UserText
@@ -114,7 +114,7 @@ async def test_another_users_run_is_not_found(file: Path) -> None:
 
 async def test_many_contexts_at_once(file: Path) -> None:
     """More conversations than are remembered go on at once; none loses its thread."""
-    count = REMEMBERED + 16
+    count = CACHE_SIZE + 16
     model = ScriptedModel([echoed] * (3 * count))
     async with opened(file, model) as here:
         users = [f"user-{number}" for number in range(count)]
@@ -127,7 +127,7 @@ async def test_a_question_is_answered_though_nobody_listens(file: Path) -> None:
     """An accepted run does not depend on whoever asked it."""
     async with opened(file, ScriptedModel(["The oak."])) as here:
         run_id = await here.ask()
-        following = here.oracle.events(USER, run_id)
+        following = here.oracle.stream_chunks(USER, run_id)
         await following.aclose()
 
         assert (await here.ended(run_id)).status is RunStatus.SUCCEEDED

@@ -11,12 +11,12 @@ from typing import Any
 from dodona.agent.run_context.registries import LIBRARIAN
 from dodona.core.messages import AssistantText, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import USER, Made, Tools, bodies, calls, opened, text_of, until
 from tests.agent.wire import hangs, says, wired
 
-DELEGATE = LIBRARIAN.delegation.name
+DELEGATE = LIBRARIAN.delegation_tool.name
 
 
 def delegates(task: str = "Sum it up.", *, id_: str = "call-1") -> AssistantText:
@@ -184,16 +184,16 @@ def shelves() -> Tools:
 
         async def tool(
             arguments: Mapping[str, Any], context: ToolContext, name: str = name
-        ) -> ToolOutcome:
+        ) -> ToolOutput:
             made.made.append(Made(name, arguments, context))
             if arguments.get("query", "").startswith("wait"):
                 await made.gate.wait()
-            return ToolOutcome(f"{name}: oak.md", (Source("oak.md", "Oaks", "1–2"),))
+            return ToolOutput(f"{name}: oak.md", (SourceReference("oak.md", "Oaks", "1–2"),))
 
         schema = {"type": "object", "properties": {"query": {"type": "string"}}}
         made.registry.tool(
             ToolSpec(name, f"The tool {name}.", schema),
-            category=Category.VAULT,
+            category=ToolCategory.VAULT,
             agent_scope=("oracle", "librarian"),
             effect=Effect.KEYED,
         )(tool)

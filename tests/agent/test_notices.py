@@ -194,7 +194,7 @@ async def test_a_silenced_subscriber_says_nothing(file: Path) -> None:
         with_notes(here)
         run_id = await here.ask()
         await until(lambda: tools.at_once, "a tool at work")
-        await here.agency.notices.switch(USER, "self_notify", is_on=False)
+        await here.agency.notices.set_subscriber_enabled(USER, "self_notify", is_enabled=False)
         tools.gate.set()
         chunks = await here.chunks(run_id)
         assert system(chunks, "self_notify") == []

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dodona.agent.question import LONGEST_QUESTION, Question, context_id
+from dodona.agent.question import MAX_QUESTION_CHARS, Question, context_id
 from dodona.core.errors import BadRequest, NotFound
 
 FINE: list[dict[str, Any]] = [
     {"question": "?"},
-    {"question": "x" * LONGEST_QUESTION},
+    {"question": "x" * MAX_QUESTION_CHARS},
     {"question": "Why?", "max_tokens": 1, "sources": [], "thinking": False, "new": True},
     {"question": "Why?", "sources": ["vault", "web", "code", "thread"]},
     {"question": "Why?", "project_id": None, "model": None, "context_id": None},
@@ -78,8 +78,8 @@ def test_wishes_are_what_was_given() -> None:
 
 def test_a_node_has_an_opaque_name() -> None:
     """What an answer gave leads back to its run; anything else leads nowhere."""
-    assert Question(question="?", context_id=context_id(42)).node == 42
-    assert Question(question="?").node is None
+    assert Question(question="?", context_id=context_id(42)).parent_run_id == 42
+    assert Question(question="?").parent_run_id is None
     for wrong in ("42", "node-0", "node-", "node--1", "node-1x", "node-" + "9" * 30):
         with pytest.raises(NotFound):
-            _ = Question(question="?", context_id=wrong).node
+            _ = Question(question="?", context_id=wrong).parent_run_id

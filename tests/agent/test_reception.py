@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dodona.agent.requests.submit import ChannelMessage, SubmittedRun
-from dodona.core.domain.agents import AgentDef, Agents, Queueing
+from dodona.agent.requests.submit import ChannelMessage, MessageReceipt
+from dodona.core.domain.agents import AgentDef, Agents, QueueMode
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BadRequest, LaneFull, NotFound
 from dodona.core.messages import Origin, SystemText, UserText
@@ -27,15 +27,17 @@ AGENTS = Agents(
             tools=frozenset({"echo"}),
         ),
         "mild": AgentDef(id="mild", soul="You are mild."),
-        "eager": AgentDef(id="eager", queueing=Queueing.INTERRUPT),
-        "patient": AgentDef(id="patient", queueing=Queueing.COLLECT, queue_limit=2),
+        "eager": AgentDef(id="eager", queueing=QueueMode.INTERRUPT),
+        "patient": AgentDef(id="patient", queueing=QueueMode.COLLECT, queue_limit=2),
     },
 )
 
 
-async def send(here: Opened, text: str = "Why?", agent: str = "work", **more: Any) -> SubmittedRun:
+async def send(
+    here: Opened, text: str = "Why?", agent: str = "work", **more: Any
+) -> MessageReceipt:
     values = {"channel": "chat", "account": "acme", "peer": "bob", **more}
-    return await here.agency.reception.send(
+    return await here.agency.messages.submit(
         USER, ChannelMessage(agent_id=agent, content=text, **values)
     )
 

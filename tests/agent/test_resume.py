@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from dodona.core.chunks import ATTEMPT, Chunk
+from dodona.core.chunks import SEQ_PER_ATTEMPT, StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.errors import Fenced
+from dodona.core.errors import RunFenced
 from dodona.core.messages import AssistantText, ToolResult
 from dodona.core.ports.model import ModelRequest
 from dodona.models.scripted.model import ScriptedModel
@@ -136,14 +136,14 @@ async def test_a_model_call_that_was_cut_is_made_again(file: Path) -> None:
             seen = await here.seen(run_id, "content", 2)
             await here.agency.engine.shutdown(0)
         assert text_of(seen) == "Half an answer"
-        assert all(ATTEMPT < chunk.seq < 2 * ATTEMPT for chunk in seen)
+        assert all(SEQ_PER_ATTEMPT < chunk.seq < 2 * SEQ_PER_ATTEMPT for chunk in seen)
         async with opened(file, model) as here:
             rest = await here.chunks(run_id, after=seen[-1].seq)
 
             assert kinds(rest) == ["restart", "content", "done"]
             assert text_of(kept_of(seen, rest)) == ""
             assert text_of(rest) == "A whole answer."
-            assert all(2 * ATTEMPT < chunk.seq < 3 * ATTEMPT for chunk in rest)
+            assert all(2 * SEQ_PER_ATTEMPT < chunk.seq < 3 * SEQ_PER_ATTEMPT for chunk in rest)
             cut, whole = await here.records()
             assert (cut.estimated, whole.estimated) == (True, False)
             assert cut.input_tokens + cut.output_tokens > 0
@@ -153,7 +153,7 @@ async def test_a_model_call_that_was_cut_is_made_again(file: Path) -> None:
         assert server.asked[0].body == server.asked[1].body
 
 
-def kept_of(seen: list[Chunk], rest: list[Chunk]) -> list[Chunk]:
+def kept_of(seen: list[StreamChunk], rest: list[StreamChunk]) -> list[StreamChunk]:
     """What a client keeps of what it has seen, by the restart that came then."""
     (restart,) = bodies(rest, "restart")
     return [chunk for chunk in seen if chunk.seq <= restart["discard_after"]]
@@ -200,8 +200,8 @@ async def test_a_run_may_be_resumed_again_and_again(file: Path) -> None:
         run = await here.run(run_id)
 
         assert (run.attempt, run.status) == (4, RunStatus.SUCCEEDED)
-        assert {chunk.seq // ATTEMPT for chunk in chunks} <= {1, 2, 3, 4}
-        assert chunks[-1].seq // ATTEMPT == 4
+        assert {chunk.seq // SEQ_PER_ATTEMPT for chunk in chunks} <= {1, 2, 3, 4}
+        assert chunks[-1].seq // SEQ_PER_ATTEMPT == 4
         assert len(await here.store.runs.messages(USER, run_id)) == 2
     assert len({made.context.key for made in tools.made}) == 1
 
@@ -395,5 +395,5 @@ async def test_who_waits_for_an_answer_is_not_told_that_it_was_cancelled(file: P
         with pytest.raises(Exception) as raised:  # noqa: PT011
             await waiting
 
-    assert not isinstance(raised.value, Fenced)
+    assert not isinstance(raised.value, RunFenced)
     assert getattr(raised.value, "code", "") != "cancelled"

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from dodona.agent.run.replay import contiguous_prefix, replay_chunks
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 
 
-def said(seq: int) -> Chunk:
-    return Chunk(7, seq, {"type": "content", "content": str(seq)})
+def said(seq: int) -> StreamChunk:
+    return StreamChunk(7, seq, {"type": "content", "content": str(seq)})
 
 
-def heard(told: list[Chunk]) -> list[Any]:
+def heard(told: list[StreamChunk]) -> list[Any]:
     """What is left for somebody who drops what each restart says."""
-    left: list[Chunk] = []
+    left: list[StreamChunk] = []
     for chunk in told:
         if chunk.body["type"] == "restart":
             left = [each for each in left if each.seq <= chunk.body["discard_after"]]

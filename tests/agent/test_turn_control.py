@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.events import (
     BUDGET_ITERATION_EXCEEDED,
@@ -28,7 +28,7 @@ def rounds(count: int) -> list[Any]:
     return [calls(("echo", f"{number}")) for number in range(count)]
 
 
-def told(chunks: Sequence[Chunk]) -> list[tuple[str, str]]:
+def told(chunks: Sequence[StreamChunk]) -> list[tuple[str, str]]:
     """What the user was told: its type, and the limit that it is about."""
     said = bodies(chunks, "system")
     return [(body["system_type"], body["metadata"].get("limit", "")) for body in said]

@@ -90,7 +90,7 @@ async def test_sources_choose_the_tools(
         await here.answered(sources=sources)
 
         (request,) = model.requests
-        assert {tool.name for tool in request.tools} - {LIBRARIAN.delegation.name} == offered
+        assert {tool.name for tool in request.tools} - {LIBRARIAN.delegation_tool.name} == offered
 
 
 async def test_a_tool_that_was_not_offered_is_not_called(file: Path) -> None:
@@ -144,10 +144,10 @@ async def test_settings_out_of_bounds_are_refused(
 ) -> None:
     """With the bounds in the message; what was set stays."""
     async with opened(file, ScriptedModel([])) as here:
-        before = await here.agency.preferences.get("ada")
+        before = await here.agency.settings.get("ada")
         with pytest.raises(BadRequest, match=bounds):
             await here.set(**{name: value})
-        assert await here.agency.preferences.get("ada") == before
+        assert await here.agency.settings.get("ada") == before
 
 
 async def test_settings_are_the_users_own(file: Path) -> None:

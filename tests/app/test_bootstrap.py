@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.question import Question
-from dodona.agent.turn_control.decision import DEFAULT_DECISIONS, DefaultDecisionTree, decision_tree
+from dodona.agent.turn_control.decision import (
+    DEFAULT_DECISION_TREE,
+    DefaultDecisionTree,
+    decision_tree,
+)
 from dodona.agent.turn_control.state import AgentState
 from dodona.app.bootstrap import open_runtime
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, ConfigError, LoadError
@@ -24,15 +28,15 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 async def answered(
-    folder: Path, *, serve: bool, decisions: str = DEFAULT_DECISIONS, **more: str
+    folder: Path, *, serve: bool, decisions: str = DEFAULT_DECISION_TREE, **more: str
 ) -> str:
     redactor = Redactor()
-    config = await asyncio.to_thread(load, environment(folder, **more), None)
+    config = await asyncio.to_thread(load_config, environment(folder, **more), None)
     credentials = Credentials(config, environment(folder, **more), redactor)
     async with open_runtime(
         config, credentials, redactor, serve=serve, decisions=decisions
     ) as runtime:
-        oracle = runtime.agency.oracle
+        oracle = runtime.api.oracle
         run_id = await oracle.ask(LOCAL_USER, Question(question="What do oaks bear?"))
         return (await oracle.answer(LOCAL_USER, run_id)).answer
 

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dodona.app.config import shape as schema
-from dodona.app.config.config import Config, load
+from dodona.app.config.config import Config, load_config
 from dodona.app.config.settings import Settings
 from dodona.core.errors import ConfigError, as_json, as_text
 from dodona.documents import KeyPath
-from dodona.documents.toml_editing import written, written_key
+from dodona.documents.toml_editing import format_toml_key, format_toml_value
 
 GOOD = """\
 # who answers
@@ -62,7 +62,7 @@ def outcome(file: Path, raw: bytes, **environment: str) -> Config | ConfigError:
     """Anything else that is raised is a stack trace for somebody. Mistakes can be printed."""
     file.write_bytes(raw)
     try:
-        return load({"DODONA_HOME": "/nowhere", **environment}, file)
+        return load_config({"DODONA_HOME": "/nowhere", **environment}, file)
     except ConfigError as error:
         told = error
     assert as_text(told).encode()
@@ -142,7 +142,7 @@ def paths(above: KeyPath = (), depth: int = 0) -> Iterator[KeyPath]:
         path: KeyPath = (*above, name)
         yield path
         found = schema.at(path)
-        if schema.entries(found):
+        if schema.entry_type(found):
             path = (*path, "some")
             yield path
         elif schema.is_list_of_sections(path):
@@ -177,7 +177,7 @@ def nested(path: KeyPath, value: Any) -> str:
             names = path[place + 1 :]
             value = [{str(names[0]): value} if names else value]
             path = path[:place]
-    return f"{written_key(path)} = {written(value)}\n"
+    return f"{format_toml_key(path)} = {format_toml_value(value)}\n"
 
 
 @MANGLED

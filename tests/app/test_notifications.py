@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.notifications import load_rules, load_subscribers
 
 RULE = '[rule]\nid = "hello"\ntrigger = "on_query_start"\n[action]\nkind = "log"\nmessage = "hi"\n'
@@ -28,7 +28,7 @@ def test_a_pack_brings_rules_and_subscribers(tmp_path: Path) -> None:
     """One whose requirements are not met brings neither, and says so."""
     add_pack(tmp_path, "good")
     add_pack(tmp_path, "bad", 'dodona = ">=99"')
-    config = load({"DODONA_HOME": str(tmp_path)})
+    config = load_config({"DODONA_HOME": str(tmp_path)})
     rules, subscribers = load_rules(config), load_subscribers(config)
     assert "good.hello" in [rule["id"] for rule in rules.list()]
     assert "bad.hello" not in [rule["id"] for rule in rules.list()]
@@ -44,7 +44,7 @@ def test_folders_that_the_settings_name(tmp_path: Path) -> None:
     for name, text in (("r", RULE), ("s", SUBSCRIBER.format("mine"))):
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.toml").write_text(text)
-    config = load(
+    config = load_config(
         {
             "DODONA_HOME": str(tmp_path / "home"),
             "DODONA_RULES__FOLDER": str(tmp_path / "r"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona.conditions import ConditionFailed, Given, compile_condition, compile_value
+from dodona.conditions import BoundedValues, ConditionFailed, compile_condition, compile_value
 from dodona.core.errors import ConfigError
 
 NAMES = ("context.turn", "context.event", "context.result", "params")
@@ -130,9 +130,9 @@ def test_a_failing_value_raises() -> None:
 
 def test_given_values_lie_over_others() -> None:
     """Of two layers of values the upper one counts, and the lower one fills in."""
-    below = Given({"a": 1, "b": 2})
-    assert dict(Given({"b": 3}, beneath=below)) == {"a": 1, "b": 3}
-    assert "c" not in Given({}, beneath=below)
+    below = BoundedValues({"a": 1, "b": 2})
+    assert dict(BoundedValues({"b": 3}, fallback=below)) == {"a": 1, "b": 3}
+    assert "c" not in BoundedValues({}, fallback=below)
 
 
 def test_the_library_is_imported_on_use() -> None:

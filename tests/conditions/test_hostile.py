@@ -120,7 +120,7 @@ def test_memory_stays_small() -> None:
 
 def test_what_took_too_long_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """An evaluation cannot be interrupted; but one that was too long has been the last."""
-    monkeypatch.setattr("dodona.conditions.condition.LONGEST_EVALUATION", -1.0)
+    monkeypatch.setattr("dodona.conditions.condition.MAX_EVALUATION_SECONDS", -1.0)
     condition = compile_condition("true", names=NAMES)
     assert condition.holds(VALUES) is True
     with pytest.raises(ConditionFailed) as raised:

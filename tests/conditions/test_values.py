@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dodona.conditions import bounded, compile_condition
+from dodona.conditions import bound_value, compile_condition
 
 CASES: list[tuple[Any, Any]] = [
     ("a" * 3_000, "a" * 2_000),
@@ -30,14 +30,14 @@ CASES: list[tuple[Any, Any]] = [
 @pytest.mark.parametrize(("value", "seen"), CASES)
 def test_bounds(value: Any, seen: Any) -> None:
     """Long texts and lists are cut, and what CEL cannot take is made into what it can."""
-    assert bounded(value) == seen
+    assert bound_value(value) == seen
 
 
 def test_depth_ends() -> None:
     """What lies too deep is null, also in a value that contains itself."""
     loop: list[Any] = []
     loop.append(loop)
-    depth, value = 0, bounded(loop)
+    depth, value = 0, bound_value(loop)
     while value is not None:
         depth, value = depth + 1, value[0]
     assert depth == 12
@@ -50,12 +50,12 @@ def _count(value: Any) -> int:
 
 def test_all_values_together_are_bounded() -> None:
     """Two hundred times two hundred are too many: a thousand values are seen of them."""
-    assert _count(bounded([[0] * 200] * 200)) <= 1_001
+    assert _count(bound_value([[0] * 200] * 200)) <= 1_001
 
 
 def test_all_text_together_is_bounded() -> None:
     """Long texts count for more than one: a list cannot hold two hundred of them."""
-    assert sum(len(text) for text in bounded(["a" * 2_000] * 200)) <= 200_000
+    assert sum(len(text) for text in bound_value(["a" * 2_000] * 200)) <= 200_000
 
 
 def test_any_value_can_be_asked_about() -> None:

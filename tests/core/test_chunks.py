@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 from dodona.core import chunks
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.errors import BudgetExceeded
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 
 BODIES = {
     "thinking": chunks.thinking("hm"),
     "content": chunks.content("Oak."),
-    "source": chunks.source(Source("a.md", "A", "3-9", "oaks")),
+    "source": chunks.source(SourceReference("a.md", "A", "3-9", "oaks")),
     "tool_call": chunks.tool_call(id="c", name="x", arguments={"q": 1}, status="pending"),
     "tool_result": chunks.tool_result(id="c", name="x", result="r", status="success"),
     "system": chunks.system("limit_warning", "7 of 10", {"limit_value": 10}),
@@ -26,7 +26,7 @@ BODIES = {
 def test_every_chunk_is_json_and_says_what_it_is() -> None:
     """With the run and the place in it."""
     for name, body in BODIES.items():
-        told = Chunk(7, 1_000_001, body).as_json()
+        told = StreamChunk(7, 1_000_001, body).as_json()
         assert json.loads(json.dumps(told)) == told
         assert (told["type"], told["run_id"], told["seq"]) == (name, 7, 1_000_001)
 

@@ -8,7 +8,14 @@ import re
 import pytest
 
 from dodona.core import errors
-from dodona.core.errors import DodonaError, Fault, LoadError, Location, as_json, as_text
+from dodona.core.errors import (
+    DodonaError,
+    LoadError,
+    ProviderErrorKind,
+    SourceLocation,
+    as_json,
+    as_text,
+)
 
 # class → code, exit code, HTTP status.
 CLASSES: dict[str, tuple[str, int, int]] = {
@@ -52,7 +59,7 @@ def defined() -> dict[str, type[DodonaError]]:
 
 def bare(name: str) -> DodonaError:
     """An error with nothing but a message, and what its class insists on."""
-    insists = {"ProviderError": {"fault": Fault.SERVER, "provider": "acme"}}
+    insists = {"ProviderError": {"fault": ProviderErrorKind.SERVER, "provider": "acme"}}
     return defined()[name]("it is so.", **insists.get(name, {}))
 
 
@@ -104,7 +111,7 @@ def test_a_bare_error(name: str) -> None:
 @pytest.mark.parametrize("name", CLASSES)
 def test_an_error_with_a_place_and_a_hint(name: str) -> None:
     """Where, what, what to do, on one line; the excerpt under it; the place in JSON."""
-    where = Location("a.lisp", 3, 7, "  3 | (sequnce)\n    |  ^")
+    where = SourceLocation("a.lisp", 3, 7, "  3 | (sequnce)\n    |  ^")
     error = bare(name)
     error.where, error.hint = where, "Change it."
     assert str(error) == "a.lisp:3:7: it is so. Change it."
@@ -123,9 +130,9 @@ def test_an_error_with_a_place_and_a_hint(name: str) -> None:
 
 def test_several_mistakes_in_one_error() -> None:
     """Each on its lines in text; in JSON the count, and each of them under "problems"."""
-    first = LoadError("one.", where=Location("a.lisp", 1, 2, "  1 | x"), hint="Do.")
+    first = LoadError("one.", where=SourceLocation("a.lisp", 1, 2, "  1 | x"), hint="Do.")
     second = errors.ReadError("two.")
-    gathered = LoadError.gather([first, second])
+    gathered = LoadError.combine([first, second])
     assert list(gathered.problems()) == [first, second]
     assert str(gathered) == "a.lisp:1:2: one. Do.\ntwo."
     assert as_text(gathered) == "a.lisp:1:2: one. Do.\n  1 | x\ntwo."
@@ -149,8 +156,11 @@ def test_several_mistakes_in_one_error() -> None:
 
 def test_settings_gather_like_trees() -> None:
     """Whichever class gathers, the error is of that class: its code and exit code are told."""
-    found = [errors.ConfigError("one."), errors.ConfigError("two.", where=Location("a.toml", 3))]
-    gathered = errors.ConfigError.gather(found)
+    found = [
+        errors.ConfigError("one."),
+        errors.ConfigError("two.", where=SourceLocation("a.toml", 3)),
+    ]
+    gathered = errors.ConfigError.combine(found)
     assert (gathered.code, gathered.exit_code) == ("config_invalid", 3)
     assert as_text(gathered) == "one.\na.toml:3: two."
 
@@ -158,13 +168,13 @@ def test_settings_gather_like_trees() -> None:
 @pytest.mark.parametrize(
     ("where", "text", "body"),
     [
-        (Location("a.toml", 3, 7), "a.toml:3:7", {"file": "a.toml", "line": 3, "column": 7}),
-        (Location("a.toml", 3), "a.toml:3", {"file": "a.toml", "line": 3}),
-        (Location("DODONA_LOG__LEVEL"), "DODONA_LOG__LEVEL", {"file": "DODONA_LOG__LEVEL"}),
+        (SourceLocation("a.toml", 3, 7), "a.toml:3:7", {"file": "a.toml", "line": 3, "column": 7}),
+        (SourceLocation("a.toml", 3), "a.toml:3", {"file": "a.toml", "line": 3}),
+        (SourceLocation("DODONA_LOG__LEVEL"), "DODONA_LOG__LEVEL", {"file": "DODONA_LOG__LEVEL"}),
     ],
 )
 def test_a_place_is_told_as_far_as_it_is_known(
-    where: Location, text: str, body: dict[str, str | int]
+    where: SourceLocation, text: str, body: dict[str, str | int]
 ) -> None:
     """A line without a column, a name without a line."""
     error = DodonaError("so.", where=where)
@@ -175,7 +185,7 @@ def test_a_place_is_told_as_far_as_it_is_known(
 def test_one_mistake_is_not_wrapped() -> None:
     """It keeps its class, and so its code and exit code."""
     only = errors.UnexpectedEnd("more?")
-    assert LoadError.gather([only]) is only
+    assert LoadError.combine([only]) is only
 
 
 def test_a_missing_key_is_a_key_error_that_reads_like_ours() -> None:

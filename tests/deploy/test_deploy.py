@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dodona.app.config.config import load
-from dodona.cli.commands.operations.up import PATIENCE
+from dodona.app.config.config import load_config
+from dodona.cli.commands.operations.up import SHUTDOWN_TIMEOUT
 from dodona.cli.main import app
 from dodona.gateway import server
 
@@ -77,9 +77,9 @@ def test_a_unit_starts_what_there_is(name: str) -> None:
 def test_the_gateway_has_time_to_stop() -> None:
     """More than runs and answers may take; else what goes on would be killed."""
     found = unit("dodona.service")
-    assert int(found["TimeoutStopSec"][0]) > PATIENCE + server._PATIENCE
+    assert int(found["TimeoutStopSec"][0]) > SHUTDOWN_TIMEOUT + server._SHUTDOWN_TIMEOUT_SECONDS
     grace = COMPOSE["services"]["dodona"]["stop_grace_period"]
-    assert int(grace.removesuffix("s")) > PATIENCE + server._PATIENCE
+    assert int(grace.removesuffix("s")) > SHUTDOWN_TIMEOUT + server._SHUTDOWN_TIMEOUT_SECONDS
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_the_settings_of_the_container_are_settings() -> None:
     image = dict(re.findall(r"(DODONA_\w+)=(\S+)", " ".join(steps("ENV "))))
     given = COMPOSE["services"]["dodona"]["environment"]
     composed = {key: re.sub(r"\$\{\w+:-(\w+)\}", r"\1", value) for key, value in given.items()}
-    config = load({**image, **composed})
+    config = load_config({**image, **composed})
     assert str(config.home) == "/data"
     settings = config.settings
     assert settings.log.format == "json"

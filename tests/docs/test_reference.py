@@ -27,7 +27,7 @@ from dodona.agent.turn_control.settings import _BOUNDS as BOUNDS_OF_SETTINGS
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.app.bootstrap import open_runtime
 from dodona.app.config import shape as schema_of_settings
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.config.settings import PROVIDER_NAMES, Settings
 from dodona.app.models.credentials import Credentials
 from dodona.cli.main import app
@@ -37,25 +37,25 @@ from dodona.core.domain.rules import HOOKS
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolSpec
 from dodona.gateway import errors as http_errors
-from dodona.gateway.openapi import document
+from dodona.gateway.openapi import build_openapi
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import Method
-from dodona.gateway.websocket.events import EVENTS
+from dodona.gateway.websocket.events import EVENT_BY_CHUNK_TYPE
 from dodona.models import PROVIDERS
 from dodona.models.catalogue.data import DEFAULT_MODEL_CONTEXT_SIZES
 from dodona.net.redactor import Redactor
-from dodona.notify import SHIPPED
+from dodona.notify import BUILTIN_SUBSCRIBERS
 from dodona.notify.bus import EVENTS_LOST
 from dodona.notify.subscriber import SubscriberFile, read_subscriber
 from dodona.rules import RuleBook
-from dodona.rules.sections import FILES
-from dodona.store import Location, migrate
+from dodona.rules.sections import RULE_FILE_MODELS
+from dodona.store import StoreLocation, migrate
 from dodona.store.schema import metadata
-from dodona.telemetry.metrics import Family, Metrics
+from dodona.telemetry.metrics import MetricFamily, Metrics
 from dodona.tools.registry import ToolRegistry
 from dodona.trees.language.expressions import OPERATORS
 from dodona.trees.language.node import NodeKind
-from dodona.trees.language.schema import RESERVED, TYPES, Scope
+from dodona.trees.language.schema import RESERVED_KEYS, TYPES, Scope
 from dodona.trees.nodes import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,9 +173,9 @@ def test_every_operator_is_documented(operator: str) -> None:
     assert f"`({operator} " in line
 
 
-@pytest.mark.parametrize("key", RESERVED)
+@pytest.mark.parametrize("key", RESERVED_KEYS)
 def test_every_reserved_key_is_documented(key: str) -> None:
-    assert f"| `:{key}` | {RESERVED[key]} |" in sections("expressions.md")["Reserved keys"]
+    assert f"| `:{key}` | {RESERVED_KEYS[key]} |" in sections("expressions.md")["Reserved keys"]
 
 
 @pytest.mark.parametrize("word", [*TYPES, *(scope.value for scope in Scope)])
@@ -261,7 +261,10 @@ def test_every_setting_is_documented(title: str) -> None:
         path = (*path, 0)
     text = sections("config.md")[title]
     for name, field in schema_of_settings.fields(path).items():
-        if not schema_of_settings.section(field.annotation) and "The same settings" not in text:
+        if (
+            not schema_of_settings.section_type(field.annotation)
+            and "The same settings" not in text
+        ):
             assert re.search(rf"^\| `{name}` \|.*\w.* \|$", text, flags=re.MULTILINE), name
 
 
@@ -269,13 +272,13 @@ def test_every_section_is_documented() -> None:
     """By its name in the file."""
     titles = sections("config.md").keys()
     for name, field in Settings.model_fields.items():
-        is_named = schema_of_settings.entries(field.annotation) is not None
+        is_named = schema_of_settings.entry_type(field.annotation) is not None
         assert (f"{name}.NAME" if is_named else name) in titles
 
 
 def test_every_table_is_documented(tmp_path: Path) -> None:
     """A store that was just made has the tables, columns, types and indexes of the page."""
-    migrate(Location(path=tmp_path / "new.db"))
+    migrate(StoreLocation(path=tmp_path / "new.db"))
     with closing(sqlite3.connect(tmp_path / "new.db")) as made:
         kinds = dict(made.execute("SELECT name, type FROM pragma_table_list"))
         names = {name for name, kind in kinds.items() if kind == "table"}
@@ -321,7 +324,7 @@ def test_every_context_size_is_documented() -> None:
         assert any(line.startswith(f"| `{name}` | {size:,} |") for line in lines), name
 
 
-OPENAPI = document()
+OPENAPI = build_openapi()
 OPERATIONS = [
     (path, method, told) for path, all_ in OPENAPI["paths"].items() for method, told in all_.items()
 ]
@@ -374,13 +377,15 @@ async def tools_of_a_running_dodona(folder: Path) -> dict[str, ToolSpec]:
     registries: list[ToolRegistry] = []
     environment = {"DODONA_HOME": str(folder), "DODONA_AGENT__PROVIDER": "extractive"}
     redactor = Redactor()
-    config = await asyncio.to_thread(load, environment, None)
+    config = await asyncio.to_thread(load_config, environment, None)
     credentials = Credentials(config, environment, redactor)
     async with open_runtime(config, credentials, redactor, serve=False, tools=registries.append):
         (registry,) = registries
         agents = ("oracle", *SUBAGENTS)
-        specs = [spec for agent in agents for spec in registry.offered(agent)]
-        return {spec.name: spec for spec in (*specs, *(s.delegation for s in SUBAGENTS.values()))}
+        specs = [spec for agent in agents for spec in registry.specs_for(agent)]
+        return {
+            spec.name: spec for spec in (*specs, *(s.delegation_tool for s in SUBAGENTS.values()))
+        }
 
 
 def test_every_chunk_is_documented() -> None:
@@ -401,7 +406,7 @@ def test_every_kind_of_system_chunk_is_documented() -> None:
     """The kinds that the agent and the shipped subscribers make are those of the page."""
     made = re.compile(r'(?:Notice\(\s*|chunks\.system\()"(\w+)"')
     kinds = {kind for text in source("agent") for kind in made.findall(text)}
-    kinds |= {read_subscriber(file).system_type for file in SHIPPED.glob("*.toml")}
+    kinds |= {read_subscriber(file).system_type for file in BUILTIN_SUBSCRIBERS.glob("*.toml")}
     told = re.findall(r"^\| `(\w+)` \|", sections("chunks.md")["Kinds of system chunks"], re.M)
     assert kinds == set(told)
 
@@ -414,7 +419,7 @@ def test_every_method_of_the_websocket_is_documented(method: Method) -> None:
         rf"^\| \[`{re.escape(method.name)}`\].*\w.* \| `{method.scope}` \|$", page, re.M
     )
     section = page.partition(f"### {method.name}\n")[2].partition("\n##")[0]
-    for field in method.fields:
+    for field in method.parameters:
         assert re.search(rf"^\| `{field.name}` \|.*\w.* \|$", section, re.M), field.name
 
 
@@ -422,7 +427,7 @@ def test_every_event_of_the_websocket_is_documented() -> None:
     """With the chunks that it is made of."""
     told = re.findall(r"^\| `(\w+)` \| (\[.*?) \|", sections("websocket.md")["Events"], re.M)
     assert {(event, chunk) for event, made in told for chunk in re.findall(r"`(\w+)`", made)} == {
-        (event, chunk) for chunk, event in EVENTS.items()
+        (event, chunk) for chunk, event in EVENT_BY_CHUNK_TYPE.items()
     }
 
 
@@ -436,22 +441,24 @@ def test_every_event_is_documented() -> None:
 
 
 @pytest.mark.parametrize("family", Metrics().registry.families, ids=lambda family: family.name)
-def test_every_metric_is_documented(family: Family) -> None:
+def test_every_metric_is_documented(family: MetricFamily) -> None:
     """Each has a line with its kind, its labels and what it counts."""
     labels = ", ".join(f"`{label}`" for label in family.labels)
-    line = f"| `{family.name}` | {family.kind} | {labels} | {family.about} |"
+    line = f"| `{family.name}` | {family.kind} | {labels} | {family.help_text} |"
     assert line in text_of("metrics.md").splitlines()
 
 
-@pytest.mark.parametrize("file", sorted(SHIPPED.glob("*.toml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted(BUILTIN_SUBSCRIBERS.glob("*.toml")), ids=lambda file: file.stem
+)
 def test_every_shipped_subscriber_is_documented(file: Path) -> None:
     """Each has a line with what it tells and the events that it hears."""
     found = read_subscriber(file)
-    assert found.about.description
-    line = f"| `{found.id}` | {found.about.description} | "
+    assert found.section.description
+    line = f"| `{found.id}` | {found.section.description} | "
     (row,) = [each for each in text_of("subscribers.md").splitlines() if each.startswith(line)]
     assert all(f"`{pattern}`" in row for pattern in found.types)
-    assert row.endswith("| core |") == found.about.core
+    assert row.endswith("| core |") == found.section.core
 
 
 def test_every_key_of_a_subscriber_is_documented() -> None:
@@ -474,11 +481,11 @@ def test_every_shipped_rule_is_documented(rule: dict[str, Any]) -> None:
         assert f"| `{rule['id']}.{name}` |" in text_of("rules.md")
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", RULE_FILE_MODELS)
 def test_every_action_of_rules_is_documented(kind: str) -> None:
     """With all that it takes."""
     section = text_of("rules.md").partition(f"### action: {kind}\n")[2].partition("\n##")[0]
-    action: Any = FILES[kind].model_fields["action"].annotation
+    action: Any = RULE_FILE_MODELS[kind].model_fields["action"].annotation
     for key in action.model_fields:
         assert re.search(rf"^\| `{key}` \|.*\w.* \|$", section, re.M), key
 

@@ -10,13 +10,13 @@ import pytest
 from pydantic import AfterValidator, Field
 
 from dodona.core.errors import ConfigError
-from dodona.documents import MAX_BYTES, Section, Texts, read, wrong
+from dodona.documents import MAX_BYTES, NonEmptyStrings, Section, field_error, read_document
 
 
 def _no_shouting(text: str) -> str:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.isupper():
-            raise wrong("must not shout", "Write it small.", line=number)
+            raise field_error("must not shout", "Write it small.", line=number)
     return text
 
 
@@ -31,14 +31,14 @@ class Wood(Section):
     leaf: Leaf
     leaves: Annotated[tuple[Leaf, ...], Field(strict=False)] = ()
     named: Mapping[str, Leaf] = {}
-    words: Texts = ()
+    words: NonEmptyStrings = ()
 
 
 def mistakes(tmp_path: Path, text: str) -> list[str]:
     file = tmp_path / "w.toml"
     file.write_text(text)
     with pytest.raises(ConfigError) as found:
-        read(file, what="the wood").checked(Wood)
+        read_document(file, label="the wood").validate(Wood)
     return str(found.value).replace(f"{tmp_path}/", "").splitlines()
 
 
@@ -46,7 +46,7 @@ def test_what_is_right_is_read(tmp_path: Path) -> None:
     """As the model has it."""
     file = tmp_path / "w.toml"
     file.write_text('words = ["a"]\n[leaf]\nname = "x"\n[[leaves]]\nname = "y"\nkind = "ash"\n')
-    found = read(file, what="the wood").checked(Wood)
+    found = read_document(file, label="the wood").validate(Wood)
     assert found == Wood(leaf=Leaf(name="x"), leaves=(Leaf(name="y", kind="ash"),), words=("a",))
 
 
@@ -126,14 +126,14 @@ def test_what_is_no_such_file_is_told(tmp_path: Path, raw: bytes, told: str) -> 
     """By what it is called."""
     (tmp_path / "w.toml").write_bytes(raw)
     with pytest.raises(ConfigError) as found:
-        read(tmp_path / "w.toml", what="the wood")
+        read_document(tmp_path / "w.toml", label="the wood")
     assert str(found.value).replace(f"{tmp_path}/", "") == told
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     """A folder, or nothing at all."""
     with pytest.raises(ConfigError) as found:
-        read(tmp_path, what="the wood")
+        read_document(tmp_path, label="the wood")
     assert str(found.value) == (
         f"{tmp_path}: the wood cannot be read: Is a directory. It must be a file that you may read."
     )

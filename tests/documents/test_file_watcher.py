@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.documents import files, following
+from dodona.documents import list_files, watch_folders
 
 LIMIT = 20.0
 
@@ -25,7 +25,7 @@ class Reader:
 
     def reload(self) -> None:
         texts: list[str] = []
-        for file in files(self.folders):
+        for file in list_files(self.folders):
             with suppress(FileNotFoundError):  # it may go just now
                 texts.append(file.read_text())
         self.texts = texts
@@ -48,7 +48,7 @@ def test_files_are_those_of_each_folder_by_name(tmp_path: Path) -> None:
     (tmp_path / "one/gone.toml").symlink_to(tmp_path / "nowhere")
     (tmp_path / "packs/file").write_text("")
     folders = (tmp_path / "packs/*/s", tmp_path / "missing", tmp_path / "one")
-    assert [str(file.relative_to(tmp_path)) for file in files(folders)] == [
+    assert [str(file.relative_to(tmp_path)) for file in list_files(folders)] == [
         "packs/a/s/y.toml", "packs/x/s/x.toml", "one/a.toml", "one/b.toml",
     ]  # fmt: skip
 
@@ -57,14 +57,14 @@ async def test_what_was_there_is_read_before_anything_else(tmp_path: Path) -> No
     """Nothing that was saved before is missed."""
     (tmp_path / "a.toml").write_text("a")
     reader = Reader(tmp_path)
-    async with following(reader.folders, reader.reload):
+    async with watch_folders(reader.folders, reader.reload):
         assert reader.texts == ["a"]
 
 
 async def test_files_that_come_change_and_go_are_followed(tmp_path: Path) -> None:
     """Also one that an editor saves by renaming."""
     reader = Reader(tmp_path)
-    async with following(reader.folders, reader.reload):
+    async with watch_folders(reader.folders, reader.reload):
         (tmp_path / "a.toml").write_text("one")
         await reader.until(lambda texts: texts == ["one"])
         (tmp_path / "draft").write_text("two")
@@ -78,7 +78,7 @@ async def test_a_folder_may_come_later_and_go_and_come_again(tmp_path: Path) -> 
     """However deep it is."""
     folder = tmp_path / "not" / "yet" / "there"
     reader = Reader(folder)
-    async with following(reader.folders, reader.reload):
+    async with watch_folders(reader.folders, reader.reload):
         for text in ("first", "second"):
             folder.mkdir(parents=True)
             (folder / "a.toml").write_text(text)
@@ -92,7 +92,7 @@ async def test_a_folder_may_come_later_and_go_and_come_again(tmp_path: Path) -> 
 async def test_folders_of_any_name_are_followed(tmp_path: Path) -> None:
     """A pack that is put in place while we run."""
     reader = Reader(tmp_path / "packs" / "*" / "rules")
-    async with following(reader.folders, reader.reload):
+    async with watch_folders(reader.folders, reader.reload):
         for name in ("one", "two"):
             (tmp_path / "packs" / name / "rules").mkdir(parents=True)
             (tmp_path / "packs" / name / "rules" / "a.toml").write_text(name)
@@ -106,7 +106,7 @@ async def test_what_is_none_of_our_files_is_passed_over(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     reader = Reader(folder)
-    async with following(reader.folders, reader.reload):
+    async with watch_folders(reader.folders, reader.reload):
         before = reader.times
         (tmp_path / "beside.toml").write_text("")
         (folder / "notes.md").write_text("")
@@ -122,11 +122,11 @@ async def test_a_reader_that_fails_is_asked_again(
     reader = Reader(tmp_path)
 
     def reload() -> None:
-        if not files([tmp_path]):
+        if not list_files([tmp_path]):
             raise ValueError("a bug")
         reader.reload()
 
-    async with following(reader.folders, reload):
+    async with watch_folders(reader.folders, reload):
         assert caplog.messages == ["changed files could not be read"]
         (tmp_path / "a.toml").write_text("a")
         await reader.until(lambda texts: texts == ["a"])

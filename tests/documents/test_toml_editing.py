@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dodona.core.errors import ConfigError
 from dodona.documents import KeyPath
-from dodona.documents.toml_editing import edited, written, written_key
+from dodona.documents.toml_editing import edit_toml, format_toml_key, format_toml_value
 
 EDITS: dict[str, tuple[str, dict[KeyPath, Any], str]] = {
     "a value, beside its comment": (
@@ -126,7 +126,7 @@ EDITS: dict[str, tuple[str, dict[KeyPath, Any], str]] = {
 @pytest.mark.parametrize(("text", "changes", "expected"), EDITS.values(), ids=EDITS.keys())
 def test_an_edit(text: str, changes: dict[KeyPath, Any], expected: str) -> None:
     """Comments, order and spelling of all else stay."""
-    assert edited(text, changes) == expected
+    assert edit_toml(text, changes) == expected
 
 
 REFUSED: dict[str, tuple[str, dict[KeyPath, Any], str]] = {
@@ -154,7 +154,7 @@ REFUSED: dict[str, tuple[str, dict[KeyPath, Any], str]] = {
 def test_what_cannot_be_done_is_told(text: str, changes: dict[KeyPath, Any], expected: str) -> None:
     """Rather than done in another way than it was asked for."""
     with pytest.raises(ConfigError) as caught:
-        edited(text, changes)
+        edit_toml(text, changes)
     assert str(caught.value) == expected
 
 
@@ -181,10 +181,10 @@ def documents(draw: st.DrawFn) -> str:
     lines: list[str] = []
     for _ in range(draw(st.integers(0, 6))):
         names = draw(st.lists(NAMES, min_size=1, max_size=3))
-        key = written_key(tuple(names))
+        key = format_toml_key(tuple(names))
         kind = draw(st.sampled_from(["pair", "pair", "pair", "table", "array"]))
         text = {"table": f"[{key}]", "array": f"[[{key}]]"}.get(kind)
-        lines.append((text or f"{key} = {written(draw(VALUES))}") + draw(COMMENTS))
+        lines.append((text or f"{key} = {format_toml_value(draw(VALUES))}") + draw(COMMENTS))
     return draw(st.sampled_from(["\n", "\r\n"])).join(lines) + draw(st.sampled_from(["", "\n"]))
 
 
@@ -201,7 +201,7 @@ def test_an_edit_does_what_was_asked_or_nothing(text: str, path: KeyPath, value:
     except tomllib.TOMLDecodeError:
         assume(False)
     try:
-        after = tomllib.loads(edited(text, {path: value}))
+        after = tomllib.loads(edit_toml(text, {path: value}))
     except ConfigError:
         return
     if value is not None:
@@ -217,4 +217,4 @@ def test_an_edit_does_what_was_asked_or_nothing(text: str, path: KeyPath, value:
 @given(VALUES)
 def test_what_is_written_reads_as_it_was(value: Any) -> None:
     """Of whatever type, with whatever characters."""
-    assert json.dumps(tomllib.loads(f"x = {written(value)}")["x"]) == json.dumps(value)
+    assert json.dumps(tomllib.loads(f"x = {format_toml_value(value)}")["x"]) == json.dumps(value)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
+from dodona.documents.toml_lines import MAX_DEPTH, KeyPath, locate_keys
 
 TEXT = '''\
 # a = 1
@@ -71,14 +71,14 @@ def test_every_way_to_write_a_key() -> None:
     """Dotted, quoted, escaped, inline, after strings and arrays that hold what looks like keys."""
     text = f"{TEXT}1\n"
     tomllib.loads(text)
-    assert dict(locate(text)) == EXPECTED
+    assert dict(locate_keys(text)) == EXPECTED
 
 
 def test_arrays_of_tables_have_numbers() -> None:
     """A table below one belongs to its newest element."""
     text = "[[a]]\nn = 1\n[a.b]\nq = 1\n[[a]]\n[a.b]\nq = 2\n[[a.c]]\n[[a.c]]\nz = 1\n"
     tomllib.loads(text)
-    assert dict(locate(text)) == {
+    assert dict(locate_keys(text)) == {
         ("a",): 1,
         ("a", 0): 1,
         ("a", 0, "n"): 2,
@@ -96,7 +96,7 @@ def test_arrays_of_tables_have_numbers() -> None:
 
 def test_lines_end_in_two_ways() -> None:
     """CRLF counts as one."""
-    assert dict(locate("a = 1\r\n\r\nb = [\r\n1]\r\n")) == {
+    assert dict(locate_keys("a = 1\r\n\r\nb = [\r\n1]\r\n")) == {
         ("a",): 1,
         ("b",): 3,
         ("b", 0): 4,
@@ -109,7 +109,7 @@ NO_TOML = ["a", "a = ", "[", "[a", "a = [1, 2", "a = {b", "\x00", "= 1", "a = ''
 @pytest.mark.parametrize("text", NO_TOML)
 def test_what_is_no_toml_is_located_as_far_as_it_goes(text: str) -> None:
     """The keys before it are there; telling the mistake is tomllib's part."""
-    assert locate(f"before = 1\n{text}")["before",] == 1
+    assert locate_keys(f"before = 1\n{text}")["before",] == 1
 
 
 HOSTILE = {
@@ -126,8 +126,8 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_text_costs_no_more_than_its_length(text: str) -> None:
     """Were it quadratic, this would time out; a key of many parts is cut past what is allowed."""
-    found = locate(text)
-    assert max(map(len, found), default=0) <= DEEPEST + 1
+    found = locate_keys(text)
+    assert max(map(len, found), default=0) <= MAX_DEPTH + 1
 
 
 # -- against tomllib -------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def paths(value: Any, above: KeyPath = ()) -> Iterator[KeyPath]:
 @given(st.lists(statements, max_size=8).map(valid))
 def test_every_key_is_located_on_a_line_that_names_it(text: str) -> None:
     """And nothing else is."""
-    found = locate(text)
+    found = locate_keys(text)
     expected = set(paths(tomllib.loads(text)))
     assert set(found) == expected
     lines = text.split("\n")
@@ -203,7 +203,7 @@ def test_every_key_is_located_on_a_line_that_names_it(text: str) -> None:
 @given(st.text("a.=[]{}\"'\\\n#, 1", max_size=60))
 def test_any_text_is_survived(text: str) -> None:
     """It never raises, and where tomllib reads the text, both agree."""
-    found = locate(text)
+    found = locate_keys(text)
     try:
         expected = set(paths(tomllib.loads(text)))
     except tomllib.TOMLDecodeError:

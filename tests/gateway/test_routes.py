@@ -11,9 +11,9 @@ from dodona.agent.question import Question
 from dodona.core.errors import (
     BudgetExceeded,
     Cancelled,
-    Fault,
     NotFound,
     ProviderError,
+    ProviderErrorKind,
     StoreError,
 )
 from dodona.net.redactor import Redactor
@@ -98,7 +98,7 @@ async def test_errors_have_one_shape_and_their_status(
 async def test_when_to_come_back_is_in_a_header(gateway: Gateway) -> None:
     """What a provider asked for, in whole seconds, rounded up."""
     gateway.agency.oracle.refusal = ProviderError(
-        "slow down.", fault=Fault.RATE_LIMITED, provider="acme", retry_after=2.4
+        "slow down.", kind=ProviderErrorKind.RATE_LIMITED, provider="acme", retry_after=2.4
     )
     status, _, headers = await gateway.call("POST", "/api/oracle", {"question": "Why?"})
     assert (status, headers["retry-after"]) == (502, "3")

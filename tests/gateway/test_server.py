@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from dodona.core.errors import AccessDenied, ConfigError, DodonaError
-from dodona.gateway import GatewaySettings, listening, make_app, serve
+from dodona.gateway import GatewaySettings, make_app, open_listener, serve
 from tests.gateway.plain_agency import LONG, PlainAgency, until
 from tests.gateway.talking import Following, events, gateway_up, nothing, ready
 
@@ -176,7 +176,7 @@ async def test_localhost_and_ipv6_are_this_machine() -> None:
 
 async def test_answers_do_not_wait_for_the_client() -> None:
     """A second piece goes out before the first is acknowledged: else each answer takes 40 ms."""
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         client = socket.create_connection(listener.getsockname())
         connection, _ = listener.accept()
         with client, connection:
@@ -206,10 +206,10 @@ async def test_a_stream_under_way_ends_when_it_is_cancelled() -> None:
 
 
 async def _serve(host: str, port: int, address: asyncio.Future[str] | None = None) -> None:
-    app = make_app(PlainAgency(), rules=GatewaySettings(), ready=ready)
+    app = make_app(PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
     started = address.set_result if address else lambda _: None
-    with listening(host, port) as listener:
-        await serve(app, listener, on_started=started, leave=nothing)
+    with open_listener(host, port) as listener:
+        await serve(app, listener, on_started=started, finish_runs=nothing)
 
 
 async def _ask(client: aiohttp.ClientSession, url: str) -> tuple[int, dict[str, dict[str, str]]]:

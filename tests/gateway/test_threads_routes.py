@@ -13,12 +13,12 @@ import pytest
 
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.domain.projects import Project
-from dodona.gateway.openapi import document
-from dodona.store import Store, locate, migrate
+from dodona.gateway.openapi import build_openapi
+from dodona.store import Store, migrate, parse_location
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, gateway_up
 
-DOCUMENT = document()
+DOCUMENT = build_openapi()
 
 
 class Stand:
@@ -47,7 +47,7 @@ class Stand:
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Making a store takes longer than the tests: this one is copied."""
     file = tmp_path_factory.mktemp("threads") / "dodona.db"
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     return file
 
 
@@ -55,7 +55,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def stand(migrated: Path, tmp_path: Path) -> AsyncIterator[Stand]:
     agency: Any = PlainAgency()
     file = await asyncio.to_thread(shutil.copy, migrated, tmp_path)
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         agency.threads = store.threads
         async with gateway_up(agency) as up:
             yield Stand(up, store)

@@ -14,14 +14,14 @@ from yarl import URL
 
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.gateway.openapi import document
+from dodona.gateway.openapi import build_openapi
 from dodona.models.scripted.model import ScriptedModel
 from dodona.models.token_counter import OfflineTokenCounter
-from dodona.store import locate, migrate
+from dodona.store import migrate, parse_location
 from tests.agent.opening import Tools, calls, opened, until
 from tests.gateway.talking import Gateway, gateway_up
 
-DOCUMENT = document()
+DOCUMENT = build_openapi()
 TREE = "/api/oracle/tree"
 
 
@@ -77,7 +77,7 @@ async def growing(file: Path, *answers: Any) -> AsyncIterator[Tree]:
 def made_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     OfflineTokenCounter().count("warm", "scripted")  # reading a vocabulary blocks
     file = tmp_path_factory.mktemp("made") / "dodona.db"
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     return file
 
 

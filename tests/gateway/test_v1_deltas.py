@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from dodona.core import chunks
-from dodona.core.chunks import Body, Chunk
-from dodona.core.errors import BudgetExceeded, DodonaError, Fault, NotFound, ProviderError
+from dodona.core.chunks import ChunkBody, StreamChunk
+from dodona.core.errors import (
+    BudgetExceeded,
+    DodonaError,
+    NotFound,
+    ProviderError,
+    ProviderErrorKind,
+)
 from dodona.core.messages import AssistantText, ToolCall
 from dodona.core.ports.model import (
     CallDelta,
@@ -22,8 +28,8 @@ from dodona.core.ports.model import (
 )
 from dodona.gateway.errors import BodyTooLarge, ShuttingDown
 from dodona.gateway.http.openai_errors import (
-    OpenAiError,
-    WrongParameter,
+    AnswerRestarted,
+    InvalidParameter,
     as_openai,
     headers_of,
     status_of,
@@ -34,20 +40,20 @@ CALL = chunks.tool_call(id="1", name="find", arguments={}, status="pending")
 RESULT = chunks.tool_result(id="1", name="find", result="oak", status="success")
 
 
-def done(finish: chunks.Ended = "stop") -> Body:
+def done(finish: chunks.DoneFinish = "stop") -> ChunkBody:
     return chunks.done(
         tokens_used=1, model_used="m", context_id="c", context_tokens_remaining=1, finish=finish
     )
 
 
-def heard(deltas: RunDeltas, *bodies: Body, first: int = 1) -> list[dict[str, Any]]:
-    told = [deltas.take(Chunk(1, seq, body)) for seq, body in enumerate(bodies, first)]
+def heard(deltas: RunDeltas, *bodies: ChunkBody, first: int = 1) -> list[dict[str, Any]]:
+    told = [deltas.apply(StreamChunk(1, seq, body)) for seq, body in enumerate(bodies, first)]
     return [delta for delta in told if delta is not None]
 
 
 def test_a_run_is_its_text_and_its_thoughts() -> None:
     """Its tools are not the client's to call: what it says after them is a new paragraph."""
-    deltas = RunDeltas(streams=True)
+    deltas = RunDeltas(is_streaming=True)
     told = heard(
         deltas,
         chunks.thinking("Hm."),
@@ -74,13 +80,13 @@ def test_a_run_is_its_text_and_its_thoughts() -> None:
 
 
 def test_a_chunk_without_a_finish_is_of_an_older_run() -> None:
-    deltas = RunDeltas(streams=False)
+    deltas = RunDeltas(is_streaming=False)
     heard(deltas, {"type": "done"})
     assert deltas.finish == "stop"
 
 
 def test_the_error_of_a_run_is_raised() -> None:
-    deltas = RunDeltas(streams=True)
+    deltas = RunDeltas(is_streaming=True)
     with pytest.raises(BudgetExceeded, match="nothing left"):
         heard(deltas, chunks.error(BudgetExceeded("nothing left.")))
     assert not deltas.finish
@@ -88,7 +94,7 @@ def test_the_error_of_a_run_is_raised() -> None:
 
 def test_what_is_said_again_is_not_sent_again() -> None:
     """However it is cut into pieces; then it goes on."""
-    deltas = RunDeltas(streams=True)
+    deltas = RunDeltas(is_streaming=True)
     heard(deltas, chunks.content("The oak "), chunks.content("st"))
     again = heard(
         deltas,
@@ -105,10 +111,10 @@ def test_what_is_said_again_is_not_sent_again() -> None:
 def test_what_is_said_otherwise_cannot_be_sent() -> None:
     """A client that waits for the whole answer does not notice."""
     for streams in (True, False):
-        deltas = RunDeltas(streams=streams)
+        deltas = RunDeltas(is_streaming=streams)
         heard(deltas, chunks.content("The oak "), chunks.restart(0, "cut"))
         if streams:
-            with pytest.raises(OpenAiError, match="began its answer anew"):
+            with pytest.raises(AnswerRestarted, match="began its answer anew"):
                 heard(deltas, chunks.content("An elm "), first=3)
         else:
             heard(deltas, chunks.content("An elm."), first=3)
@@ -117,7 +123,7 @@ def test_what_is_said_otherwise_cannot_be_sent() -> None:
 
 def calls(*events: ModelEvent) -> list[Any]:
     deltas = ModelDeltas()
-    told = [delta for event in events for delta in deltas.take(event)]
+    told = [delta for event in events for delta in deltas.apply(event)]
     return [each["tool_calls"][0] if "tool_calls" in each else each for each in told]
 
 
@@ -172,24 +178,30 @@ def test_every_call_has_an_id_of_its_own() -> None:
 
 
 def test_a_relayed_answer_cannot_begin_anew() -> None:
-    with pytest.raises(OpenAiError, match="anew: cut"):
+    with pytest.raises(AnswerRestarted, match="anew: cut"):
         calls(TextDelta("a"), Restart("cut"))
 
 
-def failed(fault: Fault) -> ProviderError:
-    return ProviderError("it failed.", fault=fault, provider="p", hint="Look.")
+def failed(fault: ProviderErrorKind) -> ProviderError:
+    return ProviderError("it failed.", kind=fault, provider="p", hint="Look.")
 
 
 ERRORS: list[tuple[DodonaError, int, str, str, bool]] = [
-    (WrongParameter("no.", param="n"), 400, "invalid_request_error", "bad_request", False),
+    (InvalidParameter("no.", param="n"), 400, "invalid_request_error", "bad_request", False),
     (NotFound("no."), 404, "not_found_error", "not_found", False),
     (BodyTooLarge("no."), 413, "invalid_request_error", "request_too_large", False),
     (BudgetExceeded("no."), 429, "rate_limit_error", "budget_exceeded", False),
     (ShuttingDown("no."), 503, "server_error", "shutting_down", False),
-    (failed(Fault.REFUSED), 400, "invalid_request_error", "provider_failed", False),
-    (failed(Fault.TOO_LONG), 400, "invalid_request_error", "context_length_exceeded", False),
-    (failed(Fault.RATE_LIMITED), 429, "rate_limit_error", "provider_failed", False),
-    (failed(Fault.UNAUTHORISED), 502, "server_error", "provider_failed", False),
+    (failed(ProviderErrorKind.REJECTED), 400, "invalid_request_error", "provider_failed", False),
+    (
+        failed(ProviderErrorKind.CONTEXT_TOO_LONG),
+        400,
+        "invalid_request_error",
+        "context_length_exceeded",
+        False,
+    ),
+    (failed(ProviderErrorKind.RATE_LIMITED), 429, "rate_limit_error", "provider_failed", False),
+    (failed(ProviderErrorKind.UNAUTHORIZED), 502, "server_error", "provider_failed", False),
 ]
 
 

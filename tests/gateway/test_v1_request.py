@@ -9,9 +9,9 @@ import pytest
 from dodona.core.errors import BadRequest, DodonaError
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolResult, UserText
 from dodona.core.ports.model import ToolChoice
-from dodona.gateway.http.openai_errors import WrongParameter
-from dodona.gateway.v1.messages import ChatHistory, ChatMessage, as_model_reads
-from dodona.gateway.v1.request import FIXED, WITHOUT_EFFECT, ChatRequest
+from dodona.gateway.http.openai_errors import InvalidParameter
+from dodona.gateway.v1.messages import ChatHistory, ChatMessage, to_model_messages
+from dodona.gateway.v1.request import FIXED_FIELDS, IGNORED_FIELDS, ChatRequest
 
 HELLO = {"role": "user", "content": "Hello"}
 TOOL = {"type": "function", "function": {"name": "find"}}
@@ -20,7 +20,7 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
 
 
 def read(**more: Any) -> ChatRequest:
-    return ChatRequest.read({"model": "oracle", "messages": [HELLO], **more})
+    return ChatRequest.parse({"model": "oracle", "messages": [HELLO], **more})
 
 
 def test_all_of_a_request_is_read() -> None:
@@ -47,17 +47,17 @@ def test_all_of_a_request_is_read() -> None:
     assert [tool.name for tool in asked.tools] == ["find"]
     assert asked.tool_choice == ToolChoice("named", "find")
     assert asked.response_format == {"type": "json_object"}
-    assert asked.is_relayed
+    assert asked.is_passthrough
 
 
 def test_what_changes_nothing_is_taken() -> None:
     """Fields without effect whatever they say; null is as if a field were not there."""
-    anything = {name: {"any": ["thing"]} for name in WITHOUT_EFFECT}
-    nothing = dict.fromkeys((*FIXED, "user", "stream", "stop", "tools", "stream_options"))
-    usual = {name: values[0] for name, values in FIXED.items() if values}
+    anything = {name: {"any": ["thing"]} for name in IGNORED_FIELDS}
+    nothing = dict.fromkeys((*FIXED_FIELDS, "user", "stream", "stop", "tools", "stream_options"))
+    usual = {name: values[0] for name, values in FIXED_FIELDS.items() if values}
     assert read(**anything) == read(**nothing) == read(**usual) == read()
     assert read(response_format={"type": "text"}) == read()
-    assert not read().is_relayed
+    assert not read().is_passthrough
 
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
@@ -159,13 +159,13 @@ def test_what_is_wrong_is_told_with_its_place(
     with pytest.raises(BadRequest) as raised:
         read(**more)
     (problem,) = raised.value.problems()
-    assert isinstance(problem, WrongParameter)
+    assert isinstance(problem, InvalidParameter)
     assert (problem.param, problem.message) == (param, message)
 
 
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(DodonaError) as raised:
-        ChatRequest.read({"n": 2, "temprature": 1, "messages": ["a", "b"]})
+        ChatRequest.parse({"n": 2, "temprature": 1, "messages": ["a", "b"]})
     assert len(raised.value.problems()) == 5
 
 
@@ -199,7 +199,7 @@ DIALOGUES: dict[str, tuple[list[ChatMessage], ChatHistory]] = {
 def test_messages_become_a_dialogue(name: str) -> None:
     """What follows the last answer is the question; what came before are exchanges."""
     messages, expected = DIALOGUES[name]
-    assert ChatHistory.of(messages) == expected
+    assert ChatHistory.from_messages(messages) == expected
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_messages_become_a_dialogue(name: str) -> None:
     [said(("system", "s")), said(("user", "a"), ("assistant", "b")), said(("user", " "))],
 )
 def test_there_must_be_a_question(messages: list[ChatMessage]) -> None:
-    with pytest.raises(WrongParameter, match="there is no question"):
-        ChatHistory.of(messages)
+    with pytest.raises(InvalidParameter, match="there is no question"):
+        ChatHistory.from_messages(messages)
 
 
 def test_a_model_reads_messages_in_their_order() -> None:
@@ -221,13 +221,13 @@ def test_a_model_reads_messages_in_their_order() -> None:
             {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "oak"}]},
         ]
     )
-    assert asked.is_relayed
-    assert list(as_model_reads(asked.messages)) == [
+    assert asked.is_passthrough
+    assert list(to_model_messages(asked.messages)) == [
         SystemText("s"),
         UserText("Hello"),
         AssistantText("", (ToolCall("a", "find", "{}"),)),
         ToolResult("a", "find", "oak"),
     ]
     stray = read(messages=[HELLO, {"role": "tool", "tool_call_id": "b", "content": "x"}])
-    with pytest.raises(WrongParameter, match="no call has the id 'b'"):
-        list(as_model_reads(stray.messages))
+    with pytest.raises(InvalidParameter, match="no call has the id 'b'"):
+        list(to_model_messages(stray.messages))

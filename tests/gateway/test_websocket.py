@@ -19,7 +19,7 @@ from dodona.core.domain.routing import Binding, LiveRouter, Router
 from dodona.core.errors import LaneFull, NotFound, StoreError
 from dodona.core.messages import Origin
 from dodona.gateway.websocket import METHODS
-from dodona.gateway.websocket.protocol import FOLLOWED, LARGEST_MESSAGE, REQUESTS
+from dodona.gateway.websocket.protocol import MAX_AWAITED_RUNS, MAX_MESSAGE_BYTES, MAX_REQUESTS
 from tests.gateway.plain_agency import LONG, PlainAgency, PlainReception, until
 from tests.gateway.speaking import Refused, Speaker, speaking
 from tests.gateway.talking import Gateway, gateway_up
@@ -149,7 +149,7 @@ async def test_whoever_speaks_for_others_is_a_peer(gateway: Gateway, speaker: Sp
     await speaker.send("mine too", peer="local")
     await speaker.send("theirs", account="bot")
     await speaker.send("theirs too", peer="U42")
-    origins = [message.origin for _, message in gateway.agency.reception.sent]
+    origins = [message.origin for _, message in gateway.agency.messages.sent]
     assert origins == [Origin.USER, Origin.USER, Origin.PEER, Origin.PEER]
 
 
@@ -196,10 +196,10 @@ class SlowReception(PlainReception):
         self.began: list[str] = []
         self.may: dict[str, asyncio.Event] = {}
 
-    async def send(self, user_id: str, message: Any) -> Any:
+    async def submit(self, user_id: str, message: Any) -> Any:
         self.began.append(message.content)
         await self.may.setdefault(message.content, asyncio.Event()).wait()
-        return await super().send(user_id, message)
+        return await super().submit(user_id, message)
 
     def let(self, content: str) -> None:
         self.may.setdefault(content, asyncio.Event()).set()
@@ -208,12 +208,12 @@ class SlowReception(PlainReception):
 @pytest.fixture
 async def slow() -> AsyncIterator[tuple[Speaker, SlowReception, Gateway]]:
     agency = PlainAgency()
-    agency.reception = SlowReception(agency)
+    agency.messages = SlowReception(agency)
     async with (
         gateway_up(agency) as gateway,
         speaking(gateway.client, gateway.url) as speaker,
     ):
-        yield speaker, agency.reception, gateway
+        yield speaker, agency.messages, gateway
 
 
 async def test_messages_of_a_session_go_in_as_they_came(
@@ -367,14 +367,14 @@ async def test_a_frame_that_is_too_long_gets_an_error(speaker: Speaker) -> None:
     )
     assert await speaker.call("ping") == {"pong": True}
     with suppress(ConnectionError):  # it is not read to its end
-        await speaker.say("x" * (LARGEST_MESSAGE + 1))
+        await speaker.say("x" * (MAX_MESSAGE_BYTES + 1))
     assert await speaker.closed() in (1009, None)
     assert speaker.socket.closed
 
 
 async def test_an_id_in_use_is_refused_under_no_id(gateway: Gateway, speaker: Speaker) -> None:
     """Else it would be taken for the answer to the first request, which goes on."""
-    gateway.agency.reception.gate.clear()
+    gateway.agency.messages.gate.clear()
     await speaker.say({"id": "x", "method": "chat.send", "params": PARAMS_OF_SEND})
     await speaker.say({"id": "x", "method": "ping"})
     assert await speaker.heard() == bad_request(
@@ -382,7 +382,7 @@ async def test_an_id_in_use_is_refused_under_no_id(gateway: Gateway, speaker: Sp
         "id 'x' is that of a request that is not answered yet.",
         "Give each request an id of its own.",
     )
-    gateway.agency.reception.gate.set()
+    gateway.agency.messages.gate.set()
     assert (await speaker.answer("x"))["run_id"] == 1
     await speaker.say({"id": "x", "method": "ping"})
     assert await speaker.answer("x") == {"pong": True}
@@ -392,39 +392,39 @@ async def test_a_flood_is_refused_and_what_was_taken_is_answered(
     gateway: Gateway, speaker: Speaker
 ) -> None:
     """So many requests at once and no more; the others are told so."""
-    gateway.agency.reception.gate.clear()
+    gateway.agency.messages.gate.clear()
     mine = {"channel": "web", "account": "local", "content": "x"}
-    taken = [await speaker.begin("chat.send", **mine, peer=f"p{n}") for n in range(REQUESTS)]
+    taken = [await speaker.begin("chat.send", **mine, peer=f"p{n}") for n in range(MAX_REQUESTS)]
     with pytest.raises(Refused) as caught:
         await speaker.call("ping")
     assert caught.value.error == {
         "code": "too_many_requests",
-        "message": f"{REQUESTS} requests of this connection are not answered yet.",
+        "message": f"{MAX_REQUESTS} requests of this connection are not answered yet.",
         "hint": "Wait for some of the answers.",
     }
     async with speaking(gateway.client, gateway.url) as other:
         assert await other.call("ping") == {"pong": True}
-    gateway.agency.reception.gate.set()
-    assert {(await speaker.answer(id_))["run_id"] for id_ in taken} == {*range(1, REQUESTS + 1)}
+    gateway.agency.messages.gate.set()
+    assert {(await speaker.answer(id_))["run_id"] for id_ in taken} == {*range(1, MAX_REQUESTS + 1)}
     assert await speaker.call("ping") == {"pong": True}
 
 
 async def test_a_connection_waits_for_so_many_runs(gateway: Gateway, speaker: Speaker) -> None:
     """What it cannot be told of is refused before it is taken in."""
-    for number in range(FOLLOWED):
+    for number in range(MAX_AWAITED_RUNS):
         await speaker.send("x", peer=f"p{number}")
     with pytest.raises(Refused) as caught:
         await speaker.send("one too many")
     assert caught.value.error["code"] == "too_many_requests"
-    assert len(gateway.agency.oracle.runs) == FOLLOWED
+    assert len(gateway.agency.oracle.runs) == MAX_AWAITED_RUNS
     await gateway.run.finish()
-    await speaker.events_of(FOLLOWED)
+    await speaker.events_of(MAX_AWAITED_RUNS)
     await until(lambda: gateway.run.followers == 0, "it is not followed any more")
-    assert (await speaker.send("there is room again"))["run_id"] == FOLLOWED + 1
+    assert (await speaker.send("there is room again"))["run_id"] == MAX_AWAITED_RUNS + 1
 
 
 async def test_what_the_agency_refuses_is_told(gateway: Gateway, speaker: Speaker) -> None:
-    gateway.agency.reception.refusal = LaneFull("20 messages wait already.")
+    gateway.agency.messages.refusal = LaneFull("20 messages wait already.")
     with pytest.raises(Refused) as caught:
         await speaker.send("x")
     assert caught.value.error["code"] == "queue_full"
@@ -440,7 +440,7 @@ async def test_a_bug_ends_its_request_alone(
 ) -> None:
     """The log has it; the client is told no more than that. A file error is a bug too."""
     for bug in (ZeroDivisionError("a secret"), FileNotFoundError("a secret")):
-        gateway.agency.reception.refusal = bug
+        gateway.agency.messages.refusal = bug
         with pytest.raises(Refused) as caught:
             await speaker.send("x")
         assert caught.value.error == {

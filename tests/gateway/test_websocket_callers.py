@@ -14,12 +14,12 @@ from dodona.gateway.security.caller import SCOPES, Caller
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
-from dodona.gateway.state import Beside, GatewayState
+from dodona.gateway.state import GatewayServices, GatewayState
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import SessionLocks
 from dodona.gateway.websocket.connection import Connection
-from dodona.gateway.websocket.handshake import Identity, introduced
-from dodona.gateway.websocket.protocol import UNKNOWN_CALLER
+from dodona.gateway.websocket.handshake import Identity, receive_identity
+from dodona.gateway.websocket.protocol import UNAUTHORIZED_CLOSE_CODE
 from dodona.gateway.websocket.writer import FrameWriter
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import ready
@@ -31,13 +31,13 @@ def a_gate() -> GatewayState:
     agency: Any = PlainAgency()
     rules = GatewaySettings()
     return GatewayState(
-        agency=agency,
-        rules=rules,
-        ready=ready,
-        document={},
-        known=TokenCache(None, rules.limits),
-        crowd=RequestQuotas(rules.limits),
-        beside=Beside(),
+        api=agency,
+        settings=rules,
+        check_readiness=ready,
+        openapi={},
+        token_cache=TokenCache(None, rules.limits),
+        quotas=RequestQuotas(rules.limits),
+        services=GatewayServices(),
     )
 
 
@@ -66,7 +66,7 @@ async def conversation(caller: Caller, method: str, **params: Any) -> dict[str, 
     methods = {each.name: each for each in METHODS}
     visitor = Identity(caller)
     connection = Connection(
-        a_gate(), visitor, methods=methods, turns=SessionLocks(), line=a_line(sent)
+        a_gate(), visitor, methods=methods, session_locks=SessionLocks(), writer=a_line(sent)
     )
     async with asyncio.timeout(30):
         await connection.serve(DOOR, receive)
@@ -140,8 +140,10 @@ async def test_where_a_token_is_required_it_must_come_first(message: Message) ->
     async def receive() -> Message:
         return message
 
-    assert await introduced(a_gate(), DOOR, receive=receive, line=a_line(sent)) is None
-    assert [(each["type"], each["code"]) for each in sent] == [("websocket.close", UNKNOWN_CALLER)]
+    assert await receive_identity(a_gate(), DOOR, receive=receive, writer=a_line(sent)) is None
+    assert [(each["type"], each["code"]) for each in sent] == [
+        ("websocket.close", UNAUTHORIZED_CLOSE_CODE)
+    ]
 
 
 async def test_one_who_leaves_before_is_told_nothing() -> None:
@@ -150,7 +152,7 @@ async def test_one_who_leaves_before_is_told_nothing() -> None:
     async def receive() -> Message:
         return {"type": "websocket.disconnect", "code": 1005}
 
-    assert await introduced(a_gate(), DOOR, receive=receive, line=a_line(sent)) is None
+    assert await receive_identity(a_gate(), DOOR, receive=receive, writer=a_line(sent)) is None
     assert sent == []
 
 
@@ -163,5 +165,7 @@ async def test_one_who_says_nothing_is_sent_away() -> None:
         raise AssertionError
 
     line = a_line(sent)
-    assert await introduced(a_gate(), DOOR, receive=receive, line=line, seconds=0.01) is None
-    assert [each["code"] for each in sent] == [UNKNOWN_CALLER]
+    assert (
+        await receive_identity(a_gate(), DOOR, receive=receive, writer=line, timeout=0.01) is None
+    )
+    assert [each["code"] for each in sent] == [UNAUTHORIZED_CLOSE_CODE]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dodona.gateway.websocket import METHODS
 from dodona.gateway.websocket.call import Method
-from dodona.gateway.websocket.parameter import Field
+from dodona.gateway.websocket.parameter import MethodParameter
 from tests.gateway.speaking import Speaker, speaking
 from tests.gateway.talking import gateway_up
 
@@ -24,7 +24,7 @@ _json = st.recursive(
     _scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_text, inner, max_size=4)
 )
 _names = st.sampled_from([method.name for method in METHODS]) | _text
-_fields = sorted({field.name for method in METHODS for field in method.fields})
+_fields = sorted({field.name for method in METHODS for field in method.parameters})
 _params = st.dictionaries(st.sampled_from(_fields) | _text, _json, max_size=8) | _json
 _requests = st.fixed_dictionaries(
     {}, optional={"id": _scalars, "method": _names | _json, "params": _params, "more": _json}
@@ -33,7 +33,7 @@ _requests = st.fixed_dictionaries(
 
 def _sound(method: Method) -> st.SearchStrategy[dict[str, Any]]:
     """A request that is nearly right, or quite."""
-    params = {field.name: _fitting(field) | _scalars for field in method.fields}
+    params = {field.name: _fitting(field) | _scalars for field in method.parameters}
     return st.fixed_dictionaries(
         {
             "id": st.integers(0, 5),
@@ -43,7 +43,7 @@ def _sound(method: Method) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def _fitting(field: Field) -> st.SearchStrategy[Any]:
+def _fitting(field: MethodParameter) -> st.SearchStrategy[Any]:
     if field.is_flag:
         return st.booleans()
     return st.integers(*field.bounds) if field.bounds else st.text(min_size=1, max_size=120)

@@ -10,8 +10,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from dodona.gateway.server import listening
-from dodona.gateway.websocket.protocol import Protocol
+from dodona.gateway.server import open_listener
+from dodona.gateway.websocket.protocol import WebSocketProtocol
 from tests.gateway.plain_agency import LONG
 
 UPGRADE = (
@@ -44,9 +44,13 @@ class Talker:
 async def talker() -> AsyncIterator[tuple[Talker, int]]:
     """One whose server pings often, and its port."""
     app = Talker()
-    config: dict[str, Any] = {"ws": Protocol, "ws_ping_interval": 0.1, "ws_ping_timeout": 0.1}
+    config: dict[str, Any] = {
+        "ws": WebSocketProtocol,
+        "ws_ping_interval": 0.1,
+        "ws_ping_timeout": 0.1,
+    }
     server = uvicorn.Server(uvicorn.Config(app, lifespan="off", log_config=None, **config))
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield app, listener.getsockname()[1]
         server.should_exit = server.force_exit = True

@@ -31,14 +31,14 @@ class Keys:
         self, *scopes: str, user: str = "local", expires_at: float | None = None
     ) -> dict[str, str]:
         """The header of a new token."""
-        _, text = await self.store.tokens.create(
+        _, text = await self.store.api_tokens.create(
             user, scopes or ("chat",), by="local", expires_at=expires_at
         )
         return {"Authorization": f"Bearer {text}"}
 
     async def revoke_all(self) -> None:
-        for token in await self.store.tokens.list():
-            await self.store.tokens.revoke(token.id, by="local")
+        for token in await self.store.api_tokens.list():
+            await self.store.api_tokens.revoke(token.id, by="local")
 
     async def noted(self, kind: str, count: int) -> list[AuditEntry]:
         """What the audit log has of a kind, once it is that much."""
@@ -56,7 +56,7 @@ class Keys:
 async def keyed_gateway(folder: Path, **more: Any) -> AsyncGenerator[tuple[Gateway, Keys]]:
     """A gateway with a store for tokens in this folder."""
     async with (
-        await Store.open(str(folder / "keys.db"), hide=str) as store,
-        gateway_up(tokens=store.tokens, audit=store.audit, **more) as gateway,
+        await Store.open(str(folder / "keys.db"), redact=str) as store,
+        gateway_up(tokens=store.api_tokens, audit=store.audit, **more) as gateway,
     ):
         yield gateway, Keys(store)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona.core.errors import Location
+from dodona.core.errors import SourceLocation
 from dodona.lisp import Form, Source, Span, read
 from dodona.lisp.forms import children
 
@@ -100,14 +100,14 @@ EXCERPTS = {
 def test_excerpt(place: tuple[str, int], excerpt: str) -> None:
     """An excerpt is the line of a place, at most about 100 columns, with a caret below."""
     text, offset = place
-    where = Span(Source("x.lisp", text), offset, offset + 1).where()
+    where = Span(Source("x.lisp", text), offset, offset + 1).location()
     assert where.excerpt == excerpt
 
 
 def test_where() -> None:
     """The place an error carries is the span's first character."""
     (form,) = read("\n  a", "x.lisp")
-    assert form.span.where() == Location("x.lisp", 2, 3, "  2 |   a\n    |   ^")
+    assert form.span.location() == SourceLocation("x.lisp", 2, 3, "  2 |   a\n    |   ^")
 
 
 @settings(deadline=None)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dodona.store import Store, locate, migrate
+from dodona.store import Store, migrate, parse_location
 
 
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("migrated") / "dodona.db"
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     return file
 
 
@@ -22,5 +22,5 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def store(migrated_file: Path, tmp_path: Path) -> AsyncIterator[Store]:
     file = tmp_path / "dodona.db"
     shutil.copyfile(migrated_file, file)
-    async with await Store.open(str(file), hide=str) as opened:
+    async with await Store.open(str(file), redact=str) as opened:
         yield opened

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from dodona.core.domain.budgets import NANOS, BudgetLine, CallPlan, Unit
+from dodona.core.domain.budgets import NANOS_PER_USD, BudgetLine, BudgetUnit, CallPlan
 from dodona.core.errors import ConfigError
 from dodona.metering import Ceiling, Ceilings
 
@@ -43,12 +43,12 @@ def test_every_scope_has_its_name_and_period() -> None:
         ("daily", "2026-11-30"),
         ("monthly", "2026-11"),
     ]
-    assert ceilings.lines(plan(at=LAST_SECOND), tokens=15, nanos=7) == [
+    assert ceilings.budget_lines(plan(at=LAST_SECOND), tokens=15, nanos=7) == [
         line
         for scope in scopes
         for line in (
-            BudgetLine(*scope, Unit.TOKENS, 15, 100),
-            BudgetLine(*scope, Unit.USD, 7, NANOS // 2),
+            BudgetLine(*scope, BudgetUnit.TOKENS, 15, 100),
+            BudgetLine(*scope, BudgetUnit.USD, 7, NANOS_PER_USD // 2),
         )
     ]
 
@@ -56,31 +56,31 @@ def test_every_scope_has_its_name_and_period() -> None:
 def test_days_and_months_are_those_of_utc() -> None:
     """One second later it is another day and another month."""
     one = Ceiling(tokens=1)
-    lines = Ceilings(daily=one, monthly=one).lines(plan(at=NEXT_DAY), tokens=1, nanos=0)
+    lines = Ceilings(daily=one, monthly=one).budget_lines(plan(at=NEXT_DAY), tokens=1, nanos=0)
     assert [line.period for line in lines] == ["2026-12-01", "2026-12"]
 
 
 def test_no_ceiling_is_no_line_and_zero_is_one() -> None:
     """None leaves a budget out; 0 allows nothing."""
-    assert Ceilings().lines(plan(at=NEXT_DAY), tokens=1, nanos=1) == []
+    assert Ceilings().budget_lines(plan(at=NEXT_DAY), tokens=1, nanos=1) == []
     ceilings = Ceilings(user=Ceiling(tokens=0), agent=Ceiling(usd=Decimal(0)))
-    lines = ceilings.lines(plan(at=NEXT_DAY), tokens=1, nanos=2)
+    lines = ceilings.budget_lines(plan(at=NEXT_DAY), tokens=1, nanos=2)
     assert lines == [
-        BudgetLine("agent:oracle", "-", Unit.USD, 2, 0),
-        BudgetLine("user:ada", "-", Unit.TOKENS, 1, 0),
+        BudgetLine("agent:oracle", "-", BudgetUnit.USD, 2, 0),
+        BudgetLine("user:ada", "-", BudgetUnit.TOKENS, 1, 0),
     ]
 
 
 def test_a_run_without_a_session_has_no_budget_of_one() -> None:
     ceilings = Ceilings(session=Ceiling(tokens=1), daily=Ceiling(tokens=1))
-    lines = ceilings.lines(plan(at=NEXT_DAY, session_key=None), tokens=1, nanos=0)
+    lines = ceilings.budget_lines(plan(at=NEXT_DAY, session_key=None), tokens=1, nanos=0)
     assert [line.scope for line in lines] == ["daily"]
 
 
 @pytest.mark.parametrize("scope", ["session", "agent", "user", "daily", "monthly"])
 def test_prices_matter_when_any_ceiling_is_in_dollars(scope: str) -> None:
-    assert Ceilings(**{scope: Ceiling(usd=Decimal(0))}).in_usd
-    assert not Ceilings(**{scope: Ceiling(tokens=5)}).in_usd
+    assert Ceilings(**{scope: Ceiling(usd=Decimal(0))}).has_usd
+    assert not Ceilings(**{scope: Ceiling(tokens=5)}).has_usd
 
 
 @pytest.mark.parametrize(

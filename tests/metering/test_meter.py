@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dodona import store as ledger
-from dodona.core.domain.budgets import NANOS, CallPlan, ModelUsage, Reservation, TokenRecord
+from dodona.core.domain.budgets import NANOS_PER_USD, CallPlan, ModelUsage, Reservation, TokenRecord
 from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
@@ -70,7 +70,7 @@ class Drive:
         return await self.journal.commit(given.settle(hold, self.plan, used))
 
     async def records(self) -> list[TokenRecord]:
-        return await self.store.records.of_user("ada")
+        return await self.store.records.list_for_user("ada")
 
 
 async def driven(store: Store) -> Drive:
@@ -83,7 +83,7 @@ async def driven(store: Store) -> Drive:
 
 async def budgets(store: Store) -> dict[str, tuple[int, int]]:
     """What each budget has used and holds."""
-    return {f"{b.scope} {b.unit.value}": (b.used, b.held) for b in await store.budgets.all()}
+    return {f"{b.scope} {b.unit.value}": (b.used, b.reserved) for b in await store.budgets.all()}
 
 
 def said(usage: Usage, *, provider: str = "openai", model: str = "oak") -> ModelUsage:
@@ -94,12 +94,15 @@ async def test_a_call_is_reserved_settled_and_recorded(store: Store) -> None:
     """The most it can cost is put aside; what the wire says is counted, and kept on record."""
     run = await driven(store)
     hold = await run.reserve(meter())
-    assert await budgets(store) == {"daily tokens": (0, 400), "daily usd": (0, 4 * NANOS // 10)}
+    assert await budgets(store) == {
+        "daily tokens": (0, 400),
+        "daily usd": (0, 4 * NANOS_PER_USD // 10),
+    }
     usage = Usage(100, 50, cache_read_tokens=40, cache_write_tokens=5, reasoning_tokens=20)
     assert await run.settle(meter(), hold, said(usage, model="oak-2026"))
     assert await budgets(store) == {
         "daily tokens": (150, 0),
-        "daily usd": (15 * NANOS // 100, 0),
+        "daily usd": (15 * NANOS_PER_USD // 100, 0),
     }
     (entry,) = await run.records()
     assert asdict(entry) == {
@@ -176,7 +179,7 @@ async def test_whoever_may_answer_is_paid_for(store: Store) -> None:
     with pytest.raises(BudgetExceeded, match="openai-compatible/beech: its price is unknown"):
         await run.reserve(meter(), fallbacks=(("openai", "elm"), ("openai-compatible", "beech")))
     await run.reserve(meter(), fallbacks=(("openai", "elm"),))
-    assert (await budgets(store))["daily usd"] == (0, 8 * NANOS // 10)
+    assert (await budgets(store))["daily usd"] == (0, 8 * NANOS_PER_USD // 10)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +202,7 @@ async def test_the_price_is_that_of_the_name_asked_for(
     await run.settle(rich, hold, said(Usage(50, 50), provider=provider, model=answered))
     (entry,) = await run.records()
     assert (entry.model, entry.cost_estimate_usd) == (answered, dollars)
-    assert await budgets(store) == {"daily usd": (int(dollars * NANOS), 0)}
+    assert await budgets(store) == {"daily usd": (int(dollars * NANOS_PER_USD), 0)}
 
 
 async def test_a_cost_on_the_wire_comes_first(store: Store) -> None:
@@ -215,7 +218,10 @@ async def test_a_silent_provider_counts_with_all_the_call_could_use(store: Store
     run = await driven(store)
     hold = await run.reserve(meter())
     await run.settle(meter(), hold, said(Usage()))
-    assert await budgets(store) == {"daily tokens": (400, 0), "daily usd": (4 * NANOS // 10, 0)}
+    assert await budgets(store) == {
+        "daily tokens": (400, 0),
+        "daily usd": (4 * NANOS_PER_USD // 10, 0),
+    }
     (entry,) = await run.records()
     assert (entry.input_tokens, entry.output_tokens, bool(entry.estimated)) == (100, 300, True)
 
@@ -278,7 +284,7 @@ async def test_a_run_can_end_with_its_settlement(store: Store) -> None:
     """In one transaction: what is left open there counts in full, and is recorded as a guess."""
     run = await driven(store)
     settled, cut = await run.reserve(meter()), await run.reserve(meter(), step_key="loop[2]/ask")
-    run.journal.ride(meter().settle(settled, run.plan, [said(Usage(20, 10))]))
+    run.journal.add_to_next_commit(meter().settle(settled, run.plan, [said(Usage(20, 10))]))
     answer = NewMessage("assistant", "so be it", 3)
     await run.journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(answer,)))
     assert cut != settled
@@ -303,7 +309,7 @@ async def test_one_cost_unknown_leaves_all_that_was_put_aside(store: Store) -> N
     await run.settle(
         meter(), hold, said(Usage(1, 1)), said(Usage(1, 1), provider="nobody", model="knows")
     )
-    assert (await budgets(store))["daily usd"] == (4 * NANOS // 10, 0)
+    assert (await budgets(store))["daily usd"] == (4 * NANOS_PER_USD // 10, 0)
     assert [entry.cost_estimate_usd for entry in await run.records()] == [0.002, None]
 
 

@@ -10,7 +10,7 @@ import pytest
 from dodona.core.errors import ProviderError
 from dodona.core.messages import UserText
 from dodona.core.ports.model import Done, FinishReason, ModelRequest, Usage
-from dodona.models.counted import CLOSED, Counted
+from dodona.models.counted import CLOSED_FINISH, CountedModel
 from dodona.models.token_counter import OfflineTokenCounter
 from tests.agent.wire import says
 from tests.models.wire_server import Reply, sse, talking
@@ -38,7 +38,7 @@ def call(arguments: str, index: int = 0) -> bytes:
 async def done(reply: Reply) -> Done:
     async with (
         talking("openai-compatible", reply, model=MODEL) as (model, _),
-        Counted(model, COUNTER).stream(REQUEST) as stream,
+        CountedModel(model, COUNTER).stream(REQUEST) as stream,
     ):
         *_, last = [event async for event in stream]
     assert isinstance(last, Done)
@@ -82,7 +82,7 @@ async def test_an_answer_that_breaks_has_used_what_came() -> None:
     broken = Reply([piece(content=SENTENCE)], end="abort")
     async with (
         talking("openai-compatible", broken, model=MODEL) as (model, _),
-        Counted(model, COUNTER).stream(REQUEST) as stream,
+        CountedModel(model, COUNTER).stream(REQUEST) as stream,
     ):
         with pytest.raises(ProviderError):
             _ = [event async for event in stream]
@@ -119,12 +119,16 @@ async def test_an_answer_that_does_not_stop_is_closed(pieces: list[bytes]) -> No
     endless = Endless(*pieces)
     reply = Reply(endless)  # type: ignore[arg-type]
     async with talking("openai-compatible", reply, model=MODEL) as (model, server):
-        async with Counted(model, COUNTER).stream(REQUEST) as stream:
+        async with CountedModel(model, COUNTER).stream(REQUEST) as stream:
             events = [event async for event in stream]
         await server.left.wait()
     last = events[-1]
     assert isinstance(last, Done)
-    assert (last.finish, last.wire_finish, last.message.calls) == (FinishReason.LENGTH, CLOSED, ())
+    assert (last.finish, last.wire_finish, last.message.calls) == (
+        FinishReason.LENGTH,
+        CLOSED_FINISH,
+        (),
+    )
     assert last.usage.output_tokens > 1250
     assert endless.sent < 50_000
     assert last.usage.estimated
@@ -155,7 +159,7 @@ async def test_few_texts_are_counted() -> None:
     reply = says(*[SENTENCE] * 20)
     async with (
         talking("openai-compatible", reply, model=MODEL) as (model, _),
-        Counted(model, counting).stream(REQUEST) as stream,
+        CountedModel(model, counting).stream(REQUEST) as stream,
     ):
         events = [event async for event in stream]
     assert isinstance(events[-1], Done)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dodona.core.errors import Fault
+from dodona.core.errors import ProviderErrorKind
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.errors import retry_after
+from dodona.models.errors import parse_retry_after
 from dodona.net.redactor import Redactor
 from tests.models.wire_server import Reply, named, refusal, sse
 
@@ -24,124 +24,170 @@ def told(message: str = "because", **members: Any) -> dict[str, Any]:
     return {"error": {"message": message, **members}}
 
 
-STATUSES: list[tuple[str, int, Any, Fault, str]] = [
-    ("openai", 400, told(), Fault.REFUSED, ""),
+STATUSES: list[tuple[str, int, Any, ProviderErrorKind, str]] = [
+    ("openai", 400, told(), ProviderErrorKind.REJECTED, ""),
     (
         "openai",
         401,
         told("Incorrect API key"),
-        Fault.UNAUTHORISED,
+        ProviderErrorKind.UNAUTHORIZED,
         "Set OPENAI_API_KEY to a valid key.",
     ),
     (
         "gemini",
         400,
         [told("API key not valid. Please pass a valid API key.")],
-        Fault.UNAUTHORISED,
+        ProviderErrorKind.UNAUTHORIZED,
         "Set GEMINI_API_KEY or GOOGLE_API_KEY to a valid key.",
     ),
     (
         "anthropic",
         403,
         told(type="permission_error"),
-        Fault.UNAUTHORISED,
+        ProviderErrorKind.UNAUTHORIZED,
         "Set ANTHROPIC_API_KEY to a valid key.",
     ),
     (
         "openrouter",
         402,
         told(),
-        Fault.UNAUTHORISED,
+        ProviderErrorKind.UNAUTHORIZED,
         "Add credit to the account, or use another provider.",
     ),
     (
         "openai",
         429,
         told(code="insufficient_quota"),
-        Fault.UNAUTHORISED,
+        ProviderErrorKind.UNAUTHORIZED,
         "Add credit to the account, or use another provider.",
     ),
-    ("openai", 429, told("too many tokens per minute"), Fault.RATE_LIMITED, ""),
-    ("openai", 400, told(code="context_length_exceeded"), Fault.TOO_LONG, "Shorten"),
+    ("openai", 429, told("too many tokens per minute"), ProviderErrorKind.RATE_LIMITED, ""),
+    (
+        "openai",
+        400,
+        told(code="context_length_exceeded"),
+        ProviderErrorKind.CONTEXT_TOO_LONG,
+        "Shorten",
+    ),
     (
         "anthropic",
         400,
         told("prompt is too long: 250000 tokens > 200000 maximum"),
-        Fault.TOO_LONG,
+        ProviderErrorKind.CONTEXT_TOO_LONG,
         "Shorten",
     ),
     (
         "gemini",
         400,
         [told("The input token count (9) exceeds the maximum")],
-        Fault.TOO_LONG,
+        ProviderErrorKind.CONTEXT_TOO_LONG,
         "Shorten",
     ),
-    ("openai-compatible", 400, told(type="exceed_context_size_error"), Fault.TOO_LONG, "Shorten"),
-    ("anthropic", 413, "<html>", Fault.TOO_LONG, "Shorten"),
+    (
+        "openai-compatible",
+        400,
+        told(type="exceed_context_size_error"),
+        ProviderErrorKind.CONTEXT_TOO_LONG,
+        "Shorten",
+    ),
+    ("anthropic", 413, "<html>", ProviderErrorKind.CONTEXT_TOO_LONG, "Shorten"),
     (
         "openai",
         404,
         told("no such model"),
-        Fault.REFUSED,
+        ProviderErrorKind.REJECTED,
         "Check the name of the model 'test-model'.",
     ),
-    ("openai", 500, "oops", Fault.SERVER, ""),
-    ("openai", 503, None, Fault.SERVER, ""),
-    ("anthropic", 529, told(type="overloaded_error"), Fault.SERVER, ""),
-    ("openai-compatible", 422, {"detail": [{"msg": "?"}]}, Fault.REFUSED, ""),
-    ("openai", 302, "moved", Fault.REFUSED, "Check base_url (http://127.0.0.1:"),
+    ("openai", 500, "oops", ProviderErrorKind.SERVER, ""),
+    ("openai", 503, None, ProviderErrorKind.SERVER, ""),
+    ("anthropic", 529, told(type="overloaded_error"), ProviderErrorKind.SERVER, ""),
+    ("openai-compatible", 422, {"detail": [{"msg": "?"}]}, ProviderErrorKind.REJECTED, ""),
+    ("openai", 302, "moved", ProviderErrorKind.REJECTED, "Check base_url (http://127.0.0.1:"),
 ]
 
 
 @pytest.mark.parametrize(("provider", "status", "body", "fault", "hint"), STATUSES)
 async def test_a_status_says_who_must_act(
-    provider: str, status: int, body: Any, fault: Fault, hint: str
+    provider: str, status: int, body: Any, fault: ProviderErrorKind, hint: str
 ) -> None:
     """By the status and by the words; with what to do about it."""
     data = body.encode() if isinstance(body, str) else json.dumps(body).encode() if body else b""
     headers = {**JSON, "Location": "http://127.0.0.1:9/elsewhere"}
     error = await refusal(provider, Reply([data], status=status, headers=headers), GO)
-    assert (error.fault, error.status, error.provider) == (fault, status, provider)
+    assert (error.kind, error.status, error.provider) == (fault, status, provider)
     assert error.hint.startswith(hint)
     assert bool(error.hint) == bool(hint)
     assert str(status) in error.message
 
 
-INSIDE: list[tuple[str, bytes, Fault]] = [
-    ("openrouter", sse({"error": {"code": 502, "message": "gone"}, "choices": []}), Fault.SERVER),
-    ("openrouter", sse({"error": {"code": 429, "message": "slow"}}), Fault.RATE_LIMITED),
-    ("openai", sse({"error": {"type": "server_error", "message": "gone"}}), Fault.SERVER),
+INSIDE: list[tuple[str, bytes, ProviderErrorKind]] = [
+    (
+        "openrouter",
+        sse({"error": {"code": 502, "message": "gone"}, "choices": []}),
+        ProviderErrorKind.SERVER,
+    ),
+    (
+        "openrouter",
+        sse({"error": {"code": 429, "message": "slow"}}),
+        ProviderErrorKind.RATE_LIMITED,
+    ),
+    (
+        "openai",
+        sse({"error": {"type": "server_error", "message": "gone"}}),
+        ProviderErrorKind.SERVER,
+    ),
     (
         "openai",
         sse({"error": {"code": "rate_limit_exceeded", "message": "slow"}}),
-        Fault.RATE_LIMITED,
+        ProviderErrorKind.RATE_LIMITED,
     ),
-    ("openai", sse({"error": {"type": "invalid_request_error", "message": "no"}}), Fault.REFUSED),
-    ("openai", sse({"error": {"code": "context_length_exceeded"}}), Fault.TOO_LONG),
-    ("ollama", sse({"error": "the runner stopped"}), Fault.SERVER),
-    ("openrouter", sse({"choices": [{"delta": {}, "finish_reason": "error"}]}), Fault.SERVER),
-    ("anthropic", named({"type": "error", "error": {"type": "overloaded_error"}}), Fault.SERVER),
+    (
+        "openai",
+        sse({"error": {"type": "invalid_request_error", "message": "no"}}),
+        ProviderErrorKind.REJECTED,
+    ),
+    (
+        "openai",
+        sse({"error": {"code": "context_length_exceeded"}}),
+        ProviderErrorKind.CONTEXT_TOO_LONG,
+    ),
+    ("ollama", sse({"error": "the runner stopped"}), ProviderErrorKind.SERVER),
+    (
+        "openrouter",
+        sse({"choices": [{"delta": {}, "finish_reason": "error"}]}),
+        ProviderErrorKind.SERVER,
+    ),
+    (
+        "anthropic",
+        named({"type": "error", "error": {"type": "overloaded_error"}}),
+        ProviderErrorKind.SERVER,
+    ),
     (
         "anthropic",
         named({"type": "error", "error": {"type": "rate_limit_error"}}),
-        Fault.RATE_LIMITED,
+        ProviderErrorKind.RATE_LIMITED,
     ),
-    ("anthropic", named({"type": "error", "error": {"type": "api_error"}}), Fault.SERVER),
+    (
+        "anthropic",
+        named({"type": "error", "error": {"type": "api_error"}}),
+        ProviderErrorKind.SERVER,
+    ),
     (
         "anthropic",
         named({"type": "error", "error": {"type": "authentication_error"}}),
-        Fault.UNAUTHORISED,
+        ProviderErrorKind.UNAUTHORIZED,
     ),
-    ("anthropic", named({"type": "error"}), Fault.SERVER),
+    ("anthropic", named({"type": "error"}), ProviderErrorKind.SERVER),
 ]
 
 
 @pytest.mark.parametrize(("provider", "data", "fault"), INSIDE)
-async def test_an_error_inside_a_stream_is_one(provider: str, data: bytes, fault: Fault) -> None:
+async def test_an_error_inside_a_stream_is_one(
+    provider: str, data: bytes, fault: ProviderErrorKind
+) -> None:
     """The status said 200, and was wrong."""
     error = await refusal(provider, Reply([data]), GO)
-    assert error.fault is fault
+    assert error.kind is fault
     assert "in mid-answer" in error.message
 
 
@@ -150,7 +196,7 @@ async def test_an_error_in_one_piece_is_one(provider: str) -> None:
     """JSON with a status of 200."""
     body = json.dumps({"type": "error", **told(type="overloaded_error")}).encode()
     error = await refusal(provider, Reply([body], headers=JSON), GO)
-    assert error.fault is Fault.SERVER
+    assert error.kind is ProviderErrorKind.SERVER
 
 
 GARBAGE: list[tuple[str, Reply]] = [
@@ -175,7 +221,7 @@ GARBAGE: list[tuple[str, Reply]] = [
 async def test_what_does_not_follow_the_protocol_is_said(provider: str, reply: Reply) -> None:
     """With a look at the address: it may not be a provider's at all."""
     error = await refusal(provider, reply, GO)
-    assert error.fault is Fault.GARBLED
+    assert error.kind is ProviderErrorKind.MALFORMED
     assert error.hint.startswith("Check base_url (http://127.0.0.1:")
 
 
@@ -203,13 +249,15 @@ async def test_how_long_to_wait_is_passed_on() -> None:
 
 def test_the_wait_may_be_a_number_or_a_date() -> None:
     """What makes no sense is no wait at all."""
-    assert retry_after({}) is None
-    assert retry_after({"retry-after": "3"}) == 3
-    assert retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
+    assert parse_retry_after({}) is None
+    assert parse_retry_after({"retry-after": "3"}) == 3
+    assert parse_retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
     for strange in ("-1", "nan", "inf", "soon", "99999999999999999999 GMT", ""):
-        assert retry_after({"retry-after": strange}) is None
+        assert parse_retry_after({"retry-after": strange}) is None
     now = datetime.now(UTC)
-    soon = retry_after({"retry-after": format_datetime(now + timedelta(minutes=5), usegmt=True)})
+    soon = parse_retry_after(
+        {"retry-after": format_datetime(now + timedelta(minutes=5), usegmt=True)}
+    )
     assert soon is not None
     assert 200 < soon <= 300
-    assert retry_after({"retry-after": format_datetime(now - timedelta(minutes=5))}) == 0
+    assert parse_retry_after({"retry-after": format_datetime(now - timedelta(minutes=5))}) == 0

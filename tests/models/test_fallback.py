@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.errors import BudgetExceeded, Fault, ProviderError
+from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
 from dodona.core.messages import AssistantText, ToolCall, ToolSpec, UserText
 from dodona.core.ports.model import (
     CallDelta,
@@ -25,19 +25,29 @@ from dodona.core.ports.model import (
     TextDelta,
     Usage,
 )
-from dodona.models.fallback import PATIENCE, REST, Fallback
-from dodona.models.scripted.answers import Broken
+from dodona.models.fallback import COOLDOWN_SECONDS, MAX_WAIT_SECONDS, FallbackModel
+from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import Script, ScriptedModel
-from dodona.models.text_calls.model import TextCalls
+from dodona.models.text_calls.model import TextCallModel
 
 REQUEST = ModelRequest((UserText("Where is it?"),))
 RESTARTABLE = ModelRequest((UserText("Where is it?"),), allow_restart=True)
-RETRYABLE = [Fault.CONNECTION, Fault.RATE_LIMITED, Fault.SERVER, Fault.SILENT, Fault.CUT]
-GOES_ON = [Fault.UNAUTHORISED, Fault.TOO_LONG, Fault.GARBLED]
+RETRYABLE = [
+    ProviderErrorKind.CONNECTION,
+    ProviderErrorKind.RATE_LIMITED,
+    ProviderErrorKind.SERVER,
+    ProviderErrorKind.NO_FIRST_TOKEN,
+    ProviderErrorKind.INTERRUPTED,
+]
+GOES_ON = [
+    ProviderErrorKind.UNAUTHORIZED,
+    ProviderErrorKind.CONTEXT_TOO_LONG,
+    ProviderErrorKind.MALFORMED,
+]
 
 
-def fails(fault: Fault, message: str = "no.", **fields: Any) -> ProviderError:
-    return ProviderError(message, fault=fault, provider="scripted", **fields)
+def fails(fault: ProviderErrorKind, message: str = "no.", **fields: Any) -> ProviderError:
+    return ProviderError(message, kind=fault, provider="scripted", **fields)
 
 
 class Bench:
@@ -47,7 +57,7 @@ class Bench:
         self.models = [ScriptedModel(s, name=f"m{n}") for n, s in enumerate(scripts, 1)]
         self.pauses: list[float] = []
         self.now = 1_000.0
-        self.chain = Fallback(
+        self.chain = FallbackModel(
             self.models,
             retries=retries,
             sleep=self._sleep,
@@ -91,11 +101,11 @@ async def test_the_first_model_answers() -> None:
 def test_a_chain_has_a_model() -> None:
     """An empty one is a mistake of the programmer."""
     with pytest.raises(ValueError, match="at least one model"):
-        Fallback([])
+        FallbackModel([])
 
 
 @pytest.mark.parametrize("fault", RETRYABLE)
-async def test_what_may_pass_is_tried_again(fault: Fault) -> None:
+async def test_what_may_pass_is_tried_again(fault: ProviderErrorKind) -> None:
     """Twice with the same model, after pauses that double, then with the next."""
     bench = Bench([fails(fault)] * 3, [fails(fault), "elm"])
     done = await bench.ask()
@@ -109,7 +119,7 @@ async def test_what_may_pass_is_tried_again(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", GOES_ON)
-async def test_what_stays_wrong_here_may_work_elsewhere(fault: Fault) -> None:
+async def test_what_stays_wrong_here_may_work_elsewhere(fault: ProviderErrorKind) -> None:
     """The next model is asked at once."""
     bench = Bench([fails(fault)], ["elm"])
     assert (await bench.ask()).message.text == "elm"
@@ -118,7 +128,7 @@ async def test_what_stays_wrong_here_may_work_elsewhere(fault: Fault) -> None:
 
 async def test_a_wrong_request_is_wrong_everywhere() -> None:
     """The error comes as it is."""
-    error = fails(Fault.REFUSED, status=400)
+    error = fails(ProviderErrorKind.REJECTED, status=400)
     bench = Bench([error], ["elm"])
     with pytest.raises(ProviderError) as raised:
         await bench.ask()
@@ -129,20 +139,20 @@ async def test_a_wrong_request_is_wrong_everywhere() -> None:
 @pytest.mark.parametrize("status", [402, 404, 410])
 async def test_no_credit_or_no_such_model_is_this_providers_matter(status: int) -> None:
     """Another one is asked."""
-    bench = Bench([fails(Fault.REFUSED, status=status)], ["elm"])
+    bench = Bench([fails(ProviderErrorKind.REJECTED, status=status)], ["elm"])
     assert (await bench.ask()).message.text == "elm"
 
 
 async def test_pauses_are_left_to_chance_and_bounded() -> None:
     """Half of each is certain; none is longer than eight seconds."""
-    bench = Bench([fails(Fault.SERVER)] * 7 + ["oak"], retries=7, chance=0.0)
+    bench = Bench([fails(ProviderErrorKind.SERVER)] * 7 + ["oak"], retries=7, chance=0.0)
     await bench.ask()
     assert bench.pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 4.0, 4.0]
 
 
 async def test_the_provider_says_when() -> None:
     """What it asks for is added to the pause, so that not all come back at once."""
-    bench = Bench([fails(Fault.RATE_LIMITED, retry_after=7.0), "oak"], ["elm"])
+    bench = Bench([fails(ProviderErrorKind.RATE_LIMITED, retry_after=7.0), "oak"], ["elm"])
     assert (await bench.ask()).message.text == "oak"
     assert bench.pauses == [7.5]
 
@@ -150,15 +160,15 @@ async def test_the_provider_says_when() -> None:
 @pytest.mark.parametrize("seconds", [-5.0, float("nan")])
 async def test_a_provider_that_says_nonsense_is_not_heard(seconds: float) -> None:
     """The pause is the usual one."""
-    bench = Bench([fails(Fault.RATE_LIMITED, retry_after=seconds), "oak"])
+    bench = Bench([fails(ProviderErrorKind.RATE_LIMITED, retry_after=seconds), "oak"])
     await bench.ask()
     assert bench.pauses == [0.5]
 
 
-@pytest.mark.parametrize("seconds", [PATIENCE + 1, float("inf")])
+@pytest.mark.parametrize("seconds", [MAX_WAIT_SECONDS + 1, float("inf")])
 async def test_nobody_waits_too_long(seconds: float) -> None:
     """The next model is asked at once; without one, the error says when to come back."""
-    error = fails(Fault.RATE_LIMITED, retry_after=seconds)
+    error = fails(ProviderErrorKind.RATE_LIMITED, retry_after=seconds)
     bench = Bench([error], ["elm"])
     assert (await bench.ask()).message.text == "elm"
     assert bench.pauses == []
@@ -171,15 +181,15 @@ async def test_nobody_waits_too_long(seconds: float) -> None:
 
 async def test_when_all_fail_every_attempt_is_named() -> None:
     """The error stands for the last one: its fault, status, hint."""
-    last = fails(Fault.UNAUTHORISED, "wrong key.", status=401, hint="Set OAK_API_KEY.")
-    bench = Bench([fails(Fault.SERVER, "overloaded.")] * 3, [last])
+    last = fails(ProviderErrorKind.UNAUTHORIZED, "wrong key.", status=401, hint="Set OAK_API_KEY.")
+    bench = Bench([fails(ProviderErrorKind.SERVER, "overloaded.")] * 3, [last])
     with pytest.raises(ProviderError) as raised:
         await bench.ask()
     assert str(raised.value) == (
         "4 attempts came to nothing. scripted/m1 (3 times): overloaded. "
         "scripted/m2: wrong key. Set OAK_API_KEY."
     )
-    assert (raised.value.fault, raised.value.status) == (Fault.UNAUTHORISED, 401)
+    assert (raised.value.kind, raised.value.status) == (ProviderErrorKind.UNAUTHORIZED, 401)
     assert raised.value.__cause__ is last
 
 
@@ -193,8 +203,8 @@ SHOWN = [
 @pytest.mark.parametrize("shown", SHOWN, ids=["text", "thinking", "call"])
 async def test_after_content_was_shown_nothing_is_tried(shown: AssistantText) -> None:
     """The caller has to know that the answer broke."""
-    error = fails(Fault.CUT)
-    bench = Bench([Broken(shown, error)], ["elm"])
+    error = fails(ProviderErrorKind.INTERRUPTED)
+    bench = Bench([BrokenAnswer(shown, error)], ["elm"])
     async with bench.chain.stream(REQUEST) as stream:
         await anext(stream)
         with pytest.raises(ProviderError) as raised:
@@ -207,8 +217,8 @@ async def test_after_content_was_shown_nothing_is_tried(shown: AssistantText) ->
 
 async def test_a_restart_is_told_before_the_new_answer() -> None:
     """Not before there is one, and once for each answer that is dropped."""
-    broken = Broken("The oak", fails(Fault.CUT, "the line broke."))
-    bench = Bench([broken, fails(Fault.SERVER, "overloaded."), broken], ["elm"])
+    broken = BrokenAnswer("The oak", fails(ProviderErrorKind.INTERRUPTED, "the line broke."))
+    bench = Bench([broken, fails(ProviderErrorKind.SERVER, "overloaded."), broken], ["elm"])
     assert await play(bench.chain, RESTARTABLE) == [
         TextDelta("The "),
         TextDelta("oak"),
@@ -234,7 +244,12 @@ async def test_a_restart_is_told_before_the_new_answer() -> None:
 
 async def test_when_no_new_answer_comes_nothing_is_dropped() -> None:
     """A part of an answer is better than none: no restart is told."""
-    bench = Bench([Broken("The oak", fails(Fault.CUT)), *[fails(Fault.SERVER)] * 2])
+    bench = Bench(
+        [
+            BrokenAnswer("The oak", fails(ProviderErrorKind.INTERRUPTED)),
+            *[fails(ProviderErrorKind.SERVER)] * 2,
+        ]
+    )
     async with bench.chain.stream(RESTARTABLE) as stream:
         events = [await anext(stream), await anext(stream)]
         with pytest.raises(ProviderError, match="3 attempts came to nothing"):
@@ -244,7 +259,13 @@ async def test_when_no_new_answer_comes_nothing_is_dropped() -> None:
 
 async def test_every_attempt_is_accounted_for() -> None:
     """The stream sums up what failed; `Done` has what the answer used itself."""
-    bench = Bench([Broken("one two", fails(Fault.CUT)), fails(Fault.CUT), "three"])
+    bench = Bench(
+        [
+            BrokenAnswer("one two", fails(ProviderErrorKind.INTERRUPTED)),
+            fails(ProviderErrorKind.INTERRUPTED),
+            "three",
+        ]
+    )
     async with bench.chain.stream(RESTARTABLE) as stream:
         assert stream.usage == Usage()
         done = done_of([event async for event in stream])
@@ -299,7 +320,7 @@ async def test_a_cost_that_is_partly_unknown_is_unknown(
     """
     wires = [{"n": n} for n in range(len(costs))]
     usages = [Usage(1, 2, 3, 4, 5, c, w) for c, w in zip(costs, wires, strict=True)]
-    chain = Fallback([Priced(usages)], sleep=asyncio.sleep, random=lambda: 0.0)
+    chain = FallbackModel([Priced(usages)], sleep=asyncio.sleep, random=lambda: 0.0)
     async with chain.stream(REQUEST) as stream:
         done = done_of([event async for event in stream])
         assert stream.usage == Usage(2, 4, 6, 8, 10, total, wires[-1])
@@ -315,8 +336,8 @@ async def test_a_cancel_ends_a_pause_at_once() -> None:
         waiting.set()
         await asyncio.Event().wait()
 
-    models = [ScriptedModel([fails(Fault.SERVER)]), ScriptedModel(["elm"])]
-    task = asyncio.create_task(play(Fallback(models, sleep=sleep)))
+    models = [ScriptedModel([fails(ProviderErrorKind.SERVER)]), ScriptedModel(["elm"])]
+    task = asyncio.create_task(play(FallbackModel(models, sleep=sleep)))
     await waiting.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -349,34 +370,37 @@ class Watched:
 
 async def test_streams_are_closed() -> None:
     """A failed one before the next is opened, the last one when the caller leaves."""
-    first = Watched(ScriptedModel([fails(Fault.GARBLED)]))
+    first = Watched(ScriptedModel([fails(ProviderErrorKind.MALFORMED)]))
     second = Watched(ScriptedModel(["one two three"]))
-    async with Fallback([first, second]).stream(REQUEST) as stream:
+    async with FallbackModel([first, second]).stream(REQUEST) as stream:
         await anext(stream)
         assert (first.open, second.open) == (0, 1)
     assert (first.open, second.open) == (0, 0)
 
 
-@pytest.mark.parametrize("fault", [Fault.UNAUTHORISED, Fault.CONNECTION])
-async def test_a_model_that_failed_twice_comes_last_for_a_while(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [ProviderErrorKind.UNAUTHORIZED, ProviderErrorKind.CONNECTION])
+async def test_a_model_that_failed_twice_comes_last_for_a_while(fault: ProviderErrorKind) -> None:
     """Others are asked first; when its rest is over it is asked again."""
     bench = Bench([fails(fault), fails(fault), "oak"], ["a", "b", "c"], retries=0)
     assert [(await bench.ask()).model for _ in range(3)] == ["m2", "m2", "m2"]
     assert bench.asked == [2, 3]
-    bench.now += REST
+    bench.now += COOLDOWN_SECONDS
     assert (await bench.ask()).model == "m1"
 
 
 async def test_a_resting_model_is_still_better_than_none() -> None:
     """It is asked when the others fail, and an answer ends its rest."""
-    wrong = fails(Fault.UNAUTHORISED)
+    wrong = fails(ProviderErrorKind.UNAUTHORIZED)
     bench = Bench([wrong, wrong, "oak", "oak"], ["a", "b", wrong])
     assert [(await bench.ask()).model for _ in range(4)] == ["m2", "m2", "m1", "m1"]
 
 
 async def test_only_what_lasts_makes_a_model_rest() -> None:
     """Failures that lie far apart do not, nor does an overloaded server."""
-    for fault, between in ((Fault.SERVER, 0.0), (Fault.CONNECTION, REST)):
+    for fault, between in (
+        (ProviderErrorKind.SERVER, 0.0),
+        (ProviderErrorKind.CONNECTION, COOLDOWN_SECONDS),
+    ):
         bench = Bench([fails(fault), fails(fault), "oak"], ["a", "b"], retries=0)
         for _ in range(2):
             await bench.ask()
@@ -386,26 +410,31 @@ async def test_only_what_lasts_makes_a_model_rest() -> None:
 
 async def test_streams_at_once_do_not_disturb_each_other() -> None:
     """Each has its own attempts."""
-    bench = Bench([fails(Fault.SERVER)] * 60, [f"answer {n}" for n in range(20)])
+    bench = Bench([fails(ProviderErrorKind.SERVER)] * 60, [f"answer {n}" for n in range(20)])
     answers = await asyncio.gather(*(bench.ask() for _ in range(20)))
     assert {len(done.attempts) for done in answers} == {3}
     assert len({done.message.text for done in answers}) == 20
 
 
 async def test_held_calls_are_not_shown_content() -> None:
-    """What `TextCalls` held back when the line broke does not forbid another try."""
+    """What `TextCallModel` held back when the line broke does not forbid another try."""
     call = '<tool_call>{"name": "search", "arguments": {}}</tool_call>'
-    models = [ScriptedModel([Broken(call, fails(Fault.GARBLED))]), ScriptedModel([call])]
+    models = [
+        ScriptedModel([BrokenAnswer(call, fails(ProviderErrorKind.MALFORMED))]),
+        ScriptedModel([call]),
+    ]
     request = ModelRequest((), tools=(ToolSpec("search", "", {}),))
-    events = await play(Fallback([TextCalls(model) for model in models]), request)
+    events = await play(FallbackModel([TextCallModel(model) for model in models]), request)
     assert events[0] == CallDelta(0, "search", "{}", "text_call_1")
     assert done_of(events).message.calls == (ToolCall("text_call_1", "search", "{}"),)
 
 
 async def test_chains_can_be_chained() -> None:
     """The attempts of an inner chain are among those of the outer one."""
-    inner = Fallback([ScriptedModel([fails(Fault.GARBLED, "b.")]), ScriptedModel(["oak"])])
-    outer = Fallback([ScriptedModel([fails(Fault.GARBLED, "a.")]), inner])
+    inner = FallbackModel(
+        [ScriptedModel([fails(ProviderErrorKind.MALFORMED, "b.")]), ScriptedModel(["oak"])]
+    )
+    outer = FallbackModel([ScriptedModel([fails(ProviderErrorKind.MALFORMED, "a.")]), inner])
     done = done_of(await play(outer))
     assert [attempt.reason for attempt in done.attempts] == ["a.", "b."]
 
@@ -413,7 +442,7 @@ async def test_chains_can_be_chained() -> None:
 async def test_events_pass_unchanged() -> None:
     """The chain adds nothing to an answer."""
     message = AssistantText("oak", (ToolCall("1", "x"),), "Hm.")
-    chained, alone = Fallback([ScriptedModel([message])]), ScriptedModel([message])
+    chained, alone = FallbackModel([ScriptedModel([message])]), ScriptedModel([message])
     assert await play(chained) == await play(alone)
 
 
@@ -424,8 +453,11 @@ async def test_every_further_attempt_needs_leave() -> None:
     async def again(attempt: FailedAttempt, model: Model) -> None:
         heard.append((attempt.model, model.name, attempt.may_be_billed))
 
-    refused = fails(Fault.SERVER, status=503)
-    bench = Bench([refused, fails(Fault.CUT), fails(Fault.UNAUTHORISED)], ["elm"])
+    refused = fails(ProviderErrorKind.SERVER, status=503)
+    bench = Bench(
+        [refused, fails(ProviderErrorKind.INTERRUPTED), fails(ProviderErrorKind.UNAUTHORIZED)],
+        ["elm"],
+    )
     done = await bench.ask(replace(REQUEST, on_retry=again))
     assert heard == [("m1", "m1", False), ("m1", "m1", True), ("m1", "m2", False)]
     assert len(done.attempts) == 3
@@ -438,7 +470,7 @@ async def test_without_leave_nobody_is_asked() -> None:
         del attempt, model
         raise BudgetExceeded("no.")
 
-    bench = Bench([Broken("Half", fails(Fault.CUT)), "oak"], ["elm"])
+    bench = Bench([BrokenAnswer("Half", fails(ProviderErrorKind.INTERRUPTED)), "oak"], ["elm"])
     async with bench.chain.stream(replace(RESTARTABLE, on_retry=again)) as stream:
         with pytest.raises(BudgetExceeded):
             _ = [event async for event in stream]

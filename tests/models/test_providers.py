@@ -8,12 +8,12 @@ import pytest
 
 from dodona.core.errors import ConfigError
 from dodona.models import PROVIDERS, connect
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 
 def connected(provider: str, model: str = "m", **more: Any) -> Any:
-    return connect(provider, model, http=Http(), redactor=Redactor(), **more)
+    return connect(provider, model, http=HttpPool(), redactor=Redactor(), **more)
 
 
 MISTAKES: list[tuple[str, str, dict[str, Any], str]] = [

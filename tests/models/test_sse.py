@@ -11,7 +11,7 @@ from dodona.models.sse import EventTooLong, SseParser
 
 def parse(*chunks: bytes) -> list[bytes]:
     parser = SseParser()
-    return [event for chunk in chunks for event in parser.feed(chunk)] + parser.end()
+    return [event for chunk in chunks for event in parser.feed(chunk)] + parser.flush()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_split_changes_nothing(text: bytes, data: st.DataObject) -> None:
 @pytest.mark.parametrize("piece", [b"x" * 50, b"data: y\n", b"data\n", b": comment "])
 def test_an_event_has_a_limit(piece: bytes) -> None:
     """A line or an event that never ends is not kept for ever."""
-    parser = SseParser(limit=1_000)
+    parser = SseParser(max_bytes=1_000)
 
     def feed_on() -> None:
         for _ in range(1_100):
@@ -82,7 +82,7 @@ def test_an_event_has_a_limit(piece: bytes) -> None:
 
 def test_what_ended_does_not_count() -> None:
     """The limit is for one event, not for the stream."""
-    parser = SseParser(limit=100)
+    parser = SseParser(max_bytes=100)
     for _ in range(1_000):
         assert parser.feed(b": comment\ndata: " + b"x" * 80 + b"\n\n") == [b"x" * 80]
 

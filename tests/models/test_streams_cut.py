@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import UserText
 from dodona.core.ports.model import Done, ModelEvent, ModelRequest
 from dodona.models.anthropic.request import AnthropicWire
 from dodona.models.openai.request import OpenAiWire
-from dodona.models.provider import Endpoint
+from dodona.models.provider import ModelEndpoint
 from dodona.models.providers import PROVIDERS
 from dodona.models.sse import SseParser
 from dodona.net.redactor import Redactor
@@ -70,15 +70,15 @@ STREAMS = {"openai": OPENAI, "anthropic": ANTHROPIC}
 
 def replay(provider: str, chunks: list[bytes]) -> tuple[list[ModelEvent], ProviderError | None]:
     """What these bytes say, without a network."""
-    endpoint = Endpoint(
+    endpoint = ModelEndpoint(
         provider=PROVIDERS[provider], model="test-model", base_url="http://x", redactor=Redactor()
     )
     wire = AnthropicWire(endpoint) if provider == "anthropic" else OpenAiWire(endpoint)
-    answer, parser = wire.answer(), SseParser()
+    answer, parser = wire.new_decoder(), SseParser()
     try:
         for data in [data for chunk in chunks for data in parser.feed(chunk)]:
-            answer.read(data)
-        if not answer.finished:
+            answer.read_event(data)
+        if not answer.is_finished:
             answer.end()
     except ProviderError as error:
         return list(answer.ready), error
@@ -93,7 +93,7 @@ def check(provider: str, events: list[ModelEvent], error: ProviderError | None) 
     if error is None:
         assert events == whole
     else:
-        assert error.fault is Fault.CUT
+        assert error.kind is ProviderErrorKind.INTERRUPTED
         assert events == whole[: len(events)]
         assert len(events) < len(whole)
 
@@ -168,5 +168,5 @@ async def test_what_does_not(chunks: list[object]) -> None:
     async with talking("openai-compatible", Reply([sse(*chunks)])) as (model, _):
         _, error = await gather(model, GO)
     assert error is not None
-    assert error.fault is Fault.CUT
+    assert error.kind is ProviderErrorKind.INTERRUPTED
     assert error.message.startswith("openai-compatible broke off the answer: ")

@@ -8,7 +8,7 @@ import pytest
 
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest
-from dodona.models.surrogates import Halves
+from dodona.models.surrogates import SurrogateJoiner
 from tests.models.wire_server import Reply, ask, named, sse
 
 GO = ModelRequest((UserText("go"),))
@@ -30,8 +30,8 @@ FIRST, SECOND = "\\ud83c", "\\udf33"
 )
 def test_halves_are_joined_or_replaced(events: list[str], expected: list[str]) -> None:
     """Across events; what has no other half becomes a replacement character."""
-    halves = Halves()
-    assert [json.loads(halves.mend(event.encode())) for event in events] == expected
+    halves = SurrogateJoiner()
+    assert [json.loads(halves.repair(event.encode())) for event in events] == expected
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
@@ -59,4 +59,4 @@ async def test_an_emoji_in_two_events(provider: str) -> None:
 def test_it_is_linear() -> None:
     """A million halves are no trouble."""
     text = (FIRST * 300_000).encode()
-    assert Halves().mend(text).count(b"\\ufffd") == 299_999
+    assert SurrogateJoiner().repair(text).count(b"\\ufffd") == 299_999

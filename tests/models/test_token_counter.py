@@ -17,8 +17,8 @@ from dodona.core.messages import (
     UserText,
 )
 from dodona.core.ports.model import TokenCounter
-from dodona.models.catalogue.catalogue import facts
-from dodona.models.token_counter import PIECE, SAMPLED, OfflineTokenCounter
+from dodona.models.catalogue.catalogue import model_facts
+from dodona.models.token_counter import MAX_PIECES, PIECE_CHARS, OfflineTokenCounter
 
 CLAUDE = "claude-sonnet-4-5"
 TEXT = "Größenänderungen für die Übersicht, then some code: `def f(x): return x + 1`. 日本語 🎉\n"
@@ -55,7 +55,7 @@ def test_a_secret_vocabulary_is_counted_with_a_margin() -> None:
     assert plain * 1.25 <= counter.count(TEXT * 20, CLAUDE) <= plain * 1.25 + 1
     assert counter.count("", CLAUDE) == 0
     for _ in range(100):
-        counter.learn(CLAUDE, counted=10_000, wire=1)
+        counter.learn(CLAUDE, raw_tokens=10_000, reported_tokens=1)
     assert counter.count("a", CLAUDE) == 1
 
 
@@ -63,7 +63,7 @@ def test_a_factor_is_learned_from_the_wire() -> None:
     """Reports move the factor towards what they say, for every spelling of the model."""
     counter = OfflineTokenCounter()
     for _ in range(40):
-        counter.learn(f"anthropic/{CLAUDE}:thinking", counted=10_000, wire=15_000)
+        counter.learn(f"anthropic/{CLAUDE}:thinking", raw_tokens=10_000, reported_tokens=15_000)
     plain = counter.count(TEXT * 20, "gpt-4o")
     assert counter.count(TEXT * 20, CLAUDE) == pytest.approx(plain * 1.5, rel=0.01)
     assert counter.count(TEXT * 20, "claude-3-haiku") == pytest.approx(plain * 1.25, rel=0.01)
@@ -74,7 +74,7 @@ def test_a_lying_wire_moves_a_factor_so_far(wire: int, factor: float) -> None:
     """Never past twice or half of where it began."""
     counter = OfflineTokenCounter()
     for _ in range(200):
-        counter.learn(CLAUDE, counted=10_000, wire=wire)
+        counter.learn(CLAUDE, raw_tokens=10_000, reported_tokens=wire)
     plain = counter.count(TEXT * 20, "gpt-4o")
     assert counter.count(TEXT * 20, CLAUDE) == pytest.approx(plain * factor, rel=0.01)
 
@@ -87,7 +87,7 @@ def test_not_every_report_is_a_lesson(model: str, counted: int, wire: int) -> No
     """Small requests are mostly frame, no usage is no news, and exact counts need no factor."""
     counter = OfflineTokenCounter()
     before = counter.count(TEXT * 20, model)
-    counter.learn(model, counted=counted, wire=wire)
+    counter.learn(model, raw_tokens=counted, reported_tokens=wire)
     assert counter.count(TEXT * 20, model) == before
 
 
@@ -95,7 +95,7 @@ def test_only_so_many_models_are_remembered() -> None:
     """Names come from outside; what was learned longest ago goes first, and nothing breaks."""
     counter = OfflineTokenCounter()
     for number in range(1_000):
-        counter.learn(f"model-{number}", counted=1_000, wire=2_000)
+        counter.learn(f"model-{number}", raw_tokens=1_000, reported_tokens=2_000)
     assert len(counter._factors) == 256
 
 
@@ -104,9 +104,9 @@ def test_only_so_many_models_are_remembered() -> None:
 def test_ten_megabytes_of_one_character_are_counted(character: str, model: str) -> None:
     """In pieces and by samples: seconds and gigabytes otherwise, for some of these."""
     counter = OfflineTokenCounter()
-    piece = counter.count(character * PIECE, model)
+    piece = counter.count(character * PIECE_CHARS, model)
     assert counter.count(character * 10_000_000, model) == pytest.approx(
-        piece * 10_000_000 / PIECE, rel=0.001
+        piece * 10_000_000 / PIECE_CHARS, rel=0.001
     )
 
 
@@ -114,13 +114,13 @@ def test_pieces_hardly_change_a_count() -> None:
     """A long text is cut where it is; the count differs by a token or so per cut."""
     text = TEXT * 5_000
     exact = len(Tokenizer.from_pretrained("o200k_base").encode_ordinary(text))
-    assert len(text) > 20 * PIECE
+    assert len(text) > 20 * PIECE_CHARS
     assert OfflineTokenCounter().count(text, "gpt-4o") == pytest.approx(exact, rel=0.001)
 
 
 def test_a_sample_errs_upwards() -> None:
     """A text too long to be counted whole is as dense as its densest part."""
-    dense, sparse = "🎉ß€" * PIECE, " " * (2 * SAMPLED * PIECE)
+    dense, sparse = "🎉ß€" * PIECE_CHARS, " " * (2 * MAX_PIECES * PIECE_CHARS)
     counter = OfflineTokenCounter()
     exact = len(Tokenizer.from_pretrained("o200k_base").encode_ordinary(dense))
     assert counter.count(sparse + dense, "gpt-4o") > exact
@@ -173,19 +173,19 @@ def test_a_request_is_never_less_than_its_texts(
     texts = [text for message in messages for text in _texts(message)]
     texts += [text for tool in tools for text in (tool.name, tool.description)]
     assert estimate.tokens >= sum(counter.count(text, model) for text in texts)
-    assert estimate.counted <= estimate.tokens
+    assert estimate.raw_tokens <= estimate.tokens
 
 
 def test_an_estimate_can_be_learned_from() -> None:
     """What a request was counted as, beside what the wire says, closes the gap."""
     counter = OfflineTokenCounter()
     messages = [UserText(TEXT * 100)]
-    wire = round(counter.count_messages(messages, [], CLAUDE).counted * 1.6)
+    wire = round(counter.count_messages(messages, [], CLAUDE).raw_tokens * 1.6)
     for _ in range(40):
         estimate = counter.count_messages(messages, [], CLAUDE)
-        counter.learn(CLAUDE, counted=estimate.counted, wire=wire)
+        counter.learn(CLAUDE, raw_tokens=estimate.raw_tokens, reported_tokens=wire)
     assert counter.count_messages(messages, [], CLAUDE).tokens == pytest.approx(wire, rel=0.02)
-    assert facts(CLAUDE).token_factor == 1.25
+    assert model_facts(CLAUDE).token_factor == 1.25
 
 
 def test_it_is_a_counter() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.ports.model import Done, FinishReason, ModelRequest, ToolChoice
 from dodona.models.extractive.model import ExtractiveModel
@@ -99,8 +99,8 @@ async def test_anthropic_has_no_response_format() -> None:
     async with talking("anthropic", WELL["anthropic"]) as (model, server):
         _, error = await gather(model, ModelRequest(ASKED, response_format=SCHEMA))
     assert error is not None
-    assert (error.fault, error.message) == (
-        Fault.REFUSED,
+    assert (error.kind, error.message) == (
+        ProviderErrorKind.REJECTED,
         "Anthropic's wire has no response_format.",
     )
     assert server.asked == []
@@ -118,7 +118,7 @@ async def test_the_extractive_model_refuses_what_it_cannot(
 ) -> None:
     with pytest.raises(ProviderError, match=f"cannot {what}") as raised:
         await _answered(tools=(SEARCH,), **settings)
-    assert raised.value.fault is Fault.REFUSED
+    assert raised.value.kind is ProviderErrorKind.REJECTED
 
 
 async def test_the_extractive_model_stops_where_it_should() -> None:

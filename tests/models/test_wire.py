@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ModelRequest, TextDelta
 from dodona.models import Timeouts, connect, wire
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 from tests.models.wire_server import Reply, gather, named, refusal, sse, talking
 
@@ -85,7 +85,7 @@ async def test_a_stream_that_is_not_listened_to_asks_nothing() -> None:
 
 async def test_nobody_there() -> None:
     """The error says so, and that it may be tried again."""
-    async with Http() as http:
+    async with HttpPool() as http:
         model = connect(
             "openai-compatible",
             "m",
@@ -95,7 +95,7 @@ async def test_nobody_there() -> None:
         )
         _, error = await gather(model, GO)
     assert error is not None
-    assert error.fault is Fault.CONNECTION
+    assert error.kind is ProviderErrorKind.CONNECTION
     assert error.message.startswith("openai-compatible cannot be reached: ")
 
 
@@ -106,7 +106,7 @@ async def test_no_first_token_in_time(pieces: list[bytes]) -> None:
     async with talking(provider, Reply(pieces, end="hang"), timeouts=SOON) as (model, server):
         _, error = await gather(model, GO)
         assert error is not None
-        assert error.fault is Fault.SILENT
+        assert error.kind is ProviderErrorKind.NO_FIRST_TOKEN
         assert error.message == f"{provider} said nothing for 0.05 seconds."
         await asyncio.wait_for(server.left.wait(), 5)
 
@@ -118,7 +118,7 @@ async def test_a_gap_in_mid_answer() -> None:
         events, error = await gather(model, GO)
     assert events == [TextDelta("Hel")]
     assert error is not None
-    assert error.fault is Fault.CUT
+    assert error.kind is ProviderErrorKind.INTERRUPTED
 
 
 async def test_what_only_keeps_the_line_open_is_no_answer() -> None:
@@ -129,16 +129,16 @@ async def test_what_only_keeps_the_line_open_is_no_answer() -> None:
         events, error = await asyncio.wait_for(gather(model, GO), 5)
     assert events == [TextDelta("Hel")]
     assert error is not None
-    assert error.fault is Fault.CUT
+    assert error.kind is ProviderErrorKind.INTERRUPTED
 
 
 async def test_an_error_that_is_sent_slowly_is_told_by_its_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A provider in trouble may not even finish to say so."""
-    monkeypatch.setattr(wire, "ERROR_SECONDS", 0.05)
+    monkeypatch.setattr(wire, "ERROR_READ_TIMEOUT", 0.05)
     error = await refusal("openai", Reply([b'{"err'], status=503, end="hang"), GO)
-    assert (error.fault, error.status) == (Fault.SERVER, 503)
+    assert (error.kind, error.status) == (ProviderErrorKind.SERVER, 503)
 
 
 @pytest.mark.parametrize("piece", [b": x\n", b"data: " + b"y" * 1_000])
@@ -146,13 +146,13 @@ async def test_an_answer_without_end_is_bounded(
     monkeypatch: pytest.MonkeyPatch, piece: bytes
 ) -> None:
     """Neither comments nor one endless event fill the memory."""
-    monkeypatch.setattr(wire, "ANSWER_LIMIT", 100_000)
+    monkeypatch.setattr(wire, "MAX_ANSWER_BYTES", 100_000)
     pieces = [HELLO, *([piece] * 40_000)]
     async with talking("openai", Reply(pieces)) as (model, _):
         events, error = await gather(model, GO)
     assert events == [TextDelta("Hel")]
     assert error is not None
-    assert error.fault is Fault.GARBLED
+    assert error.kind is ProviderErrorKind.MALFORMED
     assert "larger than 100000 bytes" in error.message
 
 
@@ -160,7 +160,7 @@ async def test_an_event_without_end_is_bounded() -> None:
     """Eight megabytes are enough for anyone's word."""
     pieces = [HELLO, b"data: ", *([b"y" * 100_000] * 100)]
     error = await refusal("openai", Reply(pieces), GO)
-    assert error.fault is Fault.GARBLED
+    assert error.kind is ProviderErrorKind.MALFORMED
     assert "an event is larger than 8388608 bytes" in error.message
 
 
@@ -211,9 +211,9 @@ class CountingRedactor(Redactor):
         super().__init__()
         self.shown = 0
 
-    def hide(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         self.shown += 1
-        return super().hide(text)
+        return super().redact(text)
 
 
 @pytest.mark.parametrize(("provider", "whole"), [("openai", WHOLE), ("anthropic", b"")])

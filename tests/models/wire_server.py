@@ -21,7 +21,7 @@ from dodona.core.ports.model import (
     ThinkingDelta,
 )
 from dodona.models import Timeouts, connect
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 KEY = "a-key-that-opens-nothing"
@@ -112,7 +112,7 @@ async def talking(
     timeouts: Timeouts | None = None,
 ) -> AsyncIterator[tuple[Model, WireServer]]:
     """A model of this provider, and the server behind it."""
-    async with serving(*replies) as server, Http() as http:
+    async with serving(*replies) as server, HttpPool() as http:
         yield (
             connect(
                 provider,

@@ -24,10 +24,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dodona.core.errors import AccessDenied, ConfigError, DodonaError, ToolFailed, ToolRetry
-from dodona.net.allowlist import Exemptions
-from dodona.net.dns import CheckedResolver, is_here, public_socket, system_resolve
-from dodona.net.egress_guard import GuardedHttp, Limits, redirected
-from dodona.net.urls import WebAddress, read_url
+from dodona.net.allowlist import HostAllowlist
+from dodona.net.dns import CheckedResolver, create_public_socket, is_own_address, system_resolve
+from dodona.net.egress_guard import FetchLimits, GuardedHttp, resolve_redirect
+from dodona.net.urls import WebAddress, parse_url
 from tests.tools.web.site import Names, Site, answer, names, redirect, site_up
 
 PRIVATE = "is on a private network"
@@ -42,7 +42,9 @@ async def site() -> AsyncIterator[Site]:
 @pytest.fixture
 async def http(site: Site) -> AsyncIterator[GuardedHttp]:
     """A gate that the site may be reached by, and nothing else of this machine."""
-    async with GuardedHttp("Test/1", exempt=[f"site.test:{site.port}"], resolve=names()) as gate:
+    async with GuardedHttp(
+        "Test/1", exempt_hosts=[f"site.test:{site.port}"], resolve=names()
+    ) as gate:
         yield gate
 
 
@@ -107,7 +109,9 @@ async def test_names_are_checked_by_what_they_resolve_to(site: Site) -> None:
         mixed_test=[["93.184.216.34", "127.0.0.1"]],
         turned_test=[["10.0.0.1", "2606:4700::1111"]],
     )
-    async with GuardedHttp("Test/1", exempt=[f"site.test:{site.port}"], resolve=resolver) as http:
+    async with GuardedHttp(
+        "Test/1", exempt_hosts=[f"site.test:{site.port}"], resolve=resolver
+    ) as http:
         for name in ("local", "six", "mapped", "zone", "mixed", "turned"):
             site.pages["/out"] = redirect(site.url("/", host=f"{name}.test"))
             for url in (site.url("/", host=f"{name}.test"), site.url("/out")):
@@ -132,7 +136,7 @@ async def test_what_was_checked_is_what_is_connected_to(site: Site) -> None:
     """A name is resolved once for a connection: there is no second answer to slip in."""
     resolver = Names(site_test=[["127.0.0.1"], ["10.255.255.1"]])
     site.pages["/"] = answer("first", Connection="close")
-    async with GuardedHttp("Test/1", exempt=["site.test"], resolve=resolver) as http:
+    async with GuardedHttp("Test/1", exempt_hosts=["site.test"], resolve=resolver) as http:
         assert (await http.get(site.url())).body == b"first"
     assert resolver.asked == {"site.test": 1}
 
@@ -154,13 +158,13 @@ async def test_a_name_that_moves_is_checked_anew() -> None:
 def test_no_socket_opens_to_a_private_address(host: str) -> None:
     """Whatever a client made of the name before."""
     with pytest.raises(PermissionError):
-        public_socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 80)))
+        create_public_socket((socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 80)))
 
 
 def test_a_socket_opens_to_a_public_address() -> None:
     """It is not connected yet."""
     family = socket.AF_INET
-    public_socket((family, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80))).close()
+    create_public_socket((family, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80))).close()
 
 
 async def test_an_exemption_is_for_its_port(site: Site, http: GuardedHttp) -> None:
@@ -177,12 +181,14 @@ async def test_an_exemption_is_for_its_port(site: Site, http: GuardedHttp) -> No
 async def test_an_exemption_is_for_its_name(site: Site) -> None:
     """Not for others that lead to the same address, nor for the address itself."""
     resolver = names(alias_test=[["127.0.0.1"]])
-    async with GuardedHttp("Test/1", exempt=["site.test"], resolve=resolver) as http:
+    async with GuardedHttp("Test/1", exempt_hosts=["site.test"], resolve=resolver) as http:
         await http.get(site.url())
         for host in ("alias.test", "127.0.0.1", "x.site.test"):
             with pytest.raises((AccessDenied, ToolFailed)):
                 await http.get(site.url(host=host))
-    async with GuardedHttp("Test/1", exempt=[f"127.0.0.1:{site.port}"], resolve=resolver) as http:
+    async with GuardedHttp(
+        "Test/1", exempt_hosts=[f"127.0.0.1:{site.port}"], resolve=resolver
+    ) as http:
         await http.get(site.url(host="127.1"))
         with pytest.raises(AccessDenied):
             await http.get(site.url())
@@ -191,7 +197,9 @@ async def test_an_exemption_is_for_its_name(site: Site) -> None:
 
 def test_exemptions_are_hosts() -> None:
     """In any spelling of the address; a URL, a path or a user is none."""
-    exempt = Exemptions(["Box.Local", "2130706433:99", "[::1]:8080", "fd00::5", "bücher.example:1"])
+    exempt = HostAllowlist(
+        ["Box.Local", "2130706433:99", "[::1]:8080", "fd00::5", "bücher.example:1"]
+    )
     cases = {
         "http://box.local/": True,
         "http://box.local:8888/": True,
@@ -202,10 +210,10 @@ def test_exemptions_are_hosts() -> None:
         "http://[fd00::5]:1234/": True,
         "https://xn--bcher-kva.example:1/": True,
     }
-    assert {url: exempt.cover(read_url(url)) for url in cases} == cases
+    assert {url: exempt.allows(parse_url(url)) for url in cases} == cases
     for text in ("http://x", "x/", "x/y", "a@b", "", " ", "x:", "x:y", "x?y", "x#y", "10.0.0.0/8"):
         with pytest.raises(ConfigError):
-            Exemptions([text])
+            HostAllowlist([text])
 
 
 async def test_ports_of_other_servers_are_closed(http: GuardedHttp) -> None:
@@ -213,10 +221,10 @@ async def test_ports_of_other_servers_are_closed(http: GuardedHttp) -> None:
     for port in (22, 25, 6379, 11211):
         with pytest.raises(AccessDenied, match=f"port {port} is not for web pages"):
             await http.get(f"http://example.org:{port}/")
-    gate = GuardedHttp("Test/1", exempt=["a.test:6379", "b.test"])
-    gate.check(read_url("http://a.test:6379/"))
+    gate = GuardedHttp("Test/1", exempt_hosts=["a.test:6379", "b.test"])
+    gate.check(parse_url("http://a.test:6379/"))
     with pytest.raises(AccessDenied):
-        gate.check(read_url("http://b.test:6379/"))
+        gate.check(parse_url("http://b.test:6379/"))
 
 
 async def test_redirects_are_followed(site: Site, http: GuardedHttp) -> None:
@@ -239,7 +247,7 @@ async def test_redirects_end(site: Site, http: GuardedHttp) -> None:
     with pytest.raises(
         ToolFailed, match=r"^site\.test redirects elsewhere, which is not followed\.$"
     ):
-        await http.get(site.url("/a"), limits=Limits(redirects=0))
+        await http.get(site.url("/a"), limits=FetchLimits(max_redirects=0))
 
 
 TARGETS = {
@@ -282,7 +290,7 @@ async def test_each_request_is_announced(site: Site, http: GuardedHttp) -> None:
 
     site.pages |= {"/a": redirect("/b"), "/b": redirect("/c")}
     with pytest.raises(AccessDenied, match="no"):
-        await http.get(site.url("/a"), around=around)
+        await http.get(site.url("/a"), request_context=around)
     assert seen == ["> /a", "< /a", "> /b", "< /b", "> /c"]
     assert site.paths() == ["/a", "/b"]
 
@@ -290,9 +298,9 @@ async def test_each_request_is_announced(site: Site, http: GuardedHttp) -> None:
 async def test_a_long_body_is_cut(site: Site, http: GuardedHttp) -> None:
     """At the limit, to the byte; one that just fits is whole."""
     site.pages["/"] = answer(b"x" * 100_000)
-    fetched = await http.get(site.url(), limits=Limits(bytes=1_000))
+    fetched = await http.get(site.url(), limits=FetchLimits(max_bytes=1_000))
     assert (fetched.body, fetched.is_cut) == (b"x" * 1_000, True)
-    fetched = await http.get(site.url(), limits=Limits(bytes=100_000))
+    fetched = await http.get(site.url(), limits=FetchLimits(max_bytes=100_000))
     assert (len(fetched.body), fetched.is_cut) == (100_000, False)
 
 
@@ -310,7 +318,7 @@ async def test_an_endless_body_is_cut(site: Site, http: GuardedHttp) -> None:
             ended.set()
 
     site.pages["/"] = speak
-    fetched = await http.get(site.url(), limits=Limits(bytes=50_000))
+    fetched = await http.get(site.url(), limits=FetchLimits(max_bytes=50_000))
     assert (len(fetched.body), fetched.is_cut) == (50_000, True)
     await asyncio.wait_for(ended.wait(), 30)
 
@@ -323,7 +331,7 @@ async def test_a_bomb_does_not_go_off(site: Site, http: GuardedHttp, encoding: s
     site.pages["/"] = answer(packed, Content_Encoding=encoding)
     tracemalloc.start()
     try:
-        fetched = await http.get(site.url(), limits=Limits(bytes=10_000))
+        fetched = await http.get(site.url(), limits=FetchLimits(max_bytes=10_000))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -335,7 +343,7 @@ async def test_a_bomb_in_many_parts_does_not_go_off(site: Site, http: GuardedHtt
     """Nor one that unpacks to nothing and takes its time: files one behind the other."""
     site.pages["/"] = answer(gzip.compress(b"") * 20_000, Content_Encoding="gzip")
     with pytest.raises(ToolFailed, match=r"^site\.test sent an answer that cannot be read\.$"):
-        await http.get(site.url(), limits=Limits(bytes=10_000))
+        await http.get(site.url(), limits=FetchLimits(max_bytes=10_000))
 
 
 async def test_what_is_compressed_is_unpacked(site: Site, http: GuardedHttp) -> None:
@@ -400,7 +408,7 @@ async def test_a_slow_answer_is_left(
 
     site.pages["/"] = speak
     with pytest.raises(ToolFailed, match=r"site\.test took longer than 0\.3 seconds"):
-        await http.get(site.url(), limits=Limits(seconds=0.3))
+        await http.get(site.url(), limits=FetchLimits(timeout_seconds=0.3))
 
 
 async def test_a_slow_resolver_is_left() -> None:
@@ -412,7 +420,7 @@ async def test_a_slow_resolver_is_left() -> None:
 
     async with GuardedHttp("Test/1", resolve=resolve) as http:
         with pytest.raises(ToolFailed, match=r"took longer than 0\.1 seconds"):
-            await http.get("http://slow.test/", limits=Limits(seconds=0.1))
+            await http.get("http://slow.test/", limits=FetchLimits(timeout_seconds=0.1))
 
 
 async def test_names_are_looked_up_by_threads_of_their_own() -> None:
@@ -452,7 +460,7 @@ async def test_who_is_not_there_is_told(site: Site) -> None:
         free.bind(("127.0.0.1", 0))
         closed = free.getsockname()[1]
     resolver = names(empty_test=[[]], odd_test=[["not an address"]])
-    async with GuardedHttp("Test/1", exempt=["site.test"], resolve=resolver) as http:
+    async with GuardedHttp("Test/1", exempt_hosts=["site.test"], resolve=resolver) as http:
         for host in ("nobody.test", "empty.test", "odd.test"):
             with pytest.raises(ToolFailed, match=f"there is no host {host}"):
                 await http.get(f"http://{host}/")
@@ -480,7 +488,7 @@ async def test_a_warm_connection_does_not_let_others_in(site: Site) -> None:
     """It is kept for the name it was opened for: who comes by another is checked as the first."""
     resolver = names(alias_test=[["127.0.0.1"]])
     exempt = [f"site.test:{site.port}"]
-    async with GuardedHttp("Test/1", exempt=exempt, resolve=resolver) as http:
+    async with GuardedHttp("Test/1", exempt_hosts=exempt, resolve=resolver) as http:
         for _ in range(3):
             await http.get(site.url("/a"))
             for host in ("alias.test", "127.0.0.1", "[::ffff:127.0.0.1]"):
@@ -523,7 +531,7 @@ async def test_a_certificate_must_be_trusted(certificate: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     async with site_up(context) as site:
-        async with GuardedHttp("Test/1", exempt=["site.test"], resolve=names()) as http:
+        async with GuardedHttp("Test/1", exempt_hosts=["site.test"], resolve=names()) as http:
             with pytest.raises(ToolFailed, match=r"certificate of site\.test cannot be trusted"):
                 await http.get(site.url(scheme="https"))
         assert site.asked == []
@@ -531,10 +539,10 @@ async def test_a_certificate_must_be_trusted(certificate: Path) -> None:
 
 def test_encryption_is_not_given_up() -> None:
     """A redirect from https to http would let anybody between write the page."""
-    page = read_url("https://example.org/a")
+    page = parse_url("https://example.org/a")
     with pytest.raises(AccessDenied, match="redirects to an address without encryption"):
-        redirected(page, "http://example.org/b")
-    assert redirected(page, "/b").url == "https://example.org/b"
+        resolve_redirect(page, "http://example.org/b")
+    assert resolve_redirect(page, "/b").url == "https://example.org/b"
 
 
 async def test_proxies_of_the_environment_are_not_used(
@@ -549,7 +557,7 @@ async def test_proxies_of_the_environment_are_not_used(
 
 async def test_a_closed_gate_stays_closed(site: Site) -> None:
     """To use it is a mistake in our code."""
-    async with GuardedHttp("Test/1", exempt=["site.test"], resolve=names()) as http:
+    async with GuardedHttp("Test/1", exempt_hosts=["site.test"], resolve=names()) as http:
         await http.get(site.url())
     with pytest.raises(RuntimeError, match="closed"):
         await http.get(site.url())
@@ -566,13 +574,13 @@ async def test_any_text_is_answered_or_refused(http: GuardedHttp, url: str) -> N
 @pytest.mark.parametrize("text", ["127.0.0.1", "::1"])
 def test_an_address_of_this_machine_is_known(text: str) -> None:
     """It need not be asked whether it is public: it is found by the way that leads there."""
-    assert is_here(ip_address(text))
+    assert is_own_address(ip_address(text))
 
 
 @pytest.mark.parametrize("text", ["93.184.216.34", "2606:4700::1111"])
 def test_an_address_elsewhere_is_not_ours(text: str) -> None:
     """Also when there is no way to it."""
-    assert not is_here(ip_address(text))
+    assert not is_own_address(ip_address(text))
 
 
 OWN_ADDRESS = """

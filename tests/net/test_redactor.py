@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.core.errors import ConfigError
-from dodona.net.redactor import SHORTEST, Redactor
+from dodona.net.redactor import MIN_SECRET_CHARS, Redactor
 
 ODD = 'pa"ss\\wörd/+ &?é~'
 
@@ -46,14 +46,14 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 def test_every_form_of_a_secret_is_hidden(form: str) -> None:
     """Wherever text may hold it, nothing of it stays; what is around it does."""
-    assert redactor(K=ODD).hide(f"<{form}>") == "<[secret K]>"
+    assert redactor(K=ODD).redact(f"<{form}>") == "<[secret K]>"
 
 
 @pytest.mark.parametrize("user", ["", "a", "ab", "abc", "Aladdin"])
 def test_a_basic_header_hides_its_password(user: str) -> None:
     """Inside base64 a secret is found wherever it begins; bits shared with others may stay."""
     header = encoded(f"{user}:open sesame")
-    hidden = redactor(DOOR="open sesame").hide(header)
+    hidden = redactor(DOOR="open sesame").redact(header)
     assert "[secret DOOR]" in hidden
     assert len(hidden.replace("[secret DOOR]", "")) <= len(encoded(f"{user}:")) + 4
 
@@ -61,11 +61,11 @@ def test_a_basic_header_hides_its_password(user: str) -> None:
 def test_nothing_known_is_nothing_done() -> None:
     """The same object comes back: hiding costs nothing until there is a secret."""
     text = "an ordinary text"
-    assert Redactor().hide(text) is text
-    assert redactor(K="something else").hide(text) == text
+    assert Redactor().redact(text) is text
+    assert redactor(K="something else").redact(text) == text
 
 
-@pytest.mark.parametrize("secret", ["", "x", "a" * (SHORTEST - 1)])
+@pytest.mark.parametrize("secret", ["", "x", "a" * (MIN_SECRET_CHARS - 1)])
 def test_a_short_secret_is_refused(secret: str) -> None:
     """It would eat ordinary words; the error does not tell it."""
     with pytest.raises(ConfigError) as caught:
@@ -78,24 +78,24 @@ def test_a_short_secret_is_refused(secret: str) -> None:
 def test_the_longer_of_two_secrets_wins() -> None:
     """One that begins another does not leave the rest of it; the first name of a value stays."""
     both = redactor(SHORT="abcdefgh", LONG="abcdefghijkl", SAME="abcdefgh")
-    assert both.hide("abcdefghijkl abcdefgh") == "[secret LONG] [secret SHORT]"
+    assert both.redact("abcdefghijkl abcdefgh") == "[secret LONG] [secret SHORT]"
 
 
 def test_a_secret_that_is_somebody_s_name_does_not_nest() -> None:
     """A marker stays as it is, also when its name is itself a secret."""
     odd = redactor(MY_API_KEY="MY_API_KEY")
-    assert odd.hide("x MY_API_KEY y") == "x [secret MY_API_KEY] y"
-    assert odd.hide(odd.hide("x MY_API_KEY y")) == "x [secret MY_API_KEY] y"
+    assert odd.redact("x MY_API_KEY y") == "x [secret MY_API_KEY] y"
+    assert odd.redact(odd.redact("x MY_API_KEY y")) == "x [secret MY_API_KEY] y"
 
 
 def test_a_marker_that_somebody_else_writes_hides_nothing() -> None:
     """Text in the shape of a marker does not protect a secret inside it."""
-    assert redactor(K="abcdefgh").hide("[secret abcdefgh]") == "[secret [secret K]]"
+    assert redactor(K="abcdefgh").redact("[secret abcdefgh]") == "[secret [secret K]]"
 
 
 def test_a_secret_that_is_no_unicode_is_hidden() -> None:
     """The environment may hold bytes that are no UTF-8."""
-    assert redactor(K="abc\udcffdefgh").hide("<abc\udcffdefgh>") == "<[secret K]>"
+    assert redactor(K="abc\udcffdefgh").redact("<abc\udcffdefgh>") == "<[secret K]>"
 
 
 LOOKS = {
@@ -162,14 +162,14 @@ pieces = st.sampled_from([*LOOKS, ODD, *marks])
 def test_doing_it_twice_changes_nothing(text: str) -> None:
     """For `hide` and for `scrub`, whatever the text."""
     known = redactor(A=ODD, B="abcdefgh")
-    assert known.hide(known.hide(text)) == known.hide(text)
+    assert known.redact(known.redact(text)) == known.redact(text)
     assert known.scrub(known.scrub(text)) == known.scrub(text)
 
 
-@given(st.text(min_size=SHORTEST, max_size=40), st.text(), st.text())
+@given(st.text(min_size=MIN_SECRET_CHARS, max_size=40), st.text(), st.text())
 def test_no_secret_gets_through(secret: str, before: str, after: str) -> None:
     """Whatever the secret and the text around it."""
-    hidden = redactor(K=secret).hide(f"{before}{secret}{after}")
+    hidden = redactor(K=secret).redact(f"{before}{secret}{after}")
     assert secret not in hidden.replace("[secret K]", "\n")
 
 
@@ -189,7 +189,7 @@ def test_threads_share_one() -> None:
     leaks: list[str] = []
 
     def read() -> None:
-        found = (shared.hide("first secret") for _ in range(300))
+        found = (shared.redact("first secret") for _ in range(300))
         leaks.extend(text for text in found if text != "[secret FIRST]")
 
     readers = [threading.Thread(target=read) for _ in range(4)]
@@ -208,11 +208,11 @@ TOKEN = "dod_" + "aZ0_-" * 8 + "xyz"
 def test_tokens_of_ours_need_no_introduction() -> None:
     """They are hidden wherever they stand; what merely begins so is left alone."""
     redactor = Redactor()
-    assert redactor.hide(f"Bearer {TOKEN}, {TOKEN}") == "Bearer [secret token], [secret token]"
-    assert redactor.hide(f"x{TOKEN}") == "x[secret token]"
+    assert redactor.redact(f"Bearer {TOKEN}, {TOKEN}") == "Bearer [secret token], [secret token]"
+    assert redactor.redact(f"x{TOKEN}") == "x[secret token]"
     assert redactor.scrub(f'{{"token": "{TOKEN}"}}') == '{"token": "[secret token]"}'
     for text in ("dod_", "dod_short", "dodona", f"dod_{'ä' * 50}"):
-        assert redactor.hide(text) == text
+        assert redactor.redact(text) == text
 
 
 def test_all_texts_of_a_value_are_hidden() -> None:
@@ -220,7 +220,7 @@ def test_all_texts_of_a_value_are_hidden() -> None:
     redactor = Redactor()
     redactor.add("KEY", "hunter22-and-more")
     value = {"a": ["hunter22-and-more", 1, None], "b": ({"c": TOKEN},), "d": True}
-    assert redactor.hide_all(value) == {
+    assert redactor.redact_all(value) == {
         "a": ["[secret KEY]", 1, None],
         "b": [{"c": "[secret token]"}],
         "d": True,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from dodona.core.errors import AccessDenied, DodonaError, ToolRetry
-from dodona.net.urls import normal, read_url
+from dodona.net.urls import normalize_url, parse_url
 
 NORMAL = {
     "http://EXAMPLE.org": "http://example.org/",
@@ -44,9 +44,9 @@ def test_there_is_one_way_to_write_a_url(url: str, expected: str | None) -> None
     """Whoever compares two compares what would be fetched."""
     if expected is None:
         with pytest.raises(AccessDenied):
-            normal(url)
+            normalize_url(url)
     else:
-        assert normal(url) == expected
+        assert normalize_url(url) == expected
 
 
 REFUSED = [
@@ -71,7 +71,7 @@ REFUSED = [
 def test_what_no_page_is_at_is_refused(url: str) -> None:
     """Other schemes, names before the host, and backslashes, which some take for slashes."""
     with pytest.raises(AccessDenied):
-        read_url(url)
+        parse_url(url)
 
 
 WRONG = [
@@ -120,12 +120,12 @@ WRONG = [
 def test_what_is_no_url_is_told(url: str) -> None:
     """With an example, for a model to try again."""
     with pytest.raises(ToolRetry):
-        read_url(url)
+        parse_url(url)
 
 
 def test_references_are_joined() -> None:
     """Relative, absolute, without a scheme, careless, and hostile."""
-    page = read_url("https://example.org/a/b?c")
+    page = parse_url("https://example.org/a/b?c")
     assert page.join("../d").url == "https://example.org/d"
     assert page.join("?x=1").url == "https://example.org/a/b?x=1"
     assert page.join("//other.example/x").url == "https://other.example/x"
@@ -160,10 +160,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     The client that is given one sees the same host, port and path in it.
     """
     try:
-        address = read_url(text)
+        address = parse_url(text)
     except DodonaError:
         return
-    assert normal(address.url) == address.url
+    assert normalize_url(address.url) == address.url
     assert address.url.isascii()
     seen = URL(address.url, encoded=True)
     assert (seen.scheme, seen.raw_host, seen.port) == (address.scheme, address.host, address.port)
@@ -174,6 +174,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 def test_any_reference_is_joined_or_refused(text: str) -> None:
     """A redirect can say anything."""
     try:
-        read_url("https://example.org/a").join(text)
+        parse_url("https://example.org/a").join(text)
     except DodonaError:
         return

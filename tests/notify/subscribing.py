@@ -26,7 +26,7 @@ class Folder:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.subscribers = SubscriberRegistry(shipped=self.path, clock=self.clock)
+        self.subscribers = SubscriberRegistry(builtin=self.path, clock=self.clock)
 
     def write(self, name: str, text: str) -> Path:
         file = self.path / f"{name}.toml"

@@ -40,7 +40,7 @@ async def read(subscription: Subscription, count: int) -> list[str]:
 def test_what_a_pattern_hears(types: tuple[str, ...], heard: list[str]) -> None:
     """A type is itself, a prefix all below it; what fits twice is heard once."""
     bus, told = Bus(), list[str]()
-    bus.handle(lambda each: told.append(each.type), types=types, user_id=None)
+    bus.add_handler(lambda each: told.append(each.type), types=types, user_id=None)
     for type_ in ("tool", "tool.call.failure", "tool.call.success", "toolbox.open"):
         bus.emit(event(type_))
     assert told == heard
@@ -50,7 +50,7 @@ def test_what_a_pattern_hears(types: tuple[str, ...], heard: list[str]) -> None:
 def test_what_is_no_pattern(pattern: str) -> None:
     """A typo listens to nothing, or to everything: it is refused."""
     with pytest.raises(BadRequest) as refused:
-        Bus().handle(print, types=("tool.*", pattern), user_id=None)
+        Bus().add_handler(print, types=("tool.*", pattern), user_id=None)
     assert str(refused.value) == (
         f"{pattern!r} is no pattern of events. Write a type like tool.call.success, a prefix like "
         "tool.*, or *."
@@ -100,7 +100,7 @@ async def test_a_user_sees_only_their_own() -> None:
 
 async def test_a_slow_subscriber_loses_the_oldest_and_is_told() -> None:
     """How many they were stands where they would have stood; the others lose nothing."""
-    bus = Bus(kept=3)
+    bus = Bus(subscription_capacity=3)
     async with bus.subscribe(user_id=None) as slow, bus.subscribe(user_id=None) as quick:
         for number in range(10):
             bus.emit(event(f"event.{number}"))
@@ -173,8 +173,8 @@ def test_a_failing_handler_harms_nobody(caplog: pytest.LogCaptureFixture) -> Non
     def fails(_: Event) -> None:
         raise ValueError("a bug")
 
-    bus.handle(fails, user_id=None)
-    bus.handle(lambda each: told.append(each.type), user_id=None)
+    bus.add_handler(fails, user_id=None)
+    bus.add_handler(lambda each: told.append(each.type), user_id=None)
     bus.emit(event("one"))
     bus.emit(event("two"))
     assert told == ["one", "two"]
@@ -193,7 +193,7 @@ def test_a_handler_can_stop() -> None:
         stop()
         stop()
 
-    stop = bus.handle(once, user_id=None)
+    stop = bus.add_handler(once, user_id=None)
     bus.emit(event("one"))
     bus.emit(event("two"))
     assert told == ["one"]
@@ -202,10 +202,10 @@ def test_a_handler_can_stop() -> None:
 def test_what_handlers_emit_comes_after_what_set_it_off() -> None:
     """All hear the same order, whoever of them was first."""
     bus, first, last = Bus(), list[str](), list[str]()
-    bus.handle(lambda each: first.append(each.type), user_id=None)
-    bus.handle(lambda _: bus.emit(event("effect.1")), types=("cause",), user_id=None)
-    bus.handle(lambda _: bus.emit(event("effect.2")), types=("effect.1",), user_id=None)
-    bus.handle(lambda each: last.append(each.type), user_id=None)
+    bus.add_handler(lambda each: first.append(each.type), user_id=None)
+    bus.add_handler(lambda _: bus.emit(event("effect.1")), types=("cause",), user_id=None)
+    bus.add_handler(lambda _: bus.emit(event("effect.2")), types=("effect.1",), user_id=None)
+    bus.add_handler(lambda each: last.append(each.type), user_id=None)
     bus.emit(event("cause"))
     assert first == last == ["cause", "effect.1", "effect.2"]
 
@@ -213,7 +213,7 @@ def test_what_handlers_emit_comes_after_what_set_it_off() -> None:
 async def test_what_happens_in_a_tick_is_told_after_it() -> None:
     """Whoever emits is done before anybody hears of it; the order stays."""
     bus, told = Bus(), list[str]()
-    bus.handle(lambda each: told.append(each.type), user_id=None)
+    bus.add_handler(lambda each: told.append(each.type), user_id=None)
     bus.emit(event("one"))
     bus.emit(event("two"))
     assert told == []
@@ -225,7 +225,7 @@ async def test_who_comes_within_a_tick_hears_only_what_follows() -> None:
     """What was emitted before is not theirs, though it is told later."""
     bus, told = Bus(), list[str]()
     bus.emit(event("before"))
-    bus.handle(lambda each: told.append(each.type), user_id=None)
+    bus.add_handler(lambda each: told.append(each.type), user_id=None)
     bus.emit(event("after"))
     await asyncio.sleep(0)
     assert told == ["after"]
@@ -237,7 +237,7 @@ def test_handlers_come_by_priority_then_in_order(priorities: list[int]) -> None:
     bus, told = Bus(), list[tuple[int, int]]()
     for place, priority in enumerate(priorities):
         said = (priority, place)
-        bus.handle(lambda _, said=said: told.append(said), user_id=None, priority=priority)
+        bus.add_handler(lambda _, said=said: told.append(said), user_id=None, priority=priority)
     bus.emit(event("one"))
     assert told == sorted(told, key=lambda each: (-each[0], each[1]))
     assert len(told) == len(priorities)
@@ -250,8 +250,8 @@ def severe(number: int, severity: Severity, user_id: str | None = None) -> Event
 
 async def test_a_full_buffer_drops_the_oldest_of_the_least_severe() -> None:
     """How many is told first; what is left keeps its order."""
-    bus, told = Bus(room=4), list[Event]()
-    bus.handle(told.append, user_id=None)
+    bus, told = Bus(buffer_capacity=4), list[Event]()
+    bus.add_handler(told.append, user_id=None)
     low, high, worst = Severity.INFO, Severity.ERROR, Severity.CRITICAL
     for number, severity in enumerate((high, low, worst, low, high, low, worst, worst)):
         bus.emit(severe(number, severity))
@@ -267,7 +267,7 @@ async def test_a_full_buffer_drops_the_oldest_of_the_least_severe() -> None:
 
 async def test_what_was_lost_is_told_to_those_whose_it_was() -> None:
     """The system hears of all losses, a user of their own."""
-    bus = Bus(room=1)
+    bus = Bus(buffer_capacity=1)
     async with bus.subscribe(user_id="ada") as hers, bus.subscribe(user_id=None) as everybodys:
         for number, user_id in enumerate(("ada", "bob", "ada", None, "bob")):
             bus.emit(severe(number, Severity.INFO, user_id))
@@ -281,7 +281,7 @@ async def test_what_was_lost_is_told_to_those_whose_it_was() -> None:
 async def test_a_flood_lets_others_have_their_turn() -> None:
     """The event loop does other things between two portions of it, and nothing is lost."""
     bus, told, turns = Bus(), list[int](), list[int]()
-    bus.handle(lambda each: told.append(each.payload["number"]), user_id=None)
+    bus.add_handler(lambda each: told.append(each.payload["number"]), user_id=None)
     for number in range(5000):
         bus.emit(event("flood", number=number))
     while len(told) < 5000:
@@ -294,7 +294,7 @@ async def test_a_flood_lets_others_have_their_turn() -> None:
 def test_a_loop_that_ended_takes_no_event_along() -> None:
     """What it did not get to is told by the next, first."""
     bus, told = Bus(), list[str]()
-    bus.handle(lambda each: told.append(each.type), user_id=None)
+    bus.add_handler(lambda each: told.append(each.type), user_id=None)
 
     async def emit_and_stop() -> None:
         bus.emit(event("one"))
@@ -313,8 +313,8 @@ def test_a_loop_that_ended_takes_no_event_along() -> None:
 async def test_closing_tells_what_waits() -> None:
     """Also what handlers set off by that."""
     bus, told = Bus(), list[str]()
-    bus.handle(lambda each: told.append(each.type), user_id=None)
-    bus.handle(lambda _: bus.emit(event("effect")), types=("cause",), user_id=None)
+    bus.add_handler(lambda each: told.append(each.type), user_id=None)
+    bus.add_handler(lambda _: bus.emit(event("effect")), types=("cause",), user_id=None)
     for _ in range(600):
         bus.emit(event("cause"))
     bus.close()
@@ -332,8 +332,8 @@ def test_whatever_is_emitted_is_told_in_order_or_counted(
     told, dropped = list[Event](), dict[str, int]()
 
     async def emit_all() -> None:
-        bus = Bus(room=room)
-        bus.handle(told.append, user_id=None)
+        bus = Bus(buffer_capacity=room)
+        bus.add_handler(told.append, user_id=None)
         for number, severity in enumerate(severities):
             bus.emit(severe(number, severity))
         bus.close()
@@ -365,7 +365,7 @@ def test_handlers_that_set_off_each_other_come_to_an_end(
         for _ in range(echoes if each.type == "shout" else 0):
             bus.emit(event("shout"))
 
-    bus.handle(echo, user_id=None)
+    bus.add_handler(echo, user_id=None)
     with caplog.at_level(logging.ERROR):
         bus.emit(event("shout"))
     assert len(told) == 1001
@@ -378,7 +378,7 @@ def test_handlers_that_set_off_each_other_come_to_an_end(
 def test_types_without_end_fill_no_memory() -> None:
     """Rules make up types; each is heard, and what is known of them stays bounded."""
     bus, told = Bus(), list[str]()
-    bus.handle(lambda each: told.append(each.type), types=("made.*",), user_id=None)
+    bus.add_handler(lambda each: told.append(each.type), types=("made.*",), user_id=None)
     for number in range(3000):
         bus.emit(event(f"made.up.{number}"))
     assert len(told) == 3000

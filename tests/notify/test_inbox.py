@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dodona.core.domain.notices import Deferral, DeferUntil, InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
 from dodona.notify import Inbox
-from dodona.notify.inbox import MOST_EXPECTED, MOST_WAITING
+from dodona.notify.inbox import MAX_BATCHES, MAX_SCHEDULED
 from tests.notify.subscribing import Clock, Folder, event
 
 
@@ -31,7 +31,7 @@ def test_equal_events_become_one_notice_that_counts_them(folder: Folder) -> None
         template="{{ payload.tool }} failed {{ count }} times",
         output="inject_at = 'after_tool'",
     )  # fmt: skip
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     heard = [
         event("tool.call.failure", Severity.WARNING, tool=tool, call=str(number), run_id=7)
         for number, tool in enumerate(("search", "read", "search", "search"))
@@ -57,7 +57,7 @@ def test_equal_events_become_one_notice_that_counts_them(folder: Folder) -> None
 def test_of_events_that_say_the_same_the_last_is_shown(folder: Folder) -> None:
     """They are counted all the same."""
     folder.add("paths", template="{{ count }}: {% for e in events %}{{ e.payload.n }} {% endfor %}")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     for number, key in enumerate(("a", "b", "a", "", "")):
         inbox.receive(event("x", n=number, dedupe_key=key))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["5: 1 2 3 4"]
@@ -66,15 +66,15 @@ def test_of_events_that_say_the_same_the_last_is_shown(folder: Folder) -> None:
 def test_a_batch_waits_for_its_window_unless_it_is_full_or_the_last(folder: Folder) -> None:
     """The window begins with the first event."""
     folder.add("slow", batching="window_ms = 5000\nmax_size = 3")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x"))
     folder.clock.now += 4.9
     inbox.receive(event("x"))
     assert inbox.drain(InjectionPoint.TURN_START) == []
-    assert inbox.has(InjectionPoint.TURN_START)
+    assert inbox.has_notices(InjectionPoint.TURN_START)
     folder.clock.now += 0.2
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["2"]
-    assert not inbox.has(*InjectionPoint)
+    assert not inbox.has_notices(*InjectionPoint)
     for _ in range(4):
         inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["3"]
@@ -84,7 +84,7 @@ def test_a_batch_waits_for_its_window_unless_it_is_full_or_the_last(folder: Fold
 def test_a_clock_that_is_set_back_holds_nothing(folder: Folder) -> None:
     """It is told a little early instead of hours late."""
     folder.add("slow", batching="window_ms = 5000")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x"))
     folder.clock.now -= 10_000
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["1"]
@@ -94,7 +94,7 @@ def test_the_same_is_not_told_again_within_its_window(folder: Folder) -> None:
     """It is counted, and told after it; another key is not held back."""
     folder.add("same", batching="dedupe_key = '{{ payload.key }}'\ndedupe_window_ms = 10_000",
                template="{{ payload.key }}{{ count }}")  # fmt: skip
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x", key="a"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["a1"]
     folder.clock.now += 9
@@ -115,7 +115,7 @@ def test_filters_are_by_type_severity_and_condition(folder: Folder) -> None:
         "picky", "tool.*", template="{{ payload.n }}", batching="max_size = 1",
         events=f'severity = "warning"\nfilter = "{condition}"',
     )  # fmt: skip
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     for type_, severity, number in (
         ("tool.a", Severity.WARNING, 3),
         ("tool.a", Severity.CRITICAL, 4),
@@ -131,11 +131,11 @@ def test_each_point_has_its_own_and_what_is_immediate_is_told_at_any(folder: Fol
     """A point that nobody drains keeps what it has."""
     for point in InjectionPoint:
         folder.add(point.value, template=point.value, output=f"inject_at = '{point.value}'")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.AFTER_TOOL)) == ["after_tool", "immediate"]
-    assert not inbox.has(InjectionPoint.AFTER_TOOL)
-    assert inbox.has(InjectionPoint.AFTER_TOOL, InjectionPoint.TURN_END)
+    assert not inbox.has_notices(InjectionPoint.AFTER_TOOL)
+    assert inbox.has_notices(InjectionPoint.AFTER_TOOL, InjectionPoint.TURN_END)
     assert texts(inbox.drain(InjectionPoint.TURN_END, InjectionPoint.TURN_START)) == [
         "turn_end",
         "turn_start",
@@ -148,7 +148,7 @@ def test_the_most_urgent_is_told_first_then_what_came_first(folder: Folder) -> N
         folder.add(name, "x", template=name, output=f"priority = '{name}'")
     folder.add("by_event", "y", template="{{ payload.n }}", output="priority = 'event'",
                batching="max_size = 1")  # fmt: skip
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     for number, priority in enumerate(("low", "critical", "??", None, "normal")):
         inbox.receive(event("y", n=number, priority=priority))
     inbox.receive(event("x"))
@@ -162,7 +162,7 @@ def test_users_turn_subscribers_off_and_on_but_no_core_ones(folder: Folder) -> N
     folder.add("plain", template="plain")
     folder.add("core", template="core", about="core = true\nenabled = false")
     folder.add("shy", template="shy", about="enabled = false")
-    made = folder.subscribers.inbox
+    made = folder.subscribers.create_inbox
     for inbox, told in (
         (made(), ["core", "plain"]),
         (made(disabled=("plain", "core")), ["core"]),
@@ -181,7 +181,7 @@ def test_a_template_that_fails_gives_a_plain_line(
 ) -> None:
     """The event is told, and the log says what is wrong."""
     folder.add("asks", template="{{ payload.nothing }}")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x.y", message="hello"))
     inbox.receive(event("x.y", message="again"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["x.y: again (2 times)"]
@@ -199,7 +199,7 @@ def test_a_filter_that_fails_does_not_hold_and_says_so_once(
     """Others hear the event."""
     folder.add("broken", events='filter = "payload.nothing > 1"')
     folder.add("sound", template="sound")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     for _ in range(3):
         inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["sound"]
@@ -212,7 +212,7 @@ def test_a_key_that_fails_puts_the_events_together(
 ) -> None:
     """None is lost."""
     folder.add("keyed", batching="dedupe_key = '{{ payload.tool }}'")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x"))
     inbox.receive(event("x"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["2"]
@@ -222,7 +222,7 @@ def test_a_key_that_fails_puts_the_events_together(
 def test_a_template_may_have_nothing_to_say(folder: Folder) -> None:
     """Then nothing is told."""
     folder.add("choosy", template="{% if payload.n > 1 %}{{ payload.n }}{% endif %}")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x", n=1))
     assert inbox.drain(InjectionPoint.TURN_START) == []
 
@@ -230,7 +230,7 @@ def test_a_template_may_have_nothing_to_say(folder: Folder) -> None:
 def test_a_long_text_is_cut(folder: Folder) -> None:
     """A model would read it again with each request."""
     folder.add("long", template="{{ payload.text }}")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x", text="y" * 100_000))
     (notice,) = inbox.drain(InjectionPoint.TURN_START)
     assert notice.text == "y" * 3999 + "…"
@@ -239,9 +239,9 @@ def test_a_long_text_is_cut(folder: Folder) -> None:
 def test_past_the_most_the_oldest_of_the_least_severe_is_dropped(folder: Folder) -> None:
     """How many events that were is told first."""
     folder.add("each", batching="max_size = 1", template="{{ payload.n }}")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x", Severity.ERROR, n=0))
-    for number in range(1, MOST_WAITING + 3):
+    for number in range(1, MAX_BATCHES + 3):
         inbox.receive(event("x", n=number))
     assert len(json.dumps(inbox.as_json())) < 100_000
     lost, *rest = inbox.drain(InjectionPoint.TURN_START)
@@ -249,7 +249,7 @@ def test_past_the_most_the_oldest_of_the_least_severe_is_dropped(folder: Folder)
         "3 events were dropped before they could be told: too many came at once.",
         {"count": 3}, "notices_lost",
     )  # fmt: skip
-    assert texts(rest) == [str(n) for n in (0, *range(4, MOST_WAITING + 3))]
+    assert texts(rest) == [str(n) for n in (0, *range(4, MAX_BATCHES + 3))]
     assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
@@ -271,7 +271,7 @@ def stored(number: int, due: Deferral, **payload: Any) -> StoredNotice:
 @pytest.fixture
 def waiting(folder: Folder) -> Inbox:
     folder.add("notes", "self.notify", template="{{ payload.n }}", batching="max_size = 1")
-    return folder.subscribers.inbox()
+    return folder.subscribers.create_inbox()
 
 
 def test_what_was_put_off_to_the_next_run_is_told_at_once(waiting: Inbox) -> None:
@@ -280,18 +280,18 @@ def test_what_was_put_off_to_the_next_run_is_told_at_once(waiting: Inbox) -> Non
     waiting.schedule([notice])
     waiting.schedule([notice])
     (told,) = waiting.drain(InjectionPoint.TURN_START)
-    assert (told.text, told.stored, told.events) == ("5", (5,), (notice.event.id,))
+    assert (told.text, told.stored_ids, told.events) == ("5", (5,), (notice.event.id,))
 
 
 def test_what_waits_for_a_time_is_told_when_it_has_come(folder: Folder, waiting: Inbox) -> None:
     """It is looked at when the inbox is drained."""
     waiting.schedule([stored(1, Deferral(DeferUntil.TIME, at=folder.clock.now + 10))])
-    assert waiting.has(InjectionPoint.TURN_START)
+    assert waiting.has_notices(InjectionPoint.TURN_START)
     assert waiting.drain(InjectionPoint.TURN_START, is_last=True) == []
     folder.clock.now += 10
     assert waiting.drain(InjectionPoint.AFTER_TOOL) == []
     assert texts(waiting.drain(InjectionPoint.TURN_START)) == ["1"]
-    assert not waiting.has(InjectionPoint.TURN_START)
+    assert not waiting.has_notices(InjectionPoint.TURN_START)
 
 
 def test_what_waits_for_a_tool_is_told_when_it_is_called(waiting: Inbox) -> None:
@@ -333,9 +333,9 @@ def test_what_waits_for_no_condition_is_told_at_once(
 def test_what_is_too_much_is_left_to_the_next_run(folder: Folder, waiting: Inbox) -> None:
     """The oldest are taken."""
     due = Deferral(DeferUntil.TIME, at=folder.clock.now)
-    waiting.schedule(stored(number, due) for number in range(MOST_EXPECTED + 5))
+    waiting.schedule(stored(number, due) for number in range(MAX_SCHEDULED + 5))
     told = waiting.drain(InjectionPoint.TURN_START)
-    assert [number for notice in told for number in notice.stored] == list(range(MOST_EXPECTED))
+    assert [number for notice in told for number in notice.stored_ids] == list(range(MAX_SCHEDULED))
 
 
 # What survives
@@ -345,13 +345,13 @@ def test_an_inbox_that_is_restored_goes_on(folder: Folder) -> None:
     """With open batches, what was put off, what is held back, and what it had lost."""
     folder.add("notes", "self.notify", template="{{ payload.n }}", batching="max_size = 1")
     folder.add("slow", "x", batching="window_ms = 5000\ndedupe_window_ms = 10_000")
-    before = folder.subscribers.inbox()
+    before = folder.subscribers.create_inbox()
     before.receive(event("x"))
     folder.clock.now += 6
     assert texts(before.drain(InjectionPoint.TURN_START)) == ["1"]
     before.receive(event("x"))
     before.schedule([stored(1, Deferral(DeferUntil.TOOL, tool="read"))])
-    after = folder.subscribers.inbox()
+    after = folder.subscribers.create_inbox()
     after.receive(event("x"))
     after.restore(json.loads(json.dumps(before.as_json())))
     after.receive(event("x"))
@@ -365,12 +365,12 @@ def test_an_inbox_that_is_restored_goes_on(folder: Folder) -> None:
 def test_what_a_subscriber_heard_that_is_gone_is_told_plainly(folder: Folder) -> None:
     """Its file was taken away while nobody ran."""
     folder.add("gone", batching="window_ms = 5000")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x.y", message="hello"))
     kept = inbox.as_json()
     (folder.path / "gone.toml").unlink()
     folder.subscribers.load()
-    after = folder.subscribers.inbox()
+    after = folder.subscribers.create_inbox()
     after.restore(kept)
     assert texts(after.drain(InjectionPoint.AFTER_TOOL)) == ["x.y: hello"]
 
@@ -425,7 +425,7 @@ def test_whatever_happened_a_restored_inbox_tells_the_same(
 ) -> None:
     """Through JSON, at any time, at any point, and for all that follows."""
     crowd.clock.now = 1000.0
-    lived, moved = crowd.subscribers.inbox(), crowd.subscribers.inbox()
+    lived, moved = crowd.subscribers.create_inbox(), crowd.subscribers.create_inbox()
     for step in steps[:cut]:
         _do(lived, crowd.clock, step)
     moved.restore(json.loads(json.dumps(lived.as_json())))
@@ -436,7 +436,7 @@ def test_whatever_happened_a_restored_inbox_tells_the_same(
         crowd.clock.now = now
         assert _do(moved, crowd.clock, step) == told
     crowd.clock.now += wait
-    assert moved.has(point) == lived.has(point)
+    assert moved.has_notices(point) == lived.has_notices(point)
     assert moved.drain(point) == lived.drain(point)
     assert moved.drain(*InjectionPoint, is_last=True) == lived.drain(*InjectionPoint, is_last=True)
 
@@ -457,7 +457,7 @@ def _do(inbox: Inbox, clock: Clock, step: tuple[str, Any]) -> list[Notice]:
 def test_what_it_holds_is_json_of_its_own(folder: Folder) -> None:
     """Changing what was handed over changes no inbox."""
     folder.add("plain", template="{{ payload.n }}")
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("x", n=1))
     kept: Any = inbox.as_json()
     kept[0]["batch"]["events"].clear()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dodona.core.domain.notices import InjectionPoint
-from dodona.notify import SHIPPED, SubscriberRegistry
+from dodona.notify import BUILTIN_SUBSCRIBERS, SubscriberRegistry
 from tests.notify.subscribing import Folder, event
 
 LIMIT = 20.0
@@ -41,7 +41,7 @@ def test_an_id_is_there_once(tmp_path: Path) -> None:
     subscribers.load()
     assert subscribers.problems() == (
         f"{file}: there is a subscriber 'budget_exceeded' already, in "
-        f"{SHIPPED / 'budget_exceeded.toml'}. Give this one another id.",
+        f"{BUILTIN_SUBSCRIBERS / 'budget_exceeded.toml'}. Give this one another id.",
     )
     (found,) = [each for each in subscribers.list() if each["id"] == "budget_exceeded"]
     assert found["core"]
@@ -58,12 +58,12 @@ def test_folders_are_added_to_those_that_are_shipped(tmp_path: Path) -> None:
     subscribers.load()
     ids = [each["id"] for each in subscribers.list()]
     assert ids[-3:] == ["a", "b", "c"]
-    assert len(ids) == len(list(SHIPPED.iterdir())) + 3
+    assert len(ids) == len(list(BUILTIN_SUBSCRIBERS.iterdir())) + 3
 
 
 def test_a_live_inbox_uses_what_is_loaded_from_the_next_event_on(folder: Folder) -> None:
     """What it heard before is told too."""
-    inbox = folder.subscribers.inbox()
+    inbox = folder.subscribers.create_inbox()
     inbox.receive(event("made.up"))
     folder.write("a", TEXT.format(id="a", says="one"))
     folder.subscribers.load()
@@ -96,12 +96,12 @@ def test_reloading_tells_of_a_problem_once(
 async def test_a_file_that_is_added_works_within_a_second_or_so(folder: Folder) -> None:
     """Also for a run that goes on; a bad one changes nothing, a folder may come later."""
     path = folder.path / "later"
-    subscribers = SubscriberRegistry([path], shipped=folder.path, clock=folder.clock)
-    async with subscribers.following(), asyncio.timeout(LIMIT):
-        inbox = subscribers.inbox()
+    subscribers = SubscriberRegistry([path], builtin=folder.path, clock=folder.clock)
+    async with subscribers.watching(), asyncio.timeout(LIMIT):
+        inbox = subscribers.create_inbox()
         path.mkdir()
         (path / "a.toml").write_text(TEXT.format(id="a", says="heard"))
-        while not inbox.has(InjectionPoint.TURN_START):
+        while not inbox.has_notices(InjectionPoint.TURN_START):
             await asyncio.sleep(0.01)
             inbox.receive(event("made.up"))
         assert inbox.drain(InjectionPoint.TURN_START)[0].text == "heard"

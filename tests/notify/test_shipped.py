@@ -10,7 +10,7 @@ import pytest
 from dodona.core import events
 from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.events import Event, Severity
-from dodona.notify import SHIPPED, SubscriberRegistry
+from dodona.notify import BUILTIN_SUBSCRIBERS, SubscriberRegistry
 from tests.notify.subscribing import event
 
 LIMIT = {"limit": "tokens", "current_value": 80, "limit_value": 100, "advice": "Come to an end."}
@@ -179,7 +179,7 @@ CASES = (
 
 
 def told(shipped: SubscriberRegistry, case: Case) -> list[Notice]:
-    inbox = shipped.inbox()
+    inbox = shipped.create_inbox()
     for each in case.heard:
         inbox.receive(each)
     others = [
@@ -198,7 +198,7 @@ def test_one_notice_tells_it(shipped: SubscriberRegistry, case: Case) -> None:
     assert notice.text == case.text
     assert notice.user_text == (case.shown or case.text)
     assert notice.system_type == (case.system_type or case.subscriber)
-    assert (notice.point, notice.is_kept) == (case.point, case.is_kept)
+    assert (notice.point, notice.is_persistent) == (case.point, case.is_kept)
     assert len(notice.events) == len(case.heard)
     if case.metadata is not None:
         assert notice.metadata == case.metadata
@@ -207,14 +207,16 @@ def test_one_notice_tells_it(shipped: SubscriberRegistry, case: Case) -> None:
 @pytest.mark.parametrize("kind", [events.TOOL_CALL_FAILURE, events.TOOL_CALL_TIMEOUT])
 def test_a_single_failure_is_not_told(shipped: SubscriberRegistry, kind: str) -> None:
     """The result of the call says it."""
-    inbox = shipped.inbox()
+    inbox = shipped.create_inbox()
     inbox.receive(event(kind, tool="search", call="c1", ms=3))
     assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
 def test_every_file_has_a_case() -> None:
     """A subscriber that is added is tested here."""
-    assert {case.subscriber for case in CASES} == {file.stem for file in SHIPPED.iterdir()}
+    assert {case.subscriber for case in CASES} == {
+        file.stem for file in BUILTIN_SUBSCRIBERS.iterdir()
+    }
 
 
 def test_which_cannot_be_turned_off(shipped: SubscriberRegistry) -> None:
@@ -236,14 +238,14 @@ def test_which_cannot_be_turned_off(shipped: SubscriberRegistry) -> None:
 )
 def test_what_is_not_worth_a_word(shipped: SubscriberRegistry, heard: Event) -> None:
     """What the agent knows anyway, or need not know."""
-    inbox = shipped.inbox()
+    inbox = shipped.create_inbox()
     inbox.receive(heard)
     assert inbox.drain(*InjectionPoint, is_last=True) == []
 
 
 def test_warnings_of_two_limits_are_two_notices(shipped: SubscriberRegistry) -> None:
     """What was said of one must not be hidden by the other."""
-    inbox = shipped.inbox()
+    inbox = shipped.create_inbox()
     inbox.receive(event(events.BUDGET_TOKEN_WARNING, Severity.WARNING, message="tokens"))
     inbox.receive(event(events.BUDGET_ITERATION_WARNING, Severity.WARNING, message="turns"))
     assert [each.text for each in inbox.drain(InjectionPoint.TURN_START)] == ["tokens", "turns"]
@@ -251,7 +253,7 @@ def test_warnings_of_two_limits_are_two_notices(shipped: SubscriberRegistry) -> 
 
 def test_notes_to_itself_come_by_their_own_priority(shipped: SubscriberRegistry) -> None:
     """Each by itself."""
-    inbox = shipped.inbox()
+    inbox = shipped.create_inbox()
     for priority in ("low", "critical", "normal"):
         inbox.receive(event(events.SELF_NOTIFY, message=priority, priority=priority))
     told = [each.text for each in inbox.drain(InjectionPoint.TURN_START)]

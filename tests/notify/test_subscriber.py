@@ -39,7 +39,7 @@ def test_what_is_not_said_has_its_default(folder: Folder) -> None:
         "inject_at": "turn_start",
         "file": str(folder.path / "x.toml"),
     }
-    assert (found.system_type, found.is_kept) == ("x", True)
+    assert (found.system_type, found.is_persistent) == ("x", True)
 
 
 def test_all_mistakes_are_told_at_once(folder: Folder) -> None:

@@ -51,9 +51,9 @@ def fire(
     return book.evaluate(
         event,
         context() if known is None else known,
-        choices=choices or RuleOverrides(),
+        overrides=choices or RuleOverrides(),
         state=state or {},
-        fired=fired,
+        fired_rules=fired,
     )
 
 
@@ -71,4 +71,4 @@ def book(folder: Path, *texts: str) -> RuleBook:
     rules.mkdir(exist_ok=True)
     for number, text in enumerate(texts):
         (rules / f"{number}.toml").write_text(text)
-    return RuleBook([rules], shipped=NOTHING)
+    return RuleBook([rules], builtin=NOTHING)

@@ -14,7 +14,7 @@ from dodona.core.domain.rules import (
     Action,
     Deny,
     EmitEvent,
-    Log,
+    LogMessage,
     NotifySelf,
     RequireApproval,
     RuleAction,
@@ -31,7 +31,7 @@ ACTIONS = [
         'kind = "notify_self"\nmessage = "{{ context.event.payload.text }}"\npriority = "high"',
         NotifySelf("oak", "high", "rule"),
     ),
-    ('kind = "log"\nmessage = "n is {{ context.event.payload.n }}"', Log("n is 7", "info")),
+    ('kind = "log"\nmessage = "n is {{ context.event.payload.n }}"', LogMessage("n is 7", "info")),
     ('kind = "set_state"\nkey = "seen"\nvalue = { cel = "1 - 3" }', SetState("seen", -2)),
     ('kind = "set_state"\nkey = "seen"\nvalue = [1, "{{ params }}"]', SetState("seen", [1, "{}"])),
     (
@@ -152,9 +152,9 @@ def test_parameters_are_chosen(tmp_path: Path) -> None:
 def test_parameters_are_checked(tmp_path: Path) -> None:
     """Wrong parameters are told all at once, with what they should be."""
     rules = book(tmp_path, rule() + PARAMETERS)
-    rules.check("one", {"most": 5, "share": 1, "word": "elm", "loud": True})
+    rules.check_parameters("one", {"most": 5, "share": 1, "word": "elm", "loud": True})
     with pytest.raises(BadRequest) as raised:
-        rules.check("one", {"mst": 1, "most": 6, "share": "x", "word": 1, "loud": 1})
+        rules.check_parameters("one", {"mst": 1, "most": 6, "share": "x", "word": 1, "loud": 1})
     assert str(raised.value).splitlines() == [
         "rule one has no parameter 'mst'. Did you mean 'most'?",
         "one.most must be a whole number from 1 to 5 (got 6).",
@@ -163,7 +163,7 @@ def test_parameters_are_checked(tmp_path: Path) -> None:
         "one.loud must be true or false (got 1).",
     ]
     with pytest.raises(NotFound) as missing:
-        rules.check("ome", {})
+        rules.check_parameters("ome", {})
     assert str(missing.value) == "there is no rule 'ome'. Did you mean 'one'?"
 
 
@@ -250,7 +250,7 @@ async def test_rules_follow_their_files(tmp_path: Path) -> None:
     """A file that is added, changed or removed while running takes effect; so does a folder."""
     folder = tmp_path / "rules"
     rules = await asyncio.to_thread(RuleBook, [folder], shipped=NOTHING)
-    async with rules.following():
+    async with rules.watching():
         assert not rules.listens_to("agent.turn.start")
         await asyncio.to_thread(folder.mkdir)
         await asyncio.to_thread((folder / "a.toml").write_text, rule("a"))
@@ -267,7 +267,7 @@ async def test_rules_follow_trees_and_packs(tmp_path: Path) -> None:
     packs, trees = tmp_path / "packs", tmp_path / "trees"
     action = 'kind = "run_tree"\ntree = "t.lisp"'
     rules = await asyncio.to_thread(_with_packs, tmp_path, rule(action=action))
-    async with rules.following():
+    async with rules.watching():
         await asyncio.to_thread(trees.mkdir)
         await asyncio.to_thread((trees / "t.lisp").write_text, '(tree "t" (set :deny "no"))')
         await _until(lambda: not rules.problems())
@@ -282,14 +282,14 @@ async def test_rules_follow_trees_and_packs(tmp_path: Path) -> None:
 def _with_packs(folder: Path, text: str) -> RuleBook:
     (folder / "rules").mkdir()
     (folder / "rules/0.toml").write_text(text)
-    return RuleBook([folder / "rules"], packs=[folder / "packs"], shipped=NOTHING)
+    return RuleBook([folder / "rules"], pack_folders=[folder / "packs"], builtin=NOTHING)
 
 
 async def test_a_rule_works_within_a_second(tmp_path: Path) -> None:
     """From the moment a file is saved it takes less than a second until its rule fires."""
     rules = await asyncio.to_thread(book, tmp_path)
     loop = asyncio.get_running_loop()
-    async with rules.following():
+    async with rules.watching():
         best = 60.0
         for number in range(3):  # the machine may be busy: the best of three counts
             file = tmp_path / f"rules/{number}.toml"
@@ -332,7 +332,7 @@ def test_a_guard_that_cannot_be_decided_stays_shut(tmp_path: Path, kind: str) ->
         'condition = "context.event.payload.nothing > 1"\n'
         f'[action]\nkind = "{kind}"\nreason = "no."\n'
     )
-    fired = fire(RuleBook([tmp_path], shipped=NOTHING), "on_tool_call")
+    fired = fire(RuleBook([tmp_path], builtin=NOTHING), "on_tool_call")
     (guard,) = fired
     assert isinstance(guard.action, Deny | RequireApproval)
     assert guard.action.reason == (

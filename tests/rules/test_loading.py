@@ -214,7 +214,7 @@ def test_no_text_makes_a_traceback(tmp_path: Path, text: str) -> None:
     folder.mkdir(exist_ok=True)
     file = folder / "0.toml"
     file.write_bytes(text.encode(errors="surrogatepass"))
-    rules = RuleBook([folder], shipped=NOTHING)
+    rules = RuleBook([folder], builtin=NOTHING)
     problems = rules.problems()
     assert bool(problems) != bool(rules.list())
     assert all(line.startswith(str(file)) for line in problems)

@@ -8,7 +8,7 @@ import pytest
 
 from dodona.core.domain.rules import RuleOverrides
 from dodona.core.errors import BadRequest
-from dodona.rules import RuleBook, packs
+from dodona.rules import RuleBook, load_packs
 from tests.rules.ruling import NOTHING, fire, rule
 
 SETTINGS = '[settings.most]\ntype = "int"\ndefault = 3\nmax = 9\n'
@@ -36,7 +36,7 @@ def pack(
 def test_a_pack_brings_its_parts(tmp_path: Path) -> None:
     """Rules, subscribers and trees are folders of the pack."""
     home = pack(tmp_path, "oak", version="1.2")
-    (found,), wrong = packs(tmp_path)
+    (found,), wrong = load_packs(tmp_path)
     assert wrong == []
     assert (found.id, found.version, found.folder) == ("oak", "1.2", home)
     assert (found.rules, found.subscribers, found.trees) == (
@@ -54,7 +54,7 @@ def test_rules_of_a_pack_are_its_own(tmp_path: Path) -> None:
     )
     for name in ("elm", "oak"):
         pack(tmp_path, name, rules=(rule(action=emit.format(name)),))
-    book = RuleBook(packs=[tmp_path], shipped=NOTHING)
+    book = RuleBook(pack_folders=[tmp_path], builtin=NOTHING)
     assert book.problems() == []
     fired = fire(book, "on_turn_start", state={"oak": {"n": 1}, "elm": {"n": 2}})
     assert [(each.rule, each.pack, each.action.payload) for each in fired] == [  # type: ignore[union-attr]
@@ -66,7 +66,7 @@ def test_rules_of_a_pack_are_its_own(tmp_path: Path) -> None:
 def test_a_pack_emits_nothing_of_another(tmp_path: Path) -> None:
     """What a pack makes up begins with its own name."""
     pack(tmp_path, "oak", rules=(rule(action='kind = "emit_event"\ntype = "plugin.elm.x"'),))
-    assert RuleBook(packs=[tmp_path], shipped=NOTHING).problems() == [
+    assert RuleBook(pack_folders=[tmp_path], builtin=NOTHING).problems() == [
         f"{tmp_path}/oak/rules/0.toml:7: action.type must begin with plugin.oak. (got "
         '"plugin.elm.x").'
     ]
@@ -83,7 +83,7 @@ def test_settings_are_shared(tmp_path: Path) -> None:
             rule("b", condition='"params.most == 5"'),
         ),
     )
-    book = RuleBook(packs=[tmp_path], shipped=NOTHING)
+    book = RuleBook(pack_folders=[tmp_path], builtin=NOTHING)
     for_all = RuleOverrides(parameters={"oak": {"most": 5}})
     for_one = RuleOverrides(parameters={"oak": {"most": 4}, "oak.b": {"most": 5}})
     assert [each.rule for each in fire(book, "on_turn_start", choices=for_all)] == [
@@ -91,9 +91,9 @@ def test_settings_are_shared(tmp_path: Path) -> None:
         "oak.b",
     ]
     assert [each.rule for each in fire(book, "on_turn_start", choices=for_one)] == ["oak.b"]
-    book.check("oak", {"most": 9})
+    book.check_parameters("oak", {"most": 9})
     with pytest.raises(BadRequest) as raised:
-        book.check("oak.a", {"most": 10})
+        book.check_parameters("oak.a", {"most": 10})
     assert str(raised.value) == "oak.a.most must be a whole number, 9 or less (got 10)."
 
 
@@ -101,7 +101,7 @@ def test_a_setting_is_not_declared_twice(tmp_path: Path) -> None:
     """A rule has no parameter of the name of a setting of its pack."""
     text = rule() + '[parameters.most]\ntype = "int"\ndefault = 3\n'
     pack(tmp_path, "oak", settings=SETTINGS, rules=(text,))
-    assert RuleBook(packs=[tmp_path], shipped=NOTHING).problems() == [
+    assert RuleBook(pack_folders=[tmp_path], builtin=NOTHING).problems() == [
         f"{tmp_path}/oak/rules/0.toml:8: parameters.most is a setting of the pack already."
     ]
 
@@ -121,7 +121,7 @@ UNMET = [
 def test_what_is_not_met_is_not_loaded(tmp_path: Path, requires: str, told: str) -> None:
     """A pack whose requirement is not met is reported, and brings nothing."""
     pack(tmp_path, "oak", requires=requires, rules=(rule(),))
-    book = RuleBook(packs=[tmp_path], shipped=NOTHING)
+    book = RuleBook(pack_folders=[tmp_path], builtin=NOTHING)
     assert book.problems() == [f"{tmp_path}/oak/pack.toml:4: {told}"]
     assert (book.list(), book.packs()) == ([], [])
 
@@ -130,7 +130,7 @@ def test_what_is_met_is_loaded(tmp_path: Path) -> None:
     """A pack may need Dodona and others, in ranges of versions."""
     pack(tmp_path, "elm", version="1.4.2")
     pack(tmp_path, "oak", requires='dodona = ">=0.1, <2", elm = ">=1.4, <1.5"', rules=(rule(),))
-    book = RuleBook(packs=[tmp_path], shipped=NOTHING)
+    book = RuleBook(pack_folders=[tmp_path], builtin=NOTHING)
     assert book.problems() == []
     assert [each.id for each in book.packs()] == ["elm", "oak"]
 
@@ -139,7 +139,7 @@ def test_who_needs_what_is_dropped_is_dropped(tmp_path: Path) -> None:
     """A pack that needs one that is not loaded is not loaded either."""
     pack(tmp_path, "elm", requires='dodona = ">=99"')
     pack(tmp_path, "oak", requires='elm = "*"')
-    found, wrong = packs(tmp_path)
+    found, wrong = load_packs(tmp_path)
     assert list(found) == []
     assert len(wrong) == 2
 
@@ -147,7 +147,7 @@ def test_who_needs_what_is_dropped_is_dropped(tmp_path: Path) -> None:
 def test_a_slip_in_a_manifest_turns_nothing_off(tmp_path: Path) -> None:
     """A manifest that was right and is wrong now keeps its pack; one that is gone does not."""
     home = pack(tmp_path, "oak", rules=(rule(),))
-    book = RuleBook(packs=[tmp_path], shipped=NOTHING)
+    book = RuleBook(pack_folders=[tmp_path], builtin=NOTHING)
     (home / "pack.toml").write_text("[pack")
     book.reload()
     assert [each["id"] for each in book.list()] == ["oak.one"]
@@ -163,7 +163,7 @@ def test_names_of_packs_are_unique(tmp_path: Path) -> None:
     home = pack(tmp_path, "oak")
     twin = pack(tmp_path, "twin")
     (twin / "pack.toml").write_bytes((home / "pack.toml").read_bytes())
-    found, wrong = packs(tmp_path)
+    found, wrong = load_packs(tmp_path)
     assert [each.id for each in found] == ["oak"]
     assert [str(each) for each in wrong] == [
         f'{tmp_path}/dodona/pack.toml:2: pack.id must be another name (got "dodona").',
@@ -174,4 +174,4 @@ def test_names_of_packs_are_unique(tmp_path: Path) -> None:
 
 def test_no_folder_has_no_packs(tmp_path: Path) -> None:
     """A folder that is not there is as good as an empty one."""
-    assert packs(tmp_path / "none") == ([], [])
+    assert load_packs(tmp_path / "none") == ([], [])

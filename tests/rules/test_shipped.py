@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dodona.core.domain.rules import EmitEvent, Log, NotifySelf, RuleAction, RuleOverrides
+from dodona.core.domain.rules import EmitEvent, LogMessage, NotifySelf, RuleAction, RuleOverrides
 from dodona.core.events import Severity
 from dodona.rules import RuleBook
-from dodona.rules.book import SHIPPED
+from dodona.rules.book import BUILTIN_RULES
 from tests.rules.ruling import context, fire
 
 
@@ -126,7 +126,7 @@ FIRING = [
         RuleAction(
             "query_log",
             "dodona",
-            Log("user ada, project demo: 2 turns, 4 tool calls, 1,234 tokens", "debug"),
+            LogMessage("user ada, project demo: 2 turns, 4 tool calls, 1,234 tokens", "debug"),
         ),
     ),
 ]
@@ -196,7 +196,7 @@ def test_each_is_told_of() -> None:
     rules = RuleBook()
     assert rules.problems() == []
     assert sorted(each["id"] for each in rules.list()) == sorted(
-        file.stem for file in SHIPPED.glob("*.toml")
+        file.stem for file in BUILTIN_RULES.glob("*.toml")
     )
     assert all(each["name"] and each["description"] for each in rules.list())
     described = [p["description"] for each in rules.list() for p in each["parameters"].values()]

@@ -12,7 +12,7 @@ import aiohttp
 
 from dodona.agent.api import AgentApi
 from dodona.app.bootstrap import open_runtime
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
@@ -41,11 +41,11 @@ async def served_inside(
     """Serve what the home's config says, with these tools too, until the block ends."""
     redactor = Redactor()
     environment = {**home.environment, "DODONA_HOME": str(home.data)}  # ~ is that of this process
-    config = await asyncio.to_thread(load, environment, home.config)
+    config = await asyncio.to_thread(load_config, environment, home.config)
     credentials = Credentials(config, environment, redactor)
     async with (
         open_runtime(config, credentials, redactor, serve=True, tools=tools) as runtime,
-        gateway_up(runtime.agency, redactor=redactor) as gateway,  # type: ignore[arg-type]
+        gateway_up(runtime.api, redactor=redactor) as gateway,  # type: ignore[arg-type]
     ):
-        inside: Any = Inside(gateway.url, home, runtime.agency)
+        inside: Any = Inside(gateway.url, home, runtime.api)
         yield Client(session, inside, project="default", tag=script.tag)

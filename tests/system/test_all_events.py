@@ -17,7 +17,7 @@ from dodona.core import events
 from dodona.core.events import Event
 from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.notify import SubscriberRegistry
 from dodona.rules import RuleBook
 from dodona.tools.registry import ToolRegistry
@@ -32,7 +32,10 @@ from tests.system.wire_model import Asked, Call, Reply, Script, WireModel, calls
 DECLARED: Final = {
     value
     for name, value in vars(events).items()
-    if name.isupper() and name[0] != "_" and isinstance(value, str) and value != events.PLUGIN
+    if name.isupper()
+    and name[0] != "_"
+    and isinstance(value, str)
+    and value != events.PLUGIN_PREFIX
 }
 CONFLICT: Final = (
     "(selector (parallel :merge :fail-on-conflict"
@@ -54,7 +57,7 @@ class Tools:
     def add(self, registry: ToolRegistry) -> None:
         def tool(name: str, effect: Effect = Effect.NONE, **more: Any) -> Any:
             spec = ToolSpec(name, "For this test.", {"type": "object"})
-            return registry.tool(spec, category=Category.META, effect=effect, **more)
+            return registry.tool(spec, category=ToolCategory.META, effect=effect, **more)
 
         tool("too_slow", timeout_seconds=0.1)(self._for_ever)
         tool("slow")(self._slow)
@@ -63,25 +66,25 @@ class Tools:
         tool("stubborn")(self._stubborn)
         tool("hang")(self._for_ever)
 
-    async def _done(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        return ToolOutcome("Done.")
+    async def _done(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return ToolOutput("Done.")
 
-    async def _slow(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _slow(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         await asyncio.sleep(8.2)  # most of the shortest time that a run may have
-        return ToolOutcome("At last.")
+        return ToolOutput("At last.")
 
-    async def _for_ever(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _for_ever(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         await asyncio.Event().wait()
         raise AssertionError("nobody lets it go")
 
-    async def _stubborn(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _stubborn(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         self.is_stubborn.set()
         while not self.let_go.is_set():
             try:
                 await self.let_go.wait()
             except asyncio.CancelledError:
                 continue
-        return ToolOutcome("Done.")
+        return ToolOutput("Done.")
 
 
 @dataclass
@@ -251,14 +254,14 @@ async def test_everything_happens(
         await subagents(seen)
         await trees(seen, tree, tools)
     tree.write_text(ORACLE)
-    monkeypatch.setattr("dodona.agent.api.STUCK_SECONDS", 1.0)
+    monkeypatch.setattr("dodona.agent.api.WATCHDOG_TIMEOUT_SECONDS", 1.0)
     async with witness(home, session, script, tools) as then:
         await stuck(then)
 
     heard = [*seen.heard, *then.heard]
     kinds = {event.type for event in heard}
     assert DECLARED - kinds == set(), "no run brings these events about"
-    assert any(kind.startswith(events.PLUGIN) for kind in kinds)
+    assert any(kind.startswith(events.PLUGIN_PREFIX) for kind in kinds)
 
     told = seen.told | then.told
     speaks, rules = await asyncio.to_thread(shipped)

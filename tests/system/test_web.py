@@ -15,7 +15,7 @@ import pytest
 
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 from tests.system.client import Chunks, Client, of_type, text_of
 from tests.system.dodona_up import Home
@@ -154,15 +154,15 @@ class Post:
     def add(self, registry: ToolRegistry) -> None:
         text = {"type": "object", "properties": {"text": {"type": "string"}}}
         letter = ToolSpec("send_letter", "Sends a letter.", text)
-        registry.tool(letter, category=Category.META, effect=Effect.ONCE)(self._send)
+        registry.tool(letter, category=ToolCategory.META, effect=Effect.ONCE)(self._send)
         wait = ToolSpec("wait_for_post", "Waits.", {"type": "object"})
-        registry.tool(wait, category=Category.META, effect=Effect.NONE)(self._wait)
+        registry.tool(wait, category=ToolCategory.META, effect=Effect.NONE)(self._wait)
 
-    async def _send(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _send(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         self.sent.append(arguments["text"])
-        return ToolOutcome("Sent.")
+        return ToolOutput("Sent.")
 
-    async def _wait(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def _wait(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         self.waiting.set()
         await asyncio.Event().wait()
         raise AssertionError("nobody lets it go")

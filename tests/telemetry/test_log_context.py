@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from dodona.telemetry.log_context import detached, fields, request_id, request_id_of, run_id
+from dodona.telemetry.log_context import (
+    detached_context,
+    log_fields,
+    request_id,
+    request_id_of,
+    run_id,
+)
 
 
 @pytest.mark.parametrize("given", ["a", "0f.3_A-9", "x" * 64])
@@ -27,7 +33,7 @@ async def test_tasks_have_it_from_whoever_began_them_unless_they_are_nobody_s() 
     """A run belongs to its request; what looks after all runs belongs to none."""
 
     async def look() -> dict[str, object]:
-        return fields()
+        return log_fields()
 
     def begin() -> None:
         request_id.set("r-1")
@@ -36,8 +42,8 @@ async def test_tasks_have_it_from_whoever_began_them_unless_they_are_nobody_s() 
     async def within() -> tuple[dict[str, object], dict[str, object]]:
         begin()
         loop = asyncio.get_running_loop()
-        own, free = loop.create_task(look()), loop.create_task(look(), context=detached())
+        own, free = loop.create_task(look()), loop.create_task(look(), context=detached_context())
         return await own, await free
 
     assert await asyncio.create_task(within()) == ({"request_id": "r-1", "run_id": 7}, {})
-    assert fields() == {}
+    assert log_fields() == {}

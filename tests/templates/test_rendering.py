@@ -157,7 +157,7 @@ def mistake(text: str) -> str:
 def test_a_mistake_calls_the_text_what_it_is() -> None:
     """Its author may never have heard of templates."""
     with pytest.raises(ConfigError) as wrong:
-        render("{{ x }}", {}, what="message")
+        render("{{ x }}", {}, label="message")
     assert str(wrong.value) == (
         "message:1: the message asks for what there is not: 'x' is undefined. There are: ."
     )

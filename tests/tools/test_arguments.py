@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dodona.core.errors import ConfigError, ToolRetry
 from dodona.core.messages import ToolSpec
-from dodona.tools.arguments import LONGEST_ARGUMENTS, ArgumentReader
+from dodona.tools.arguments import MAX_ARGUMENTS_CHARS, ArgumentReader
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -97,7 +97,7 @@ def test_a_wrong_call_is_told_so_that_the_next_is_right(text: str, mistake: str)
     [
         "[" * 100_000,
         '{"query": ' + "1" * 10_000 + "}",
-        '{"query": "' + "x" * LONGEST_ARGUMENTS + '"}',
+        '{"query": "' + "x" * MAX_ARGUMENTS_CHARS + '"}',
         json.dumps({"query": "x" * 1_000_000}),
         json.dumps({f"unknown{n}": 1 for n in range(10_000)}),
         json.dumps({"x" * 500_000: 1}),
@@ -128,7 +128,7 @@ def test_the_project_is_ours_whatever_the_model_says() -> None:
         "properties": {"project_id": {"type": "string"}, "path": {"type": "string"}},
         "required": ["project_id", "path"],
     }
-    assert reader(scoped).offered.parameters == {
+    assert reader(scoped).model_spec.parameters == {
         "type": "object",
         "properties": {"path": {"type": "string"}},
         "required": ["path"],

@@ -10,8 +10,14 @@ import pytest
 from dodona.core.errors import AccessDenied, NotFound, StoreError, ToolFailed, ToolRetry
 from dodona.core.messages import ToolCall, ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolCallResult, ToolContext, ToolOutcome
-from dodona.tools.call import MOST_CHARACTERS, MOST_SOURCES, call_tool
+from dodona.core.ports.tools import (
+    SourceReference,
+    ToolCallResult,
+    ToolCategory,
+    ToolContext,
+    ToolOutput,
+)
+from dodona.tools.call import MAX_RESULT_CHARS, MAX_SOURCES, call_tool
 from dodona.tools.registry import ToolFunction, ToolRegistry
 
 CONTEXT = ToolContext("ada", "oaks", "run-1/tools[0]")
@@ -24,7 +30,7 @@ SCHEMA = {
 
 def registry(function: ToolFunction, **more: Any) -> ToolRegistry:
     tools = ToolRegistry()
-    tools.tool(ToolSpec("work", "Works.", SCHEMA), category=Category.META, **more)(function)
+    tools.tool(ToolSpec("work", "Works.", SCHEMA), category=ToolCategory.META, **more)(function)
     return tools
 
 
@@ -36,15 +42,15 @@ async def call(
 
 
 def raising(error: BaseException) -> ToolFunction:
-    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         raise error
 
     return work
 
 
-def saying(text: str, *sources: Source) -> ToolFunction:
-    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        return ToolOutcome(text, sources)
+def saying(text: str, *sources: SourceReference) -> ToolFunction:
+    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return ToolOutput(text, sources)
 
     return work
 
@@ -53,16 +59,16 @@ async def test_a_call_has_its_result() -> None:
     """With what it was called with, its sources, and the time it took."""
     seen: list[tuple[Mapping[str, Any], ToolContext]] = []
 
-    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         seen.append((arguments, context))
-        return ToolOutcome("done", (Source("a.md"),))
+        return ToolOutput("done", (SourceReference("a.md"),))
 
     outcome = await call(work, '{"n": 3}')
     assert seen == [({"n": 3, "project_id": "oaks"}, CONTEXT)]
     assert outcome.arguments == {"n": 3, "project_id": "oaks"}
     assert (outcome.result.call_id, outcome.result.name) == ("1", "work")
     assert (outcome.result.text, outcome.result.failed) == ("done", False)
-    assert outcome.sources == (Source("a.md"),)
+    assert outcome.sources == (SourceReference("a.md"),)
     assert outcome.duration_ms >= 0
 
 
@@ -138,12 +144,12 @@ async def test_a_slow_tool_is_stopped(effect: Effect, hint: str) -> None:
     """After its own timeout; of one with an effect nobody knows how far it came."""
     stopped: list[bool] = []
 
-    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         try:
             await asyncio.sleep(60)
         finally:
             stopped.append(True)
-        return ToolOutcome("late")
+        return ToolOutput("late")
 
     outcome = await call(work, effect=effect, timeout_seconds=0.01)
     assert outcome.result.failed
@@ -161,13 +167,13 @@ async def test_cancellation_is_raised_again() -> None:
     """The tool is told, and no result is made up."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
-    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         started.set()
         try:
             await asyncio.sleep(60)
         finally:
             stopped.set()
-        return ToolOutcome("late")
+        return ToolOutput("late")
 
     task = asyncio.create_task(call(work))
     await started.wait()
@@ -185,25 +191,25 @@ async def test_a_tool_cannot_cancel_the_run() -> None:
 
 async def test_results_and_errors_have_a_length() -> None:
     """What is left out is said; an error is bounded as well."""
-    exact = await call(saying("x" * MOST_CHARACTERS))
-    assert exact.result.text == "x" * MOST_CHARACTERS
-    cut = await call(saying("x" * 5_000_000, *[Source("a.md")] * 1_000))
-    assert len(cut.result.text) == MOST_CHARACTERS
+    exact = await call(saying("x" * MAX_RESULT_CHARS))
+    assert exact.result.text == "x" * MAX_RESULT_CHARS
+    cut = await call(saying("x" * 5_000_000, *[SourceReference("a.md")] * 1_000))
+    assert len(cut.result.text) == MAX_RESULT_CHARS
     assert cut.result.text.endswith("x\n[Cut here: this is the beginning of 5,000,000 characters.]")
-    assert len(cut.sources) == MOST_SOURCES
+    assert len(cut.sources) == MAX_SOURCES
     failed = await call(raising(ToolFailed("x" * 5_000_000)))
-    assert len(failed.result.text) == MOST_CHARACTERS
+    assert len(failed.result.text) == MAX_RESULT_CHARS
 
 
 async def test_calls_run_side_by_side() -> None:
     """One that waits does not hold up another."""
     gate = asyncio.Event()
 
-    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def work(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         if arguments["n"] == 1:
             await gate.wait()
         gate.set()
-        return ToolOutcome(str(arguments["n"]))
+        return ToolOutput(str(arguments["n"]))
 
     tools = registry(work)
     outcomes = await asyncio.gather(

@@ -14,7 +14,7 @@ import pytest
 
 from dodona.core.errors import ToolFailed
 from dodona.tools import following
-from dodona.tools.following import Follower
+from dodona.tools.following import FolderWatcher
 
 LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
 
@@ -45,12 +45,12 @@ class Told:
             self.paths |= {path.relative_to(self.roots[0].parent).as_posix() for path in changed}
 
     @contextmanager
-    def following(self) -> Iterator[Follower]:
-        follower = Follower(
+    def following(self) -> Iterator[FolderWatcher]:
+        follower = FolderWatcher(
             self.roots,
             self.take,
-            matters=lambda path: not path.name.startswith("."),
-            what="garden",
+            path_filter=lambda path: not path.name.startswith("."),
+            label="garden",
         )
         try:
             yield follower
@@ -73,7 +73,7 @@ def test_everything_is_looked_at_once_and_then_what_changes(root: Path) -> None:
     """Made, changed, moved and deleted, in folders that came since; of a move both ends."""
     told = Told(root)
     with told.following() as follower:
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         assert (told.all, told.paths) == (1, set())
         (root / "a.md").write_text("oak")
         until(lambda: told.paths >= {"root/a.md"})
@@ -95,7 +95,7 @@ def test_several_folders_are_followed_as_one(root: Path) -> None:
     other.mkdir()
     told = Told(root, other)
     with told.following() as follower:
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         (root / "a.md").write_text("oak")
         (other / "b.md").write_text("elm")
         until(lambda: told.paths >= {"root/a.md", "other/b.md"})
@@ -105,7 +105,7 @@ def test_what_does_not_matter_is_not_told(root: Path) -> None:
     """A file that others write for themselves wakes nobody."""
     told = Told(root)
     with told.following() as follower:
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         (root / ".hidden").write_text("x")
         (root / "seen").write_text("x")
         until(lambda: told.paths)
@@ -117,17 +117,17 @@ def test_what_does_not_matter_is_not_told(root: Path) -> None:
 def test_closing_ends_the_thread(root: Path) -> None:
     """Whether it waits, or is at work: then what it does is told to stop."""
     with Told(root).following() as follower:
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         assert threads() == ["dodona-follow-garden"]
     assert threads() == []
-    assert not follower.is_up
+    assert not follower.is_up_to_date
     is_begun = threading.Event()
 
     def take(_changed: Sequence[PurePath] | None, stop: threading.Event) -> None:
         is_begun.set()
         assert stop.wait(LIMIT)
 
-    follower = Follower([root], take, matters=lambda _: True, what="garden")
+    follower = FolderWatcher([root], take, path_filter=lambda _: True, label="garden")
     assert is_begun.wait(LIMIT)
     follower.close()
     assert threads() == []
@@ -143,9 +143,9 @@ def test_a_folder_that_comes_later(
     with told.following() as follower:
         until(lambda: caplog.records)
         time.sleep(0.05)  # for more tries
-        assert (follower.is_up, told.all) == (False, 0)
+        assert (follower.is_up_to_date, told.all) == (False, 0)
         root.mkdir()
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         (root / "a.md").write_text("oak")
         until(lambda: told.paths == {"root/a.md"})
     assert [record.getMessage() for record in caplog.records] == [
@@ -159,11 +159,11 @@ def test_a_folder_that_is_replaced_by_another(root: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(following, "RETRY_SECONDS", 0.01)
     told = Told(root)
     with told.following() as follower:
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         root.rename(root.parent / "old")
         root.mkdir()
         until(lambda: told.all == 2)
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         told.paths.clear()
         (root / "a.md").write_text("oak")
         until(lambda: "root/a.md" in told.paths)
@@ -176,7 +176,7 @@ def test_what_could_not_be_taken_in_is_looked_at_again(
     monkeypatch.setattr(following, "RETRY_SECONDS", 0.01)
     told = Told(root)
     with told.following() as follower:
-        until(lambda: follower.is_up)
+        until(lambda: follower.is_up_to_date)
         told.failures = 2
         (root / "a.md").write_text("oak")
         until(lambda: told.all == 2)

@@ -61,7 +61,7 @@ async def answer(tools: ToolRegistry, question: str) -> str:
 async def _said(
     model: ExtractiveModel, history: list[Message], tools: ToolRegistry
 ) -> AssistantText:
-    async with model.stream(ModelRequest(tuple(history), tools.offered("oracle"))) as stream:
+    async with model.stream(ModelRequest(tuple(history), tools.specs_for("oracle"))) as stream:
         events = [event async for event in stream]
     done = events[-1]
     assert isinstance(done, Done)

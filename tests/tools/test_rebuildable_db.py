@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from dodona.core.errors import ToolFailed
-from dodona.tools.rebuildable_db import Kind, Throwaway, file_lock, transaction
+from dodona.tools.rebuildable_db import DatabaseFormat, RebuildableDatabase, file_lock, transaction
 
 LIMIT = 60.0  # seconds to wait for what comes at once
-KIND = Kind("CREATE TABLE oaks (name TEXT);\nCREATE TABLE elms (name TEXT);\n", 0x4F414B53, 3)
+KIND = DatabaseFormat(
+    "CREATE TABLE oaks (name TEXT);\nCREATE TABLE elms (name TEXT);\n", 0x4F414B53, 3
+)
 
 
 def add(name: str):
@@ -31,22 +33,22 @@ def path(tmp_path: Path) -> Path:
 
 def test_it_is_made_and_kept(path: Path) -> None:
     """Its owner's alone, with what was put in."""
-    first = Throwaway(path, KIND)
-    first.use(add("a"))
+    first = RebuildableDatabase(path, KIND)
+    first.run(add("a"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first.close()
-    second = Throwaway(path, KIND)
-    assert second.use(names) == ["a"]
+    second = RebuildableDatabase(path, KIND)
+    assert second.run(names) == ["a"]
     second.close()
 
 
 def test_a_thread_keeps_its_connection(path: Path) -> None:
     """And another has another."""
-    file = Throwaway(path, KIND)
-    mine = file.use(lambda db: db)
-    assert file.use(lambda db: db) is mine
+    file = RebuildableDatabase(path, KIND)
+    mine = file.run(lambda db: db)
+    assert file.run(lambda db: db) is mine
     theirs: list[sqlite3.Connection] = []
-    thread = threading.Thread(target=lambda: theirs.append(file.use(lambda db: db)))
+    thread = threading.Thread(target=lambda: theirs.append(file.run(lambda db: db)))
     thread.start()
     thread.join()
     assert theirs[0] is not mine
@@ -55,7 +57,7 @@ def test_a_thread_keeps_its_connection(path: Path) -> None:
 
 def test_closing_waits_for_who_is_at_work(path: Path) -> None:
     """Nobody's connection is closed under them."""
-    file = Throwaway(path, KIND)
+    file = RebuildableDatabase(path, KIND)
     is_begun, may_end = threading.Event(), threading.Event()
     said: list[int] = []
 
@@ -64,7 +66,7 @@ def test_closing_waits_for_who_is_at_work(path: Path) -> None:
         may_end.wait(LIMIT)
         said.append(add("a")(db))
 
-    worker = threading.Thread(target=lambda: file.use(work))
+    worker = threading.Thread(target=lambda: file.run(work))
     worker.start()
     assert is_begun.wait(LIMIT)
     closer = threading.Thread(target=file.close)
@@ -76,22 +78,22 @@ def test_closing_waits_for_who_is_at_work(path: Path) -> None:
     worker.join(LIMIT)
     assert said == [1]
     assert not closer.is_alive()
-    assert file.use(names) == ["a"]
+    assert file.run(names) == ["a"]
     file.close()
 
 
 @pytest.mark.parametrize("how", ["removed", "damaged"])
 def test_a_new_file_has_another_identity(path: Path, how: str) -> None:
     """Also where the number of a file that is gone is given to the next one."""
-    file = Throwaway(path, KIND)
+    file = RebuildableDatabase(path, KIND)
     for _ in range(5):
-        file.use(add("a"))
+        file.run(add("a"))
         before = file.identity()
         if how == "removed":
             os.unlink(path)
         else:
-            file.throw_away()
-        assert file.use(names) == []
+            file.discard()
+        assert file.run(names) == []
         assert file.identity() != before
     file.close()
 
@@ -99,26 +101,26 @@ def test_a_new_file_has_another_identity(path: Path, how: str) -> None:
 @pytest.mark.parametrize("at", [0, 100, 4096])
 def test_a_damaged_file_is_made_anew(path: Path, at: int) -> None:
     """Whether it is noticed when it is opened, or when it is read."""
-    file = Throwaway(path, KIND)
-    file.use(add("a"))
+    file = RebuildableDatabase(path, KIND)
+    file.run(add("a"))
     file.close()
     with path.open("r+b") as opened:
         opened.seek(at)
         opened.write(b"\xff" * 4096)
-    again = Throwaway(path, KIND)
-    assert again.use(names) == []
-    assert again.use(add("b")) == 1
-    assert again.use(names) == ["b"]
+    again = RebuildableDatabase(path, KIND)
+    assert again.run(names) == []
+    assert again.run(add("b")) == 1
+    assert again.run(names) == ["b"]
     again.close()
 
 
 def test_another_version_is_made_anew(path: Path) -> None:
     """Nothing is migrated: it can be made again."""
-    old = Throwaway(path, KIND)
-    old.use(add("a"))
+    old = RebuildableDatabase(path, KIND)
+    old.run(add("a"))
     old.close()
-    new = Throwaway(path, replace(KIND, version=4))
-    assert new.use(names) == []
+    new = RebuildableDatabase(path, replace(KIND, version=4))
+    assert new.run(names) == []
     new.close()
 
 
@@ -130,30 +132,30 @@ def test_another_program_is_left_alone(path: Path) -> None:
     db.close()
     before = path.read_bytes()
     with pytest.raises(ToolFailed, match="another program's"):
-        Throwaway(path, KIND).use(names)
+        RebuildableDatabase(path, KIND).run(names)
     assert path.read_bytes() == before
 
 
 def test_who_has_an_old_file_open_gets_the_new_one(path: Path) -> None:
     """One process throws it away, the other goes on with what the first made."""
-    one, other = Throwaway(path, KIND), Throwaway(path, KIND)
-    one.use(add("old"))
-    assert other.use(names) == ["old"]
-    one.throw_away()
-    one.use(add("new"))
-    assert other.use(names) == ["new"]
-    other.use(add("also"))
-    assert one.use(names) == ["also", "new"]
+    one, other = RebuildableDatabase(path, KIND), RebuildableDatabase(path, KIND)
+    one.run(add("old"))
+    assert other.run(names) == ["old"]
+    one.discard()
+    one.run(add("new"))
+    assert other.run(names) == ["new"]
+    other.run(add("also"))
+    assert one.run(names) == ["also", "new"]
     one.close()
     other.close()
 
 
 def test_a_file_that_was_removed_is_made_anew(path: Path) -> None:
     """Somebody emptied the folder."""
-    file = Throwaway(path, KIND)
-    file.use(add("a"))
+    file = RebuildableDatabase(path, KIND)
+    file.run(add("a"))
     os.unlink(path)
-    assert file.use(names) == []
+    assert file.run(names) == []
     file.close()
 
 
@@ -161,24 +163,24 @@ def test_many_open_it_at_once(path: Path) -> None:
     """It is made once, and everybody's row is in it."""
     count = 8
     barrier = threading.Barrier(count)
-    file = Throwaway(path, KIND)
+    file = RebuildableDatabase(path, KIND)
 
     def work(number: int) -> None:
         barrier.wait()
-        file.use(add(f"{number}"))
+        file.run(add(f"{number}"))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert file.use(names) == [str(number) for number in range(count)]
+    assert file.run(names) == [str(number) for number in range(count)]
     file.close()
 
 
 def test_a_transaction_is_all_or_nothing(path: Path) -> None:
     """What raises leaves no trace."""
-    file = Throwaway(path, KIND)
+    file = RebuildableDatabase(path, KIND)
 
     def half(db: sqlite3.Connection) -> None:
         with transaction(db):
@@ -186,8 +188,8 @@ def test_a_transaction_is_all_or_nothing(path: Path) -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        file.use(half)
-    assert file.use(names) == []
+        file.run(half)
+    assert file.run(names) == []
     file.close()
 
 

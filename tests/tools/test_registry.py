@@ -8,21 +8,21 @@ import pytest
 from dodona.core.errors import ConfigError
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Toolbox, ToolContext, ToolOutcome
+from dodona.core.ports.tools import Toolbox, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import FunctionTool, ToolRegistry
 
 
-async def nothing(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-    return ToolOutcome("")
+async def nothing(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+    return ToolOutput("")
 
 
 def made(name: str, description: str = "Does nothing.", **more: Any) -> FunctionTool:
     spec = ToolSpec(name, description, more.pop("parameters", {"type": "object"}))
-    return FunctionTool(spec=spec, function=nothing, category=Category.META, **more)
+    return FunctionTool(spec=spec, function=nothing, category=ToolCategory.META, **more)
 
 
 def names(tools: Toolbox, agent: str) -> list[str]:
-    return [spec.name for spec in tools.offered(agent)]
+    return [spec.name for spec in tools.specs_for(agent)]
 
 
 def test_what_an_agent_is_offered_does_not_depend_on_who_came_first() -> None:
@@ -33,7 +33,7 @@ def test_what_an_agent_is_offered_does_not_depend_on_who_came_first() -> None:
     for name in ("c_tool", "b_tool", "a_tool"):
         other.add(made(name))
     assert names(one, "oracle") == names(other, "oracle") == ["a_tool", "b_tool", "c_tool"]
-    assert one.offered("oracle") is one.offered("oracle")
+    assert one.specs_for("oracle") is one.specs_for("oracle")
 
 
 def test_an_agent_is_offered_its_own_tools() -> None:
@@ -45,7 +45,7 @@ def test_an_agent_is_offered_its_own_tools() -> None:
     assert names(tools, "librarian") == ["move", "read"]
     assert names(tools, "oracle") == ["read"]
     assert names(tools, "stranger") == []
-    assert tools.entry("move", "oracle") is None
+    assert tools.find_for_agent("move", "oracle") is None
     assert tools.find("move") is not None
     assert tools.find("nothing") is None
 
@@ -54,10 +54,10 @@ def test_a_function_becomes_a_tool_by_decoration() -> None:
     """What it does not say: for the oracle, and not to be repeated."""
     tools = ToolRegistry()
     spec = ToolSpec("clock_read", "The time.", {"type": "object"})
-    assert tools.tool(spec, category=Category.META)(nothing) is nothing
+    assert tools.tool(spec, category=ToolCategory.META)(nothing) is nothing
     found = tools.find("clock_read")
     assert found is not None
-    assert (found.spec, found.category) == (spec, Category.META)
+    assert (found.spec, found.category) == (spec, ToolCategory.META)
     assert (found.agent_scope, found.effect) == (("oracle",), Effect.ONCE)
 
 

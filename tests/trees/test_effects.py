@@ -60,7 +60,7 @@ def play(
 ) -> tuple[Run, Outcome]:
     tree = load(f'(tree "t" :blackboard-schema {{:seen nil :to "ada"}} {body})', registry=registry)
     run = Run(tree, None, Options(journal=journal, host=host or HOST))
-    return run, asyncio.run(run.drive())
+    return run, asyncio.run(run.execute())
 
 
 # -- effects ---------------------------------------------------------------------------------------

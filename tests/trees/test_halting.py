@@ -90,7 +90,7 @@ class World:
     ) -> tuple[Run, asyncio.Task[Outcome]]:
         text = source if source.startswith("(tree") else f'(tree "main" {source})'
         made = Run(load(text, registry=self.registry), None, options)
-        return made, asyncio.create_task(made.drive())
+        return made, asyncio.create_task(made.execute())
 
     async def play(self, source: str, options: Options | None = None) -> Outcome:
         outcome = await ended(self.start(source, options)[1])
@@ -338,7 +338,11 @@ async def test_a_thread_may_outlive_its_cancelled_run() -> None:
     outcome = await ended(driven)
     thread.go.set()
     await asyncio.to_thread(thread.done.wait, 30)
-    assert (outcome.ended, world.log, outcome.blackboard["x"]) == ("cancelled", ["ending"], "early")
+    assert (outcome.end_reason, world.log, outcome.blackboard["x"]) == (
+        "cancelled",
+        ["ending"],
+        "early",
+    )
 
 
 # -- :finally --------------------------------------------------------------------------------------
@@ -422,7 +426,7 @@ async def test_finally(source: str, status: Any, how: str, log: list[str]) -> No
     """:finally runs once the tree has ended, however that was, and changes nothing about it."""
     world = World()
     outcome = await world.play(source)
-    assert (outcome.status, outcome.ended, world.log) == (status, how, log)
+    assert (outcome.status, outcome.end_reason, world.log) == (status, how, log)
 
 
 FINALLY_TREES = [
@@ -453,7 +457,7 @@ async def test_cancelled_twice(source: str, again_at: str | None, how: str) -> N
         cancel()
     if how == "run":
         outcome = await ended(driven)
-        assert (outcome.status, outcome.ended) == (FAILURE, "cancelled")
+        assert (outcome.status, outcome.end_reason) == (FAILURE, "cancelled")
     else:
         with pytest.raises(asyncio.CancelledError):
             await ended(driven)
@@ -579,7 +583,7 @@ async def test_cancelled_before_the_first_tick(how: str) -> None:
     world.assert_quiet()
     assert "hang" not in world.log
     if how == "run":
-        assert driven.result().ended == "cancelled"
+        assert driven.result().end_reason == "cancelled"
         assert world.log == ["ending"]
     else:
         assert driven.cancelled()
@@ -619,8 +623,8 @@ async def test_any_tree_may_be_cancelled_before_it_is_driven(body: str) -> None:
     text = f'(tree "main" {first}{")" if more else ""} :finally (ending){rest})'
     made = Run(load(text, registry=world.registry))
     made.cancel("not wanted")
-    outcome = await ended(asyncio.create_task(made.drive()))
-    assert (outcome.status, outcome.ended, world.log) == (FAILURE, "not wanted", ["ending"])
+    outcome = await ended(asyncio.create_task(made.execute()))
+    assert (outcome.status, outcome.end_reason, world.log) == (FAILURE, "not wanted", ["ending"])
     assert outcome.error is None
     world.assert_quiet()
 
@@ -643,8 +647,8 @@ async def test_a_run_may_be_cancelled_while_its_globals_are_read() -> None:
         load(f"{text} :finally (ending))", registry=world.registry), None, Options(globals=Slow())
     )
     made.append(run)
-    outcome = await ended(asyncio.create_task(run.drive()))
-    assert (outcome.ended, world.log) == ("not wanted", ["ending"])
+    outcome = await ended(asyncio.create_task(run.execute()))
+    assert (outcome.end_reason, world.log) == ("not wanted", ["ending"])
 
 
 async def test_cancelled_after_the_end() -> None:
@@ -653,7 +657,7 @@ async def test_cancelled_after_the_end() -> None:
     made, driven = world.start("(first)")
     outcome = await ended(driven)
     made.cancel()
-    assert (outcome.status, outcome.ended) == (SUCCESS, "success")
+    assert (outcome.status, outcome.end_reason) == (SUCCESS, "success")
 
 
 async def test_the_first_reason_counts() -> None:
@@ -663,7 +667,7 @@ async def test_the_first_reason_counts() -> None:
     await world.reached("slow")
     made.cancel("shutdown")
     made.cancel("impatience")
-    assert (await ended(driven)).ended == "shutdown"
+    assert (await ended(driven)).end_reason == "shutdown"
 
 
 async def test_a_leaf_may_cancel_its_own_run() -> None:
@@ -680,7 +684,7 @@ async def test_a_leaf_may_cancel_its_own_run() -> None:
     runs.append(made)
     outcome = await ended(driven)
     world.assert_quiet()
-    assert (outcome.ended, world.log) == ("cancelled", ["ending"])
+    assert (outcome.end_reason, world.log) == ("cancelled", ["ending"])
 
 
 async def test_a_cancelled_leaf_that_had_just_ended() -> None:
@@ -695,7 +699,7 @@ async def test_a_cancelled_leaf_that_had_just_ended() -> None:
         made.cancel()
         outcome = await ended(driven)
         world.assert_quiet()
-        assert (outcome.ended, world.log[-1]) == ("cancelled", "ending")
+        assert (outcome.end_reason, world.log[-1]) == ("cancelled", "ending")
         assert world.log.count("slow") == world.log.count("slow ended")
 
 
@@ -748,7 +752,11 @@ async def test_cancelled_at_random_moments() -> None:
             chance.choice([made.cancel, driven.cancel])()
         await asyncio.wait([driven])
         assert world.open == 0
-        assert driven.cancelled() or driven.result().ended in ("cancelled", "success", "failure")
+        assert driven.cancelled() or driven.result().end_reason in (
+            "cancelled",
+            "success",
+            "failure",
+        )
         if world.log:
             assert world.log[-1] == "ending"
             assert world.log.count("ending") == 1
@@ -781,8 +789,8 @@ async def test_cancelled_within_a_tick(body: str, ended: str, called: list[str])
         calls.append("pay")
 
     runs.append(Run(load(f'(tree "t" {body})', registry=registry)))
-    outcome = await runs[0].drive()
-    assert (outcome.ended, calls) == (ended, called)
+    outcome = await runs[0].execute()
+    assert (outcome.end_reason, calls) == (ended, called)
 
 
 async def test_time_stands_still_while_a_step_rests() -> None:
@@ -793,7 +801,7 @@ async def test_time_stands_still_while_a_step_rests() -> None:
 
     @names.leaf("slow", effect="none")
     async def slow(bb: Blackboard, step: Step) -> None:
-        with step.rest():
+        with step.pause_timers():
             await asyncio.sleep(0.3)
 
     tree = load('(tree "t" (timeout :seconds 0.2 (action slow)))', registry=names)

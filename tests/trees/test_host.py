@@ -71,7 +71,7 @@ def called(registry: Registry, body: str, **options: Any) -> Counter[str]:
     tree = load(f'(tree "t" {body})', registry=registry)
 
     async def drive() -> None:
-        outcome = await Run(tree, None, Options(host=host, **options)).drive()
+        outcome = await Run(tree, None, Options(host=host, **options)).execute()
         assert outcome.succeeded, outcome.error
 
     asyncio.run(drive())
@@ -105,7 +105,7 @@ def test_a_run_without_a_host(registry: Registry) -> None:
     def look(bb: Blackboard, host: Any) -> None:
         seen.append(host)
 
-    asyncio.run(Run(load('(tree "t" (look))', registry=registry)).drive())
+    asyncio.run(Run(load('(tree "t" (look))', registry=registry)).execute())
     assert seen == [None]
 
 
@@ -115,7 +115,7 @@ def test_recovery_trees_have_the_same_host(registry: Registry) -> None:
     tree = load('(tree "t" (wait-for-ever))', registry=_waiting(registry))
     host = Counter[str]()
     dog = Watchdog(0.01, recovery=recovery)
-    outcome = asyncio.run(Run(tree, None, Options(host=host, watchdog=dog)).drive())
+    outcome = asyncio.run(Run(tree, None, Options(host=host, watchdog=dog)).execute())
     assert (outcome.recovered, host) == (True, {"bare": 1})
 
 

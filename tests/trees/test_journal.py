@@ -142,7 +142,7 @@ class Cast:
 def play(run: Run) -> Outcome:
     async def bounded() -> Outcome:
         try:
-            return await asyncio.wait_for(run.drive(), 10_000)
+            return await asyncio.wait_for(run.execute(), 10_000)
         finally:
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -151,7 +151,7 @@ def play(run: Run) -> Outcome:
 
 
 def told(outcome: Outcome) -> tuple[Any, ...]:
-    return outcome.status, outcome.ended, dict(outcome.blackboard), outcome.error
+    return outcome.status, outcome.end_reason, dict(outcome.blackboard), outcome.error
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -283,9 +283,9 @@ def test_a_step_that_runs_over_several_ticks_is_recorded_whole() -> None:
 async def test_a_thread_is_a_step_like_any_other() -> None:
     """What a thread wrote is recorded when it has ended, and applied on resume."""
     journal = MemoryJournal()
-    first = await Cast().run("(in-thread)", journal).drive()
+    first = await Cast().run("(in-thread)", journal).execute()
     cast = Cast()
-    second = await cast.run("(in-thread)", journal).drive()
+    second = await cast.run("(in-thread)", journal).execute()
     assert told(first) == told(second)
     assert cast.calls["in-thread"] == 0
 
@@ -313,7 +313,7 @@ async def test_a_step_of_a_cancelled_run_leaves_no_record() -> None:
     """Nothing went on without it: after a resume it is as if it had never begun."""
     journal = MemoryJournal()
     run = Cast().run("(hangs)", journal)
-    driven = asyncio.create_task(run.drive())
+    driven = asyncio.create_task(run.execute())
     await asyncio.sleep(0.01)
     run.cancel()
     await driven
@@ -395,7 +395,7 @@ def test_the_start_of_an_effect_is_durable_before_it_happens() -> None:
     tree = load('(tree "t" (sequence (look) (pay) (post)))', registry=registry)
 
     async def drive() -> Outcome:
-        return await Run(tree, None, Options(journal=journal)).drive()
+        return await Run(tree, None, Options(journal=journal)).execute()
 
     assert asyncio.run(drive()).succeeded
     assert seen == ["look NOT noted", "pay noted", "post noted"]
@@ -414,7 +414,7 @@ def test_an_effect_whose_start_cannot_be_noted_does_not_happen(leaf: str) -> Non
     tree = load(f'(tree "t" (sequence ({leaf}) (look)))', registry=registry)
 
     async def drive() -> Outcome:
-        return await Run(tree, None, Options(journal=journal)).drive()
+        return await Run(tree, None, Options(journal=journal)).execute()
 
     with pytest.raises(StoreError, match="disk is full"):
         asyncio.run(drive())
@@ -434,7 +434,7 @@ def test_an_effect_halted_while_its_start_is_noted_does_not_happen(leaf: str) ->
     tree = load(f'(tree "t" (timeout :seconds 0.01 ({leaf})))', registry=registry)
 
     async def drive() -> Outcome:
-        return await Run(tree, None, Options(journal=journal)).drive()
+        return await Run(tree, None, Options(journal=journal)).execute()
 
     assert not asyncio.run(drive()).succeeded
     assert seen == []

@@ -14,7 +14,7 @@ import pytest
 from dodona.core.errors import DodonaError, LoadError, as_text
 from dodona.lisp import read
 from dodona.trees import Registry
-from dodona.trees.language.loader import Loaded, Loader, load_files
+from dodona.trees.language.loader import Loader, LoadResult, load_files
 from dodona.trees.nodes import KINDS
 
 REGISTRY = Registry(KINDS)
@@ -470,7 +470,7 @@ ONE_SLIP: dict[str, tuple[str, int]] = {
 }
 
 
-def loaded(text: str) -> Loaded:
+def loaded(text: str) -> LoadResult:
     return Loader(REGISTRY).load(read(text, "t.lisp"))
 
 
@@ -568,7 +568,7 @@ def test_a_bad_tree_does_not_hide_a_good_one() -> None:
 def test_several_mistakes_are_one_error_that_holds_them_all() -> None:
     """Whoever loads a bad tree gets one exception, with every mistake in its text."""
     with pytest.raises(LoadError) as caught:
-        loaded('(tree "t" (sequence (a) (b)))').main()
+        loaded('(tree "t" (sequence (a) (b)))').main_tree()
     assert len(caught.value.problems()) == 2
     assert str(caught.value).count("unknown node") == 2
 
@@ -601,5 +601,5 @@ def test_a_key_that_nobody_declares_is_a_warning() -> None:
 def test_a_text_without_a_tree_is_a_mistake(text: str) -> None:
     """A file that holds no tree says so, with what to write."""
     with pytest.raises(LoadError) as caught:
-        loaded(text).main()
+        loaded(text).main_tree()
     assert str(caught.value) == 'there is no tree. Write (tree "name" …).'

@@ -718,7 +718,7 @@ class Played:
         async def main() -> tuple[bool, dict[str, Any]]:
             outcome = await run(tree, None, Options())
             assert asyncio.all_tasks() == {asyncio.current_task()}
-            assert outcome.ended == outcome.status.value
+            assert outcome.end_reason == outcome.status.value
             return outcome.succeeded, {key: outcome.blackboard[key] for key in KEYS}
 
         # Not asyncio.run: its ending would wait for the tasks of a run that never ends.

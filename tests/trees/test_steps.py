@@ -130,7 +130,7 @@ async def ended(run: Run) -> Outcome:
     """Its outcome; a run that hangs fails the test instead of hanging it."""
     try:
         async with asyncio.timeout(30):
-            return await run.drive()
+            return await run.execute()
     finally:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -314,7 +314,7 @@ async def test_a_step_decorator_asks_nobody_once_the_run_stops() -> None:
 
     run = world.run("(sequence (stop) (decorator turn (say)))")
     outcome = await ended(run)
-    assert (outcome.ended, world.calls["turn"]) == ("cancelled", 0)
+    assert (outcome.end_reason, world.calls["turn"]) == ("cancelled", 0)
 
 
 @pytest.mark.parametrize(
@@ -438,7 +438,7 @@ async def test_a_run_may_be_cancelled_during_a_replay() -> None:
 
     run = world.run(body, journal=journal, replay=stop)
     outcome = await ended(run)
-    assert (outcome.ended, world.calls) == ("asked", {"say": 1})
+    assert (outcome.end_reason, world.calls) == ("asked", {"say": 1})
     assert journal.begun == ["say", ":finally/end"]
 
 
@@ -460,6 +460,6 @@ async def test_a_journal_may_cancel_the_run_where_it_ends() -> None:
     journal.records = dict(whole.records)
     run = world.run(body, journal=journal)
     outcome = await ended(run)
-    assert (outcome.ended, outcome.blackboard["turn"]) == ("cancelled", 1)
+    assert (outcome.end_reason, outcome.blackboard["turn"]) == ("cancelled", 1)
     assert world.calls == {"count": 1, "left": 1, "say": 1}
     assert journal.finished == [":finally/say"]

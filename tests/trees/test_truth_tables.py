@@ -83,7 +83,7 @@ class Stage:
     def drive(self, source: str) -> tuple[Run, asyncio.Task[Outcome]]:
         text = source if source.startswith("(tree") else f'(tree "main" {SCHEMA} {source})'
         run = Run(load(text, registry=self.registry))
-        return run, asyncio.create_task(run.drive())
+        return run, asyncio.create_task(run.execute())
 
     async def play(self, source: str) -> Outcome:
         return await ended(self.drive(source)[1])
@@ -192,7 +192,7 @@ AFTERWARDS = {
 def expect(outcome: Outcome, stage: Stage, row: str) -> None:
     sign, *calls = row.split()
     assert (outcome.status, stage.calls) == (SUCCESS if sign == "+" else FAILURE, calls)
-    assert outcome.ended == outcome.status.value
+    assert outcome.end_reason == outcome.status.value
 
 
 def crossed(acts: str, column: int) -> Iterator[Any]:
@@ -233,7 +233,7 @@ async def test_run_is_cancelled(source: str, how: str) -> None:
         if how == "run":
             run.cancel()
             outcome = await ended(driven)
-            assert (outcome.status, outcome.ended) == (FAILURE, "cancelled")
+            assert (outcome.status, outcome.end_reason) == (FAILURE, "cancelled")
         else:
             driven.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -496,7 +496,7 @@ async def test_results(sort: str, value: Any, status: str, message: str | None) 
     registry.leaf("x", thread=sort == "thread", step=sort == "step")(
         later if sort == "async" else plain
     )
-    outcome = await Run(load('(tree "main" (x))', registry=registry)).drive()
+    outcome = await Run(load('(tree "main" (x))', registry=registry)).execute()
     assert outcome.status.value == status
     assert (outcome.error or {}).get("message") == message
 
@@ -509,7 +509,9 @@ async def test_an_async_leaf_cannot_return_running() -> None:
     async def _(board: Any) -> Any:
         return RUNNING
 
-    outcome = await asyncio.wait_for(Run(load('(tree "main" (x))', registry=registry)).drive(), 30)
+    outcome = await asyncio.wait_for(
+        Run(load('(tree "main" (x))', registry=registry)).execute(), 30
+    )
     assert outcome.status is FAILURE
     assert outcome.error is not None
 
@@ -525,7 +527,7 @@ async def test_a_sync_leaf_that_runs_is_called_at_each_wake() -> None:
         return RUNNING if len(calls) < 3 else SUCCESS
 
     run = Run(load('(tree "main" (sequence (x)))', registry=registry))
-    driven = asyncio.create_task(run.drive())
+    driven = asyncio.create_task(run.execute())
     for _ in range(5):
         run.wake()
         await asyncio.sleep(0)
@@ -547,7 +549,7 @@ async def test_raising(sort: str) -> None:
 
     registry.leaf("x", thread=sort == "thread")(later if sort == "async" else plain)
     tree = load('(tree "main" (sequence (selector (x) (fail)) (succeed)))', registry=registry)
-    outcome = await Run(tree).drive()
+    outcome = await Run(tree).execute()
     assert outcome.error == {
         "node": "x",
         "type": "KeyError",

@@ -13,7 +13,7 @@ from dodona.agent.conversation.prompts import PromptLoader
 from dodona.agent.leaves import REGISTRY
 from dodona.agent.requests.client_history import ClientHistoryIndex
 from dodona.agent.requests.passthrough import ModelPassthrough
-from dodona.agent.requests.submit import Oracle, Reception
+from dodona.agent.requests.submit import MessageSubmitter, Oracle
 from dodona.agent.run.compressor import Compressor
 from dodona.agent.run.driver import Driver
 from dodona.agent.run.engine import LocalEngine
@@ -32,19 +32,19 @@ from dodona.agent.views import (
     TreeViews,
 )
 from dodona.core.domain.conversations.conversation import RunInputs
-from dodona.core.domain.knowledge.code import CodeOf
-from dodona.core.domain.knowledge.notes import NotesOf
+from dodona.core.domain.knowledge.code import CodeLoader
+from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.core.events import Event
 from dodona.trees import Watchdog, load
 
-_HERE = Path(__file__).parent
-ORACLE_TREE: Final = _HERE / "trees" / "oracle.lisp"
-RECOVERY_TREE: Final = _HERE / "trees" / "recovery.lisp"
-PROMPTS: Final = _HERE / "prompts"
+_PACKAGE_DIR = Path(__file__).parent
+ORACLE_TREE: Final = _PACKAGE_DIR / "trees" / "oracle.lisp"
+RECOVERY_TREE: Final = _PACKAGE_DIR / "trees" / "recovery.lisp"
+PROMPTS_DIR: Final = _PACKAGE_DIR / "prompts"
 
 # Longer than a model may take to its first word, and than any tool.
-STUCK_SECONDS: Final = 300.0
+WATCHDOG_TIMEOUT_SECONDS: Final = 300.0
 
 
 class Events(Protocol):
@@ -58,18 +58,18 @@ class Events(Protocol):
 @dataclass(frozen=True, slots=True)
 class AgentApi:
     oracle: Oracle
-    reception: Reception
-    reciting: ClientHistoryIndex
-    relay: ModelPassthrough
+    messages: MessageSubmitter
+    client_histories: ClientHistoryIndex
+    passthrough: ModelPassthrough
     sessions: SessionViews
     agents: GetAgents
     contexts: ContextViews
     tree: TreeViews
     runs: RunViews
-    preferences: SettingsViews
+    settings: SettingsViews
     projects: ProjectViews
-    notes: NotesOf
-    code: CodeOf
+    notes: NotesLoader
+    code: CodeLoader
     threads: ThreadLogs
     notices: NoticeViews
     rules: RuleViews
@@ -80,55 +80,55 @@ class AgentApi:
 
 
 def build_agent_api(
-    means: RunDeps,
+    deps: RunDeps,
     *,
     events: Events,
-    tree: GetTree,
+    get_tree: GetTree,
     prompt_folder: Callable[[RunInputs], Path | None],
-    serves: bool,
+    is_server: bool,
 ) -> AgentApi:
     """An agency on these means. One that serves takes up what others have left."""
-    storage = means.storage
+    storage = deps.storage
     histories = HistoryCache()
     recovery = load(RECOVERY_TREE, registry=REGISTRY)
-    prompts = PromptLoader(PROMPTS)
+    prompts = PromptLoader(PROMPTS_DIR)
     driver = Driver(
-        means,
-        pinning=SnapshotBuilder(
-            means,
-            tree=tree,
+        deps,
+        snapshot_builder=SnapshotBuilder(
+            deps,
+            get_tree=get_tree,
             registry=REGISTRY,
             prompts=prompts,
             prompt_folder=prompt_folder,
         ),
         histories=histories,
         compressor=Compressor(
-            means, prompts=prompts, prompt_folder=prompt_folder, histories=histories
+            deps, prompts=prompts, prompt_folder=prompt_folder, histories=histories
         ),
-        watchdog=Watchdog(STUCK_SECONDS, recovery=recovery),
+        watchdog=Watchdog(WATCHDOG_TIMEOUT_SECONDS, recovery=recovery),
     )
     engine = LocalEngine(
-        storage, driver.drive, serves=serves, conduct=means.conduct, hide=means.redact
+        storage, driver.execute, is_server=is_server, policy=deps.policy, redact=deps.redact
     )
     return AgentApi(
-        oracle=Oracle(storage, engine, histories=histories, means=means),
-        reception=Reception(means, engine, histories=histories),
-        reciting=ClientHistoryIndex(storage, means.counter),
-        relay=ModelPassthrough(means),
+        oracle=Oracle(storage, engine, histories=histories, deps=deps),
+        messages=MessageSubmitter(deps, engine, histories=histories),
+        client_histories=ClientHistoryIndex(storage, deps.token_counter),
+        passthrough=ModelPassthrough(deps),
         sessions=SessionViews(storage),
-        agents=means.agents,
+        agents=deps.agents,
         contexts=ContextViews(storage),
         tree=TreeViews(storage),
         runs=RunViews(storage),
-        preferences=SettingsViews(storage),
+        settings=SettingsViews(storage),
         projects=ProjectViews(storage),
-        notes=means.notes,
-        code=means.code,
+        notes=deps.notes,
+        code=deps.code,
         threads=storage.threads,
-        notices=NoticeViews(storage.notices, means.subscribers, means.overrides),
-        rules=RuleViews(means.rules, means.overrides),
-        approvals=ApprovalViews(storage.approvals, means.approvals),
-        spending=SpendingViews(storage, means.meter),
+        notices=NoticeViews(storage.notices, deps.subscribers, deps.overrides),
+        rules=RuleViews(deps.rules, deps.overrides),
+        approvals=ApprovalViews(storage.approvals, deps.approvals),
+        spending=SpendingViews(storage, deps.meter),
         events=events,
         engine=engine,
     )

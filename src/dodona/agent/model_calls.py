@@ -18,7 +18,7 @@ from dodona.core.domain.budgets import (
     Reservation,
     has_no_usage,
 )
-from dodona.core.errors import BudgetExceeded, Fault, ProviderError
+from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
 from dodona.core.ports.model import (
     ChosenModel,
     Done,
@@ -37,7 +37,7 @@ Commit: TypeAlias = Callable[[Operation[Any]], Awaitable[Any]]
 class ModelCall:
     """A call that is about to be made; `step_key` says in the books what it was for."""
 
-    chosen: ChosenModel
+    chosen_model: ChosenModel
     request: ModelRequest
     step_key: str
     input_tokens: int
@@ -63,44 +63,50 @@ class BillingScope:
 
 
 async def call_metered(
-    payer: BillingScope, call: ModelCall, on_event: Callable[[ModelEvent], None]
+    scope: BillingScope, call: ModelCall, on_event: Callable[[ModelEvent], None]
 ) -> Done:
     """The whole answer; pieces are heard as they come.
 
     What was used is settled whatever happens: of a call that was cut, as far as it is known.
     """
-    plan = _plan(payer, call)
-    paying = _Reservation(payer, plan)
-    await paying.begin()
-    request = replace(call.request, max_tokens=plan.max_output_tokens, on_retry=paying.again)
+    plan = _build_plan(scope, call)
+    paying = _CallReservation(scope, plan)
+    await paying.reserve()
+    request = replace(call.request, max_tokens=plan.max_output_tokens, on_retry=paying.retry)
     stream: ModelStream | None = None
     try:
-        async with call.chosen.model.stream(request) as stream:
-            done = _fill_usage(await _last(stream, on_event, plan.provider), plan)
-            await paying.end(ModelUsage(done.provider, done.model, done.usage))
+        async with call.chosen_model.model.stream(request) as stream:
+            done = _fill_usage(await _consume_until_done(stream, on_event, plan.provider), plan)
+            await paying.settle(ModelUsage(done.provider, done.model, done.usage))
     except BaseException as error:
         billed = not isinstance(error, ProviderError) or error.may_be_billed
-        await paying.cut(Usage() if stream is None else stream.usage, may_be_billed=billed)
+        await paying.settle_interrupted(
+            Usage() if stream is None else stream.usage, may_be_billed=billed
+        )
         raise
     return done
 
 
-async def _last(stream: ModelStream, hear: Callable[[ModelEvent], None], provider: str) -> Done:
+async def _consume_until_done(
+    stream: ModelStream, on_event: Callable[[ModelEvent], None], provider: str
+) -> Done:
     async for event in stream:
         if type(event) is Done:
             return event
-        hear(event)
-    raise ProviderError("the answer ended without a finish.", fault=Fault.CUT, provider=provider)
+        on_event(event)
+    raise ProviderError(
+        "the answer ended without a finish.", kind=ProviderErrorKind.INTERRUPTED, provider=provider
+    )
 
 
-def _plan(payer: BillingScope, call: ModelCall) -> CallPlan:
-    chosen, most = call.chosen, call.request.max_tokens
+def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
+    chosen, most = call.chosen_model, call.request.max_tokens
     return CallPlan(
-        user_id=payer.user_id,
-        agent_id=payer.agent_id,
-        session_key=payer.session_key,
-        run_id=payer.run_id,
-        attempt=payer.attempt,
+        user_id=scope.user_id,
+        agent_id=scope.agent_id,
+        session_key=scope.session_key,
+        run_id=scope.run_id,
+        attempt=scope.attempt,
         step_key=call.step_key,
         provider=chosen.model.provider,
         model=chosen.model.name,
@@ -108,7 +114,7 @@ def _plan(payer: BillingScope, call: ModelCall) -> CallPlan:
         max_output_tokens=max(1, chosen.max_tokens if most is None else most),
         at=time(),
         fallbacks=chosen.fallbacks,
-        owner=payer.owner,
+        owner=scope.owner,
     )
 
 
@@ -120,67 +126,70 @@ def _fill_usage(done: Done, plan: CallPlan) -> Done:
     return replace(done, usage=replace(usage, input_tokens=plan.input_tokens))
 
 
-class _Reservation:
+class _CallReservation:
     """What is put aside for a call: for one attempt at a time, since each may be billed."""
 
-    def __init__(self, payer: BillingScope, plan: CallPlan) -> None:
-        self._payer = payer
+    def __init__(self, scope: BillingScope, plan: CallPlan) -> None:
+        self._scope = scope
         self._plan = plan
-        self._hold: Reservation | None = None
-        self._asked = (plan.provider, plan.model)  # who answers, as far as we know
+        self._reservation: Reservation | None = None
+        self._answering_model = (plan.provider, plan.model)  # who answers, as far as we know
 
-    async def begin(self) -> None:
-        payer = self._payer
+    async def reserve(self) -> None:
+        payer = self._scope
         try:
-            self._hold = await payer.reserve(payer.meter.reserve(self._plan))
+            self._reservation = await payer.reserve(payer.meter.reserve(self._plan))
         except BudgetExceeded as refused:
             what = f"{payer.agent_id}: {refused.message}"
-            payer.audit.note(AuditEntry(kind="budget", what=what, user_id=payer.user_id))
+            payer.audit.record(AuditEntry(kind="budget", what=what, user_id=payer.user_id))
             raise
 
-    async def end(self, *used: ModelUsage) -> None:
+    async def settle(self, *used: ModelUsage) -> None:
         """Settle what is put aside, once."""
-        if self._hold is not None:
-            hold, self._hold = self._hold, None
-            await self._payer.settle(self._payer.meter.settle(hold, self._plan, used))
+        if self._reservation is not None:
+            hold, self._reservation = self._reservation, None
+            await self._scope.settle(self._scope.meter.settle(hold, self._plan, used))
 
-    async def again(self, attempt: FailedAttempt, model: Model) -> None:
+    async def retry(self, attempt: FailedAttempt, model: Model) -> None:
         """An attempt came to nothing, and another is about to be made: that is a call too."""
-        self._asked = (attempt.provider, attempt.model)
-        await self.cut(attempt.usage, may_be_billed=attempt.may_be_billed)
-        self._asked = (model.provider, model.name)
-        await self.begin()
+        self._answering_model = (attempt.provider, attempt.model)
+        await self.settle_interrupted(attempt.usage, may_be_billed=attempt.may_be_billed)
+        self._answering_model = (model.provider, model.name)
+        await self.reserve()
 
-    async def cut(self, usage: Usage, *, may_be_billed: bool) -> None:
+    async def settle_interrupted(self, usage: Usage, *, may_be_billed: bool) -> None:
         """Settle what a call used that came to nothing."""
         if not has_no_usage(usage):
-            await self.end(ModelUsage(*self._asked, usage))
+            await self.settle(ModelUsage(*self._answering_model, usage))
         elif may_be_billed:
-            await self.end(ModelUsage(*self._asked, Usage(estimated=True)))
+            await self.settle(ModelUsage(*self._answering_model, Usage(estimated=True)))
         else:
-            await self.end()
+            await self.settle()
 
 
 async def call_in_run(
-    host: RunContext, call: ModelCall, show: Callable[[ModelEvent], None], heard: PartialAnswer
+    host: RunContext,
+    call: ModelCall,
+    on_event: Callable[[ModelEvent], None],
+    partial_answer: PartialAnswer,
 ) -> Done:
     """The whole answer; pieces are shown as they come."""
 
     def hear(event: ModelEvent) -> None:
-        heard.add(event)
-        show(event)
+        partial_answer.add(event)
+        on_event(event)
 
-    return await call_metered(_payer(host), call, hear)
+    return await call_metered(_billing_scope(host), call, hear)
 
 
-def _payer(host: RunContext) -> BillingScope:
+def _billing_scope(host: RunContext) -> BillingScope:
     async def settle(operation: Operation[Any]) -> None:
-        host.journal.ride(operation)
+        host.journal.add_to_next_commit(operation)
 
     claim = host.claim
     return BillingScope(
-        meter=host.means.meter,
-        audit=host.means.storage.audit,
+        meter=host.deps.meter,
+        audit=host.deps.storage.audit,
         reserve=host.journal.commit,
         settle=settle,
         user_id=host.user_id,
@@ -200,21 +209,21 @@ class BackgroundCall(ModelCall):
     session_key: str
 
 
-def _ignore(event: ModelEvent) -> None:
+def _ignore_event(event: ModelEvent) -> None:
     del event
 
 
 async def call_outside_run(
-    means: RunDeps, call: BackgroundCall, hear: Callable[[ModelEvent], None] = _ignore
+    deps: RunDeps, call: BackgroundCall, on_event: Callable[[ModelEvent], None] = _ignore_event
 ) -> Done:
     """The whole answer; pieces are heard as they come.
 
     What was used is settled whatever happens, also when it is cancelled. If the process dies,
     whoever opens the store next settles it.
     """
-    storage = means.storage
+    storage = deps.storage
     payer = BillingScope(
-        meter=means.meter,
+        meter=deps.meter,
         audit=storage.audit,
         reserve=storage.commit,
         settle=storage.commit,
@@ -223,4 +232,4 @@ async def call_outside_run(
         session_key=call.session_key,
         owner=storage.owner,
     )
-    return await call_metered(payer, call, hear)
+    return await call_metered(payer, call, on_event)

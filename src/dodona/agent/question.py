@@ -9,13 +9,13 @@ from typing import Any, Final, Self, cast
 
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, DodonaError, NotFound, did_you_mean
-from dodona.core.ports.tools import Category
+from dodona.core.ports.tools import ToolCategory
 
-LONGEST_QUESTION: Final = 10_000  # characters
-MOST_TOKENS: Final = 1_000_000
-SOURCES: Final = tuple(each.value for each in Category if each is not Category.META)
+MAX_QUESTION_CHARS: Final = 10_000  # characters
+MAX_OUTPUT_TOKENS: Final = 1_000_000
+SOURCES: Final = tuple(each.value for each in ToolCategory if each is not ToolCategory.META)
 
-_NODE = re.compile(r"node-([1-9][0-9]{0,17})")
+_CONTEXT_ID_PATTERN = re.compile(r"node-([1-9][0-9]{0,17})")
 
 
 def context_id(run_id: int) -> str:
@@ -40,36 +40,36 @@ class Question:
     new: bool = False
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
+    def read(cls, body: Mapping[str, Any]) -> Self:
         """From a request; all that is wrong with it is told at once."""
         names = [known.name for known in fields(cls)]
         wrong: list[DodonaError] = [
             BadRequest(f"there is no field {name!r:.80}.", hint=did_you_mean(name, names))
-            for name in given
+            for name in body
             if name not in names
         ]
         values: dict[str, Any] = {
             name: value
-            for name, value in given.items()
+            for name, value in body.items()
             if name in names and (value is not None or name == "question")
         }
         wrong += [
             BadRequest(mistake)
             for name in ("question", *(n for n in values if n != "question"))
-            if (mistake := _mistake(name, values.get(name)))
+            if (mistake := _field_problem(name, values.get(name)))
         ]
         if wrong:
-            raise BadRequest.gather(wrong)
+            raise BadRequest.combine(wrong)
         if "sources" in values:
             values["sources"] = tuple(values["sources"])
         return cls(**values)
 
     @property
-    def node(self) -> int | None:
+    def parent_run_id(self) -> int | None:
         """The run that the question goes on from."""
         if self.context_id is None:
             return None
-        found = _NODE.fullmatch(self.context_id)
+        found = _CONTEXT_ID_PATTERN.fullmatch(self.context_id)
         if found is None:
             raise NotFound(
                 f"there is no context {self.context_id!r:.80}.",
@@ -88,20 +88,20 @@ class Question:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def _mistake(name: str, value: Any) -> str:
+def _field_problem(name: str, value: Any) -> str:
     match name:
         case "question":
-            if isinstance(value, str) and value.strip() and len(value) <= LONGEST_QUESTION:
+            if isinstance(value, str) and value.strip() and len(value) <= MAX_QUESTION_CHARS:
                 return ""
             size = f" (got {len(value):,})" if isinstance(value, str) else ""
-            return f"question must be a text of 1 to {LONGEST_QUESTION:,} characters{size}."
+            return f"question must be a text of 1 to {MAX_QUESTION_CHARS:,} characters{size}."
         case "max_tokens":
-            if type(value) is int and 1 <= value <= MOST_TOKENS:
+            if type(value) is int and 1 <= value <= MAX_OUTPUT_TOKENS:
                 return ""
-            bounds = f"from 1 to {MOST_TOKENS:,}"
+            bounds = f"from 1 to {MAX_OUTPUT_TOKENS:,}"
             return f"max_tokens must be a whole number {bounds} (got {value!r:.80})."
         case "sources":
-            return _mistaken_sources(value)
+            return _sources_problem(value)
         case "thinking" | "new":
             return "" if type(value) is bool else f"{name} must be true or false."
         case _:
@@ -110,7 +110,7 @@ def _mistake(name: str, value: Any) -> str:
             return f"{name} must be a text of 1 to 200 characters."
 
 
-def _mistaken_sources(value: Any) -> str:
+def _sources_problem(value: Any) -> str:
     listed = cast("list[object]", value) if isinstance(value, list | tuple) else None
     if listed is not None and all(each in SOURCES for each in listed):
         return ""
@@ -118,7 +118,7 @@ def _mistaken_sources(value: Any) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class OracleAnswer:
     """What a run came to."""
 
     answer: str

@@ -12,8 +12,8 @@ from dodona.app.config.config import Config
 from dodona.core.errors import StoreError
 from dodona.store import Store
 
-TIDY_EVERY: Final = 60.0  # seconds
-KEPT_FOR: Final = 30 * 86_400.0  # seconds that steps of ended runs can be replayed
+MAINTENANCE_INTERVAL: Final = 60.0  # seconds
+RETENTION_SECONDS: Final = 30 * 86_400.0  # seconds that steps of ended runs can be replayed
 
 _log = logging.getLogger(__name__)
 
@@ -23,22 +23,22 @@ class Maintenance:
 
     def __init__(self, store: Store, config: Config) -> None:
         self._store = store
-        self._idle = self._audit = 0.0
-        self.take(config)
+        self._idle_seconds = self._audit_retention = 0.0
+        self.apply(config)
 
-    def take(self, config: Config) -> None:
-        self._idle = config.settings.context.idle_minutes * 60.0
-        self._audit = config.settings.audit.kept_days * 86_400.0
+    def apply(self, config: Config) -> None:
+        self._idle_seconds = config.settings.context.idle_minutes * 60.0
+        self._audit_retention = config.settings.audit.kept_days * 86_400.0
 
-    async def begin(self, stack: AsyncExitStack, *, again: bool) -> None:
+    async def start(self, stack: AsyncExitStack, *, repeat: bool) -> None:
         """Close what is idle now; `again`: and tidy up now and then until the stack ends."""
-        await self._store.contexts.close_idle(time() - self._idle)
-        if again:
-            stack.push_async_callback(_cancelled, asyncio.create_task(self._tidy_often()))
+        await self._store.contexts.close_idle(time() - self._idle_seconds)
+        if repeat:
+            stack.push_async_callback(_cancel, asyncio.create_task(self._run_periodically()))
 
-    async def _tidy_often(self) -> None:
+    async def _run_periodically(self) -> None:
         while True:
-            await asyncio.sleep(TIDY_EVERY)
+            await asyncio.sleep(MAINTENANCE_INTERVAL)
             try:
                 await self._run_once()
             except StoreError as error:
@@ -46,14 +46,14 @@ class Maintenance:
 
     async def _run_once(self) -> None:
         store = self._store
-        await store.contexts.close_idle(time() - self._idle)
-        await store.journals.expire(time() - KEPT_FOR)
-        await store.budgets.settle_dead()
-        await store.budgets.expire(time() - KEPT_FOR)
-        await store.audit.expire(time() - self._audit)
+        await store.contexts.close_idle(time() - self._idle_seconds)
+        await store.journals.expire(time() - RETENTION_SECONDS)
+        await store.budgets.settle_orphaned()
+        await store.budgets.expire(time() - RETENTION_SECONDS)
+        await store.audit.expire(time() - self._audit_retention)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

@@ -12,61 +12,64 @@ from typing import Final
 from dodona.agent.leaves import REGISTRY
 from dodona.app.config.config import Config
 from dodona.core.errors import DodonaError
-from dodona.documents import read
+from dodona.documents import read_document
 from dodona.notify import SubscriberRegistry
 from dodona.notify.subscriber import read_subscriber
-from dodona.rules import RuleBook, book, packs
+from dodona.rules import RuleBook, book, load_packs
 from dodona.rules.loading import RuleFolder, read_rule
 from dodona.rules.packs import MANIFEST, read_manifest
 
-SUBSCRIBERS: Final = "subscribers"  # a folder of Dodona's, and of each pack
+SUBSCRIBERS_FOLDER: Final = "subscribers"  # a folder of Dodona's, and of each pack
 
 
 def load_rules(config: Config) -> RuleBook:
     """The rules there are. It reads files, and so blocks."""
-    rules = _folder(config, ("rules", "folder"), "rules")
-    return RuleBook([rules], packs=[_packs(config)], registry=REGISTRY)
+    rules = _configured_folder(config, ("rules", "folder"), "rules")
+    return RuleBook([rules], pack_folders=[_packs_folder(config)], registry=REGISTRY)
 
 
 def load_subscribers(config: Config) -> SubscriberRegistry:
     """The subscribers there are. It reads files, and so blocks."""
-    own = _folder(config, ("subscribers", "folder"), SUBSCRIBERS)
-    folder = _packs(config)
-    found = SubscriberRegistry([own, folder / "*" / SUBSCRIBERS], skipped=lambda: _unmet(folder))
+    own = _configured_folder(config, ("subscribers", "folder"), SUBSCRIBERS_FOLDER)
+    folder = _packs_folder(config)
+    found = SubscriberRegistry(
+        [own, folder / "*" / SUBSCRIBERS_FOLDER],
+        skipped_folders=lambda: _unusable_subscribers(folder),
+    )
     found.load()
     return found
 
 
 async def open_notifications(
-    stack: AsyncExitStack, config: Config, *, follow: bool
+    stack: AsyncExitStack, config: Config, *, watch: bool
 ) -> tuple[SubscriberRegistry, RuleBook]:
     """Both of them, which follow their files while Dodona serves."""
     subscribers = await asyncio.to_thread(load_subscribers, config)
     rules = await asyncio.to_thread(load_rules, config)
-    if follow:
-        await stack.enter_async_context(subscribers.following())
-        await stack.enter_async_context(rules.following())
+    if watch:
+        await stack.enter_async_context(subscribers.watching())
+        await stack.enter_async_context(rules.watching())
     return subscribers, rules
 
 
-def _packs(config: Config) -> Path:
-    return _folder(config, ("rules", "packs"), "packs")
+def _packs_folder(config: Config) -> Path:
+    return _configured_folder(config, ("rules", "packs"), "packs")
 
 
-def _unmet(folder: Path) -> set[Path]:
+def _unusable_subscribers(folder: Path) -> set[Path]:
     """The subscribers of packs that cannot be used. It blocks."""
-    usable = {pack.subscribers for pack in packs(folder)[0]}
-    return {place for place in folder.glob(f"*/{SUBSCRIBERS}") if place not in usable}
+    usable = {pack.subscribers for pack in load_packs(folder)[0]}
+    return {place for place in folder.glob(f"*/{SUBSCRIBERS_FOLDER}") if place not in usable}
 
 
-def _folder(config: Config, path: tuple[str, str], default: str) -> Path:
+def _configured_folder(config: Config, path: tuple[str, str], default: str) -> Path:
     """The folder that a setting names, or one in Dodona's own; it need not be there."""
     section, name = path
     named: str | None = getattr(getattr(config.settings, section), name)
     return config.home / default if named is None else config.resolve(named, path)
 
 
-def quiet_rule_book(config: Config) -> RuleBook:
+def load_rules_quietly(config: Config) -> RuleBook:
     """The rules, for who tells of wrong files: the log would say the same again. It blocks."""
     log = logging.getLogger(book.__name__)
     log.disabled = True
@@ -76,11 +79,11 @@ def quiet_rule_book(config: Config) -> RuleBook:
         log.disabled = False
 
 
-def check_all(config: Config) -> tuple[int, Sequence[DodonaError]]:
+def check_configured(config: Config) -> tuple[int, Sequence[DodonaError]]:
     """How many rules and subscribers can be used, and what is wrong with the others. It blocks."""
-    rules, subscribers = quiet_rule_book(config), load_subscribers(config)
+    rules, subscribers = load_rules_quietly(config), load_subscribers(config)
     taken = len(rules.list()) + len(subscribers.list())
-    return taken, [*rules.mistakes(), *subscribers.mistakes()]
+    return taken, [*rules.errors(), *subscribers.errors()]
 
 
 def check_files(files: Iterable[Path]) -> Sequence[DodonaError]:
@@ -88,22 +91,22 @@ def check_files(files: Iterable[Path]) -> Sequence[DodonaError]:
     found: list[DodonaError] = []
     for file in files:
         try:
-            _read(file.absolute())
+            _check_file(file.absolute())
         except DodonaError as error:
             found += error.problems()
     return found
 
 
-def _read(file: Path) -> None:
+def _check_file(file: Path) -> None:
     if file.name == MANIFEST:
         read_manifest(file)
-    elif "subscriber" in read(file, what="the file").table:
+    elif "subscriber" in read_document(file, label="the file").table:
         read_subscriber(file)
     else:
-        read_rule(file, _home(file), REGISTRY)
+        read_rule(file, _rule_folder(file), REGISTRY)
 
 
-def _home(file: Path) -> RuleFolder:
+def _rule_folder(file: Path) -> RuleFolder:
     """Where a rule would be if it were used: in the pack around it, or by itself."""
     folder = file.parent
     manifest = folder.parent / MANIFEST

@@ -10,7 +10,7 @@ from types import TracebackType
 from cyclopts import App, CycloptsError
 
 from dodona import __version__
-from dodona.cli.terminal.output import fail, note
+from dodona.cli.terminal.output import print_error, print_note
 from dodona.core.errors import BadRequest, DodonaError
 from dodona.net.redactor import Redactor
 
@@ -119,14 +119,14 @@ app.command(
 def main() -> None:
     """Run the command line; every error ends here, in one shape and without secrets."""
     redactor = Redactor()
-    _scrub_crashes(redactor)
+    _redact_tracebacks(redactor)
     as_json = "--json" in sys.argv
     try:
         code = _run(redactor)
     except CycloptsError as error:
-        code = fail(_usage(error), as_json=as_json, redactor=redactor)
+        code = print_error(_usage_error(error), as_json=as_json, redactor=redactor)
     except DodonaError as error:
-        code = fail(error, as_json=as_json, redactor=redactor)
+        code = print_error(error, as_json=as_json, redactor=redactor)
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
@@ -143,16 +143,16 @@ def _run(redactor: Redactor) -> object:
     return command(*bound.args, **bound.kwargs, **dict.fromkeys(injected, redactor))
 
 
-def _scrub_crashes(redactor: Redactor) -> None:
+def _redact_tracebacks(redactor: Redactor) -> None:
     """A bug crashes loudly, but what it says may hold a secret too."""
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        note(redactor.scrub("".join(traceback.format_exception(kind, error, trace))), end="")
+        print_note(redactor.scrub("".join(traceback.format_exception(kind, error, trace))), end="")
 
     sys.excepthook = tell
 
 
-def _usage(error: CycloptsError) -> BadRequest:
+def _usage_error(error: CycloptsError) -> BadRequest:
     words = " ".join(str(error).split())
     command = " ".join(("dodona", *(error.command_chain or ())))
     return BadRequest(words, hint=f"See: {command} --help")

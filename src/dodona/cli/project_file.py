@@ -9,41 +9,42 @@ from typing import Final
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest
 
-PLACE: Final = Path(".dodona", "project")
+PROJECT_FILE: Final = Path(".dodona", "project")
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PROJECT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def project_of(folder: Path) -> str:
     """The project of the nearest folder, here or above, that names one; else the default."""
     for each in (folder, *folder.parents):
-        if found := named_in(each):
+        if found := read_project_id(each):
             return found
     return DEFAULT_PROJECT
 
 
-def named_in(folder: Path) -> str:
+def read_project_id(folder: Path) -> str:
     """The project that this very folder names; empty when it names none."""
     try:
-        text = (folder / PLACE).read_text(encoding="utf-8").strip()
+        text = (folder / PROJECT_FILE).read_text(encoding="utf-8").strip()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return ""
     except (OSError, UnicodeDecodeError):
         text = ""
-    if not _ID.fullmatch(text):
+    if not _PROJECT_ID.fullmatch(text):
         raise BadRequest(
-            f"{folder / PLACE} names no project.", hint="Mend it with: dodona init, or remove it."
+            f"{folder / PROJECT_FILE} names no project.",
+            hint="Mend it with: dodona init, or remove it.",
         )
     return text
 
 
-def write_name(folder: Path, project_id: str) -> None:
-    place = folder / PLACE
+def write_project_id(folder: Path, project_id: str) -> None:
+    place = folder / PROJECT_FILE
     place.parent.mkdir(exist_ok=True)
     place.write_text(f"{project_id}\n", encoding="utf-8")
 
 
-def suggested(folder: Path) -> str:
+def suggest_project_id(folder: Path) -> str:
     """A name for the project in a folder."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("._-")[:64]
     if not name:

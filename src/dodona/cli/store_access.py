@@ -12,33 +12,33 @@ from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.projects.code import code_folders
 from dodona.app.projects.vaults import vault_folder
-from dodona.cli.client.connect import announced_gateway
+from dodona.cli.client.connect import find_announcement
 from dodona.net.redactor import Redactor
 from dodona.store.store import Store
 
 
 @asynccontextmanager
-async def opened_store(config: Config, redactor: Redactor) -> AsyncGenerator[Store]:
+async def open_store(config: Config, redactor: Redactor) -> AsyncGenerator[Store]:
     """Beside a gateway that uses it too, if one runs."""
     url = store_url(config, Credentials(config, os.environ, redactor))
     durability = config.settings.store.durability
-    async with await Store.open(url, hide=redactor.hide, durability=durability) as store:
+    async with await Store.open(url, redact=redactor.redact, durability=durability) as store:
         yield store
 
 
-def default_vault(config: Config, redactor: Redactor) -> Path:
+def default_vault_folder(config: Config, redactor: Redactor) -> Path:
     """The folder of its notes. It blocks."""
     if config.settings.vault.path is None:
-        announced = announced_gateway(config, Credentials(config, os.environ, redactor))
+        announced = find_announcement(config, Credentials(config, os.environ, redactor))
         if announced is not None and announced.vault:
             return Path(announced.vault)
     return vault_folder(config)
 
 
-def default_code(config: Config, redactor: Redactor) -> tuple[Path, ...]:
+def default_code_folders(config: Config, redactor: Redactor) -> tuple[Path, ...]:
     """The folders of its code. It blocks."""
     if not config.settings.code.paths:
-        announced = announced_gateway(config, Credentials(config, os.environ, redactor))
+        announced = find_announcement(config, Credentials(config, os.environ, redactor))
         if announced is not None:
             return tuple(map(Path, announced.code))
     return code_folders(config)

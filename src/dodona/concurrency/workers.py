@@ -27,24 +27,26 @@ _Task: TypeAlias = tuple[
 class WorkerThreads:
     """Some threads that take work in the order in which it is given; they work for `whom`."""
 
-    def __init__(self, count: int, name: str, *, whom: str = "the store") -> None:
-        self._whom = whom
+    def __init__(self, count: int, name: str, *, owner: str = "the store") -> None:
+        self._owner = owner
         self._queue: SimpleQueue[_Task | None] = SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            threading.Thread(target=self._run_loop, name=f"{name}-{number}", daemon=True)
             for number in range(count)
         ]
         self._is_closed = False
         for thread in self._threads:
             thread.start()
 
-    def submit(self, work: Callable[[], T], *, lost: OnOrphaned | None = None) -> asyncio.Future[T]:
+    def submit(
+        self, work: Callable[[], T], *, on_orphaned: OnOrphaned | None = None
+    ) -> asyncio.Future[T]:
         """Who cancels the future stops waiting; the work is done all the same, for `lost`."""
         if self._is_closed:
-            raise StoreError(f"{self._whom} is closed.")
+            raise StoreError(f"{self._owner} is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._queue.put((work, future, loop, lost))
+        self._queue.put((work, future, loop, on_orphaned))
         return future
 
     def close(self) -> None:
@@ -55,7 +57,7 @@ class WorkerThreads:
         for thread in self._threads:
             thread.join()
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         while (task := self._queue.get()) is not None:
             work, future, loop, lost = task
             result, error = None, None
@@ -63,24 +65,29 @@ class WorkerThreads:
                 result = work()
             except BaseException as raised:  # noqa: BLE001 - whatever it is, its caller gets it
                 error = raised
-            post(loop, settle, future, result, error, lost)
+            post_to_loop(loop, settle_future, future, result, error, lost)
             # Else this frame keeps what was read, and the connection of an error, alive.
             del task, work, future, lost, result, error
 
 
-def post(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:
+def post_to_loop(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any
+) -> None:
     try:
         loop.call_soon_threadsafe(call, *arguments)
     except RuntimeError:
         return  # the loop is closed: nobody waits any more
 
 
-def settle(
-    future: asyncio.Future[Any], result: Any, error: BaseException | None, lost: OnOrphaned | None
+def settle_future(
+    future: asyncio.Future[Any],
+    result: Any,
+    error: BaseException | None,
+    on_orphaned: OnOrphaned | None,
 ) -> None:
     if future.done():
-        if lost is not None:
-            lost(result, error)
+        if on_orphaned is not None:
+            on_orphaned(result, error)
         return
     if isinstance(error, StopIteration):
         # A future takes no such error, for a coroutine would take it for its end.

@@ -9,13 +9,13 @@ from dodona.conditions.condition import (
     compile_condition,
     compile_value,
 )
-from dodona.conditions.values import Given, bounded
+from dodona.conditions.values import BoundedValues, bound_value
 
 __all__ = [
+    "BoundedValues",
     "Condition",
     "ConditionFailed",
-    "Given",
-    "bounded",
+    "bound_value",
     "compile_condition",
     "compile_value",
 ]

@@ -12,13 +12,15 @@ from importlib import import_module
 from time import thread_time
 from typing import Any, Final
 
-from dodona.conditions.errors import at, compile_mistake, evaluation_mistake
-from dodona.conditions.limits import LONGEST, patterns, refusal
-from dodona.conditions.tokens import Token, tokens
-from dodona.conditions.values import Given
+from dodona.conditions.errors import compile_error, describe_evaluation_error, error_at
+from dodona.conditions.limits import MAX_EXPRESSION_CHARS, find_limit_violation, pattern_tokens
+from dodona.conditions.tokens import Token, tokenize
+from dodona.conditions.values import BoundedValues
 from dodona.core.errors import DodonaError, ExpressionError
 
-LONGEST_EVALUATION: Final = 0.25  # seconds of this thread's own, a thousand times what one takes
+MAX_EVALUATION_SECONDS: Final = (
+    0.25  # seconds of this thread's own, a thousand times what one takes
+)
 
 
 class ConditionFailed(DodonaError):
@@ -34,13 +36,13 @@ class ConditionFailed(DodonaError):
 class Condition:
     """An expression over some names. Evaluating it neither blocks nor changes anything."""
 
-    __slots__ = ("_expression", "_is_stopped", "_uses", "source")
+    __slots__ = ("_expression", "_is_disabled", "_used_names", "source")
 
-    def __init__(self, source: str, *, expression: Any, uses: tuple[str, ...]) -> None:
+    def __init__(self, source: str, *, expression: Any, used_names: tuple[str, ...]) -> None:
         self.source = source
         self._expression = expression
-        self._uses = uses
-        self._is_stopped = False
+        self._used_names = used_names
+        self._is_disabled = False
 
     def __repr__(self) -> str:
         return f"Condition({self.source!r})"
@@ -50,12 +52,12 @@ class Condition:
 
         Raises ConditionFailed where there is no answer.
         """
-        result = self._evaluated(values)
+        result = self._evaluate(values)
         found = result.value()
         if type(found) is bool:
             return found
         if _is_error(result):
-            raise _failure(found)
+            raise _evaluation_error(found)
         raise ConditionFailed(
             f"the condition must be true or false (got {type(found).__name__}).",
             hint="Compare it with something.",
@@ -63,33 +65,33 @@ class Condition:
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """What the expression comes to, of whatever type."""
-        result = self._evaluated(values)
+        result = self._evaluate(values)
         if _is_error(result):
-            raise _failure(result.value())
+            raise _evaluation_error(result.value())
         return result.plain_value()
 
-    def _evaluated(self, values: Mapping[str, Any]) -> Any:
-        if self._is_stopped:
+    def _evaluate(self, values: Mapping[str, Any]) -> Any:
+        if self._is_disabled:
             raise ConditionFailed("the condition took too long before.", hint="Make it simpler.")
-        given = values if isinstance(values, Given) else Given(values)
-        known = {name: given[name] for name in self._uses if name in given}
+        given = values if isinstance(values, BoundedValues) else BoundedValues(values)
+        known = {name: given[name] for name in self._used_names if name in given}
         began = thread_time()
         try:
             return self._expression.eval(data=known)
         except (RuntimeError, TypeError, ValueError) as wrong:
             # The library's own way to say that a budget is used up.
-            raise _failure(wrong) from None
+            raise _evaluation_error(wrong) from None
         finally:
             # It cannot be interrupted. One that gets past the limits does so only once.
-            self._is_stopped = thread_time() - began > LONGEST_EVALUATION
+            self._is_disabled = thread_time() - began > MAX_EVALUATION_SECONDS
 
 
 def _is_error(result: Any) -> bool:
     return result.type().name() == "ERROR"
 
 
-def _failure(told: object) -> ConditionFailed:
-    message, hint = evaluation_mistake(str(told))
+def _evaluation_error(error: object) -> ConditionFailed:
+    message, hint = describe_evaluation_error(str(error))
     return ConditionFailed(message, hint=hint)
 
 
@@ -98,44 +100,49 @@ def compile_condition(source: str, *, names: tuple[str, ...]) -> Condition:
 
     Raises ConfigError that says where in the expression the mistake is.
     """
-    condition, kind = _compiled(source, names)
+    condition, kind = _compile_expression(source, names)
     if kind not in ("BOOL", "DYN"):
-        raise at(source, 0, f"a condition must be true or false (got {kind.lower()}).")
+        raise error_at(source, 0, f"a condition must be true or false (got {kind.lower()}).")
     return condition
 
 
 def compile_value(source: str, *, names: tuple[str, ...]) -> Condition:
     """The same for an expression that may come to anything; `evaluate` it."""
-    return _compiled(source, names)[0]
+    return _compile_expression(source, names)[0]
 
 
-def _compiled(source: str, names: tuple[str, ...]) -> tuple[Condition, str]:
+def _compile_expression(source: str, names: tuple[str, ...]) -> tuple[Condition, str]:
     if not source.strip():
-        raise at(source, 0, "the expression is empty.", "Write true for always.")
-    if len(source) > LONGEST:
-        raise at(
-            source, 0, f"an expression must have at most {LONGEST:,} characters.", "Use a tree."
+        raise error_at(source, 0, "the expression is empty.", "Write true for always.")
+    if len(source) > MAX_EXPRESSION_CHARS:
+        raise error_at(
+            source,
+            0,
+            f"an expression must have at most {MAX_EXPRESSION_CHARS:,} characters.",
+            "Use a tree.",
         )
-    found = tokens(source)
-    refused = refusal(found)
+    found = tokenize(source)
+    refused = find_limit_violation(found)
     if refused is not None:
-        raise at(source, refused.start, refused.message, refused.hint)
+        raise error_at(source, refused.start, refused.message, refused.hint)
     try:
         expression = _environment(names).compile(source)
     except (RuntimeError, TypeError, ValueError) as wrong:
-        raise compile_mistake(source, str(wrong), found=found, names=names) from None
+        raise compile_error(source, str(wrong), tokens=found, names=names) from None
     _check_patterns(source, found)
     uses = tuple(name for name in names if _mentions(found, name))
-    return Condition(source, expression=expression, uses=uses), expression.return_type().name()
+    return Condition(
+        source, expression=expression, used_names=uses
+    ), expression.return_type().name()
 
 
-def _check_patterns(source: str, found: list[Token]) -> None:
+def _check_patterns(source: str, tokens: list[Token]) -> None:
     """The compiler takes any text for a pattern, and finds out when it matches."""
-    for pattern in patterns(found):
+    for pattern in pattern_tokens(tokens):
         value = _environment(()).compile(f'"".matches({pattern.text})').eval(data={})
         if value.type().name() == "ERROR":
-            message, hint = evaluation_mistake(str(value.value()))
-            raise at(source, pattern.start, message, hint)
+            message, hint = describe_evaluation_error(str(value.value()))
+            raise error_at(source, pattern.start, message, hint)
 
 
 @lru_cache(maxsize=64)
@@ -145,7 +152,7 @@ def _environment(names: tuple[str, ...]) -> Any:
     return cel.NewEnv(variables=dict.fromkeys(names, cel.Type.DYN))
 
 
-def _mentions(found: list[Token], name: str) -> bool:
+def _mentions(tokens: list[Token], name: str) -> bool:
     parts = name.replace(".", " . ").split()
-    words = [token.text for token in found]
+    words = [token.text for token in tokens]
     return any(words[at : at + len(parts)] == parts for at in range(len(words)))

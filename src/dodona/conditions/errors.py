@@ -8,11 +8,11 @@ from typing import Final
 
 from dodona.conditions.limits import MACROS
 from dodona.conditions.tokens import Token
-from dodona.core.errors import ConfigError, Location, did_you_mean
+from dodona.core.errors import ConfigError, SourceLocation, did_you_mean
 
-_PLACED: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
+_LOCATED_ERROR: Final = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
 _UNDECLARED: Final = re.compile(r"undeclared reference to '(.*?)'")
-_UNFIT: Final = re.compile(
+_NO_OVERLOAD: Final = re.compile(
     r"[Nn]o matching overloads? (?:found : |for )'?_?(.+?)_?'?"
     r"(?: applied to ')?\((.*?)\)"
 )
@@ -45,7 +45,7 @@ FUNCTIONS: Final = frozenset(
 )
 
 # What people write who think of another language.
-_INSTEAD: Final = {
+_CORRECTIONS: Final = {
     "=": "Write == to compare.",
     "and": "Write &&.",
     "or": "Write ||.",
@@ -65,50 +65,50 @@ _INSTEAD: Final = {
 }
 
 
-def at(source: str, start: int, message: str, hint: str = "") -> ConfigError:
+def error_at(source: str, start: int, message: str, hint: str = "") -> ConfigError:
     """The mistake at an offset of the expression."""
     before = source[:start]
     line, column = before.count("\n") + 1, start - (before.rfind("\n") + 1) + 1
-    return _located(source, line, column, message=message, hint=hint)
+    return _located_error(source, line, column, message=message, hint=hint)
 
 
-def compile_mistake(
-    source: str, told: str, *, found: Sequence[Token], names: Iterable[str]
+def compile_error(
+    source: str, compiler_output: str, *, tokens: Sequence[Token], names: Iterable[str]
 ) -> ConfigError:
     """The first mistake that the compiler told of."""
-    placed = _PLACED.search(told)
+    placed = _LOCATED_ERROR.search(compiler_output)
     if placed is None or int(placed[1]) < 1:
-        if "recursion" in told:
-            return at(source, 0, "the expression is nested too deeply.", "Make it simpler.")
-        return at(source, 0, "the expression cannot be read.", "Is it plain text?")
+        if "recursion" in compiler_output:
+            return error_at(source, 0, "the expression is nested too deeply.", "Make it simpler.")
+        return error_at(source, 0, "the expression cannot be read.", "Is it plain text?")
     start, said = _offset(source, placed), placed[3]
     undeclared = _UNDECLARED.match(said)
     if undeclared is None:
-        return at(source, start, *_in_words(said))
+        return error_at(source, start, *_describe_error(said))
     # Of a macro that is misspelt the compiler first misses the variable.
-    for other in _PLACED.finditer(told):
+    for other in _LOCATED_ERROR.finditer(compiler_output):
         word, place = _UNDECLARED.match(other[3]), _offset(source, other)
-        called = _called(found, place)
+        called = _called_function(tokens, place)
         if word is not None and called is not None:
-            return _no_function(source, word[1], called)
-    return _undeclared(source, undeclared[1], start, found=found, names=tuple(names))
+            return _unknown_function_error(source, word[1], called)
+    return _undeclared_name_error(source, undeclared[1], start, tokens=tokens, names=tuple(names))
 
 
-def _offset(source: str, placed: re.Match[str]) -> int:
-    line, column = int(placed[1]), int(placed[2])
+def _offset(source: str, match: re.Match[str]) -> int:
+    line, column = int(match[1]), int(match[2])
     return sum(len(text) + 1 for text in source.split("\n")[: line - 1]) + column - 1
 
 
-def evaluation_mistake(told: str) -> tuple[str, str]:
+def describe_evaluation_error(error_text: str) -> tuple[str, str]:
     """What went wrong with some values, and what to do."""
-    missing = _MISSING_KEY.search(told)
+    missing = _MISSING_KEY.search(error_text)
     if missing is not None:
         return f"there is no '{missing[1]:.80}'.", "Ask with has(…) first."
-    return _in_words(told.split(": ", 1)[-1].removesuffix("]").split(" [")[0])
+    return _describe_error(error_text.split(": ", 1)[-1].removesuffix("]").split(" [")[0])
 
 
-def _in_words(said: str) -> tuple[str, str]:
-    unfit = _UNFIT.search(said)
+def _describe_error(message: str) -> tuple[str, str]:
+    unfit = _NO_OVERLOAD.search(message)
     if unfit is not None and unfit[1] == "?_:":
         return "both values after '?' must be of one type.", ""
     if unfit is not None:
@@ -117,61 +117,63 @@ def _in_words(said: str) -> tuple[str, str]:
             f"'{unfit[1]}' does not take {kinds}.",
             "Convert with int(…), double(…) or string(…).",
         )
-    unexpected = _UNEXPECTED.search(said)
+    unexpected = _UNEXPECTED.search(message)
     if unexpected is None:
-        return f"{said.removeprefix('Syntax error: ').rstrip('.'):.200}.", ""
+        return f"{message.removeprefix('Syntax error: ').rstrip('.'):.200}.", ""
     word = unexpected[1].strip()
     if word == "<EOF>":
         return "the expression ends too early.", "Is a parenthesis or a value missing?"
-    return f"'{word:.40}' is not expected here.", _INSTEAD.get(word, "")
+    return f"'{word:.40}' is not expected here.", _CORRECTIONS.get(word, "")
 
 
-def _index(found: Sequence[Token], start: int) -> int:
-    return max((i for i, token in enumerate(found) if token.start <= start), default=0)
+def _token_index(tokens: Sequence[Token], start: int) -> int:
+    return max((i for i, token in enumerate(tokens) if token.start <= start), default=0)
 
 
-def _called(found: Sequence[Token], start: int) -> Token | None:
+def _called_function(tokens: Sequence[Token], start: int) -> Token | None:
     """The name of the function whose parenthesis is there, if one is."""
-    index = _index(found, start)
-    is_call = index > 0 and found[index].text == "(" and found[index - 1].kind == "word"
-    return found[index - 1] if is_call else None
+    index = _token_index(tokens, start)
+    is_call = index > 0 and tokens[index].text == "(" and tokens[index - 1].kind == "word"
+    return tokens[index - 1] if is_call else None
 
 
-def _no_function(source: str, word: str, called: Token) -> ConfigError:
-    hint = _INSTEAD.get(word) or did_you_mean(word, FUNCTIONS)
-    return at(source, called.start, f"there is no function '{word:.80}'.", hint)
+def _unknown_function_error(source: str, word: str, called: Token) -> ConfigError:
+    hint = _CORRECTIONS.get(word) or did_you_mean(word, FUNCTIONS)
+    return error_at(source, called.start, f"there is no function '{word:.80}'.", hint)
 
 
-def _undeclared(
-    source: str, word: str, start: int, *, found: Sequence[Token], names: tuple[str, ...]
+def _undeclared_name_error(
+    source: str, word: str, start: int, *, tokens: Sequence[Token], names: tuple[str, ...]
 ) -> ConfigError:
-    index = _index(found, start)
+    index = _token_index(tokens, start)
     parts = word.split(".")
     # The compiler points at the last dot of a path; back to its first word.
-    while index and found[index].start > 0 and found[index].text != parts[0]:
+    while index and tokens[index].start > 0 and tokens[index].text != parts[0]:
         index -= 1
-    return _unknown(source, parts, found=found, index=index, names=names)
+    return _unknown_name_error(source, parts, tokens=tokens, index=index, names=names)
 
 
-def _unknown(
-    source: str, parts: list[str], *, found: Sequence[Token], index: int, names: tuple[str, ...]
+def _unknown_name_error(
+    source: str, parts: list[str], *, tokens: Sequence[Token], index: int, names: tuple[str, ...]
 ) -> ConfigError:
     root = parts[0]
     inside = [name.split(".", 1)[1] for name in names if name.startswith(f"{root}.")]
     roots = list(dict.fromkeys(name.split(".")[0] for name in names))
     if not inside:
-        hint = _INSTEAD.get(root) or did_you_mean(root, roots) or f"It knows {', '.join(roots)}."
-        return at(source, found[index].start, f"there is no '{root:.80}'.", hint)
+        hint = (
+            _CORRECTIONS.get(root) or did_you_mean(root, roots) or f"It knows {', '.join(roots)}."
+        )
+        return error_at(source, tokens[index].start, f"there is no '{root:.80}'.", hint)
     if len(parts) == 1:
         hint = f"Name a part of it: {', '.join(inside)}."
-        return at(source, found[index].start, f"'{root}' has no value of its own.", hint)
+        return error_at(source, tokens[index].start, f"'{root}' has no value of its own.", hint)
     hint = did_you_mean(parts[1], inside) or f"It has {', '.join(inside)}."
-    place = found[min(index + 2, len(found) - 1)].start
-    return at(source, place, f"'{root}' has no '{parts[1]:.80}'.", hint)
+    place = tokens[min(index + 2, len(tokens) - 1)].start
+    return error_at(source, place, f"'{root}' has no '{parts[1]:.80}'.", hint)
 
 
-def _located(source: str, line: int, column: int, *, message: str, hint: str) -> ConfigError:
+def _located_error(source: str, line: int, column: int, *, message: str, hint: str) -> ConfigError:
     lines = source.split("\n")
     shown = lines[line - 1] if line <= len(lines) else ""
     excerpt = f"  {shown}\n  {' ' * (column - 1)}^"
-    return ConfigError(message, where=Location("", line, column, excerpt), hint=hint)
+    return ConfigError(message, where=SourceLocation("", line, column, excerpt), hint=hint)

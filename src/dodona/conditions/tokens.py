@@ -38,7 +38,7 @@ class Token:
     start: int
 
 
-def tokens(source: str) -> list[Token]:
+def tokenize(source: str) -> list[Token]:
     """All of them but blanks and comments."""
     return [
         Token(match.lastgroup or "", match.group(), match.start())

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from dodona.core.errors import DodonaError, as_json
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 
-ATTEMPT: Final = 1_000_000
+SEQ_PER_ATTEMPT: Final = 1_000_000
 
 ToolStatus: TypeAlias = Literal["pending", "success", "error"]
-Ended: TypeAlias = Literal["stop", "length", "refusal"]
-Body: TypeAlias = dict[str, Any]
+DoneFinish: TypeAlias = Literal["stop", "length", "refusal"]
+ChunkBody: TypeAlias = dict[str, Any]
 
 
-class Chunk(NamedTuple):
+class StreamChunk(NamedTuple):
     """A body with its place in the stream; `body["type"]` says what it is."""
 
     run_id: int
@@ -35,19 +35,19 @@ class Chunk(NamedTuple):
         return self.body["type"] in ("done", "error")
 
 
-def thinking(text: str) -> Body:
+def thinking(text: str) -> ChunkBody:
     return {"type": "thinking", "content": text}
 
 
-def content(text: str) -> Body:
+def content(text: str) -> ChunkBody:
     return {"type": "content", "content": text}
 
 
-def source(found: Source) -> Body:
-    return {"type": "source", **found.as_json()}
+def source(cited: SourceReference) -> ChunkBody:
+    return {"type": "source", **cited.as_json()}
 
 
-def tool_call(*, id: str, name: str, arguments: Any, status: ToolStatus) -> Body:  # noqa: A002
+def tool_call(*, id: str, name: str, arguments: Any, status: ToolStatus) -> ChunkBody:  # noqa: A002
     return {"type": "tool_call", "id": id, "name": name, "arguments": arguments, "status": status}
 
 
@@ -57,8 +57,8 @@ def tool_result(
     name: str,
     result: str,
     status: ToolStatus,
-    sources: Sequence[Source] = (),
-) -> Body:
+    sources: Sequence[SourceReference] = (),
+) -> ChunkBody:
     return {
         "type": "tool_result",
         "id": id,
@@ -72,7 +72,7 @@ def tool_result(
     }
 
 
-def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> Body:
+def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> ChunkBody:
     """A warning, or why the run ended. It is shown, and never kept in the conversation."""
     return {
         "type": "system",
@@ -82,7 +82,7 @@ def system(system_type: str, message: str, metadata: Mapping[str, Any]) -> Body:
     }
 
 
-def context_update(*, tokens: int, limit: int) -> Body:
+def context_update(*, tokens: int, limit: int) -> ChunkBody:
     return {"type": "context_update", "context_tokens": tokens, "max_context_tokens": limit}
 
 
@@ -94,7 +94,7 @@ def approval(
     arguments: Mapping[str, Any],
     reason: str,
     expires_at: float,
-) -> Body:
+) -> ChunkBody:
     """A person must allow this call before it is made; without an answer in time it is not."""
     return {
         "type": "approval",
@@ -107,7 +107,7 @@ def approval(
     }
 
 
-def restart(discard_after: int, reason: str) -> Body:
+def restart(discard_after: int, reason: str) -> ChunkBody:
     """Drop what came after this place: it is said again, perhaps otherwise."""
     return {"type": "restart", "discard_after": discard_after, "reason": reason}
 
@@ -118,8 +118,8 @@ def done(
     model_used: str,
     context_id: str,
     context_tokens_remaining: int,
-    finish: Ended = "stop",
-) -> Body:
+    finish: DoneFinish = "stop",
+) -> ChunkBody:
     """`finish` is "length" when a limit cut the answer, "refusal" when the model declined."""
     return {
         "type": "done",
@@ -131,5 +131,5 @@ def done(
     }
 
 
-def error(failure: DodonaError) -> Body:
+def error(failure: DodonaError) -> ChunkBody:
     return {"type": "error", **as_json(failure)}

@@ -38,7 +38,7 @@ from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class SourceLocation:
     """A place in a text; `excerpt` shows its line with a caret under it.
 
     Column 0 is the whole line, line 0 the whole of what `file` names.
@@ -64,9 +64,9 @@ class DodonaError(Exception):
         self,
         message: str,
         *,
-        where: Location | None = None,
+        where: SourceLocation | None = None,
         hint: str = "",
-        found: Sequence[DodonaError] = (),
+        problems: Sequence[DodonaError] = (),
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
@@ -74,26 +74,26 @@ class DodonaError(Exception):
         self.where = where
         self.hint = hint
         self.details = dict(details or {})  # the same for programs
-        self._found = tuple(found)
+        self._problems = tuple(problems)
 
     @classmethod
-    def gather(cls, found: Sequence[DodonaError]) -> DodonaError:
+    def combine(cls, problems: Sequence[DodonaError]) -> DodonaError:
         """The one mistake found, or an error that holds them all."""
-        if len(found) == 1:
-            return found[0]
-        return cls(f"{len(found)} mistakes.", found=found)
+        if len(problems) == 1:
+            return problems[0]
+        return cls(f"{len(problems)} mistakes.", found=problems)
 
     def __str__(self) -> str:
         """Where, what, what to do, on one line; of several mistakes, a line for each."""
-        if self._found:
-            return "\n".join(str(problem) for problem in self._found)
+        if self._problems:
+            return "\n".join(str(problem) for problem in self._problems)
         place = f"{self.where}: " if self.where else ""
         hint = f" {self.hint}" if self.hint else ""
         return f"{place}{self.message}{hint}"
 
     def problems(self) -> Sequence[DodonaError]:
         """The single mistakes this error reports: itself, unless it gathers several."""
-        return self._found or (self,)
+        return self._problems or (self,)
 
 
 class ConfigError(DodonaError):
@@ -107,7 +107,7 @@ class StoreError(DodonaError):
     http_status = 503
 
 
-class Fenced(StoreError):
+class RunFenced(StoreError):
     """A process that was taken for dead must not write any more."""
 
     code = "run_fenced"
@@ -145,7 +145,7 @@ class KeyMissing(BlackboardError, KeyError):
     code = "blackboard_key_missing"
 
 
-class Diverged(TreeError):
+class RunDiverged(TreeError):
     """What must not be done twice was asked for otherwise the first time: the run ends."""
 
     code = "run_diverged"
@@ -169,18 +169,18 @@ class Conflict(ToolRetry):
     http_status = 409
 
 
-class Fault(Enum):
+class ProviderErrorKind(Enum):
     """What went wrong at a provider; the first five are worth another try."""
 
     CONNECTION = "connection"  # nobody answers, or the line broke before an answer began
     RATE_LIMITED = "rate_limited"
     SERVER = "server"  # 5xx, overloaded
-    SILENT = "silent"  # no first token in time
-    CUT = "cut"  # the stream ended without a finish, or stalled in mid-answer
-    REFUSED = "refused"  # 4xx: the request is wrong
-    UNAUTHORISED = "unauthorised"
-    TOO_LONG = "too_long"  # more than the model's window
-    GARBLED = "garbled"  # the answer does not follow the protocol
+    NO_FIRST_TOKEN = "silent"  # no first token in time
+    INTERRUPTED = "cut"  # the stream ended without a finish, or stalled in mid-answer
+    REJECTED = "refused"  # 4xx: the request is wrong
+    UNAUTHORIZED = "unauthorised"
+    CONTEXT_TOO_LONG = "too_long"  # more than the model's window
+    MALFORMED = "garbled"  # the answer does not follow the protocol
 
 
 class ProviderError(DodonaError):
@@ -194,14 +194,14 @@ class ProviderError(DodonaError):
         self,
         message: str,
         *,
-        fault: Fault,
+        kind: ProviderErrorKind,
         provider: str,
         status: int | None = None,
         retry_after: float | None = None,
         hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
-        self.fault = fault
+        self.kind = kind
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
@@ -209,20 +209,32 @@ class ProviderError(DodonaError):
     @property
     def is_retryable(self) -> bool:
         """May the same request work a moment later, or elsewhere?"""
-        return self.fault in _RETRYABLE
+        return self.kind in _RETRYABLE
 
     @property
     def may_be_billed(self) -> bool:
         """Has the provider perhaps made something? Not when it turned the request down."""
-        is_turned_down = self.fault is Fault.SERVER and self.status is not None
-        return not is_turned_down and self.fault not in _UNBILLED
+        is_turned_down = self.kind is ProviderErrorKind.SERVER and self.status is not None
+        return not is_turned_down and self.kind not in _UNBILLED
 
 
 _RETRYABLE = frozenset(
-    {Fault.CONNECTION, Fault.RATE_LIMITED, Fault.SERVER, Fault.SILENT, Fault.CUT}
+    {
+        ProviderErrorKind.CONNECTION,
+        ProviderErrorKind.RATE_LIMITED,
+        ProviderErrorKind.SERVER,
+        ProviderErrorKind.NO_FIRST_TOKEN,
+        ProviderErrorKind.INTERRUPTED,
+    }
 )
 _UNBILLED = frozenset(
-    {Fault.CONNECTION, Fault.RATE_LIMITED, Fault.REFUSED, Fault.UNAUTHORISED, Fault.TOO_LONG}
+    {
+        ProviderErrorKind.CONNECTION,
+        ProviderErrorKind.RATE_LIMITED,
+        ProviderErrorKind.REJECTED,
+        ProviderErrorKind.UNAUTHORIZED,
+        ProviderErrorKind.CONTEXT_TOO_LONG,
+    }
 )
 
 
@@ -280,22 +292,22 @@ class LaneFull(BadRequest):
     http_status = 429
 
 
-def from_json(told: Mapping[str, Any]) -> DodonaError:
+def from_json(body: Mapping[str, Any]) -> DodonaError:
     """What `as_json` made of an error, as an error again; of an unknown code, the root has it."""
-    message, hint, code = (str(told.get(name, "")) for name in ("message", "hint", "code"))
-    kind = _kinds().get(code)
+    message, hint, code = (str(body.get(name, "")) for name in ("message", "hint", "code"))
+    kind = _classes_by_code().get(code)
     if kind is ProviderError:
-        return ProviderError(message, fault=Fault.SERVER, provider="", hint=hint)
-    where = Location(**told["where"]) if "where" in told else None
-    found = [from_json(problem) for problem in told.get("problems", ())]
-    details = told.get("details")
+        return ProviderError(message, kind=ProviderErrorKind.SERVER, provider="", hint=hint)
+    where = SourceLocation(**body["where"]) if "where" in body else None
+    found = [from_json(problem) for problem in body.get("problems", ())]
+    details = body.get("details")
     error = (kind or DodonaError)(message, where=where, hint=hint, found=found, details=details)
     if kind is None and code:
         error.code = code  # pyright: ignore[reportAttributeAccessIssue] - of this one only
     return error
 
 
-def _kinds() -> dict[str, type[DodonaError]]:
+def _classes_by_code() -> dict[str, type[DodonaError]]:
     found: dict[str, type[DodonaError]] = {}
     pending: list[type[DodonaError]] = [DodonaError]
     while pending:
@@ -329,8 +341,8 @@ def as_json(error: DodonaError) -> dict[str, Any]:
     return {"error": body}
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """A sentence that names the closest known word, or nothing."""
     # Comparing is quadratic in the words' lengths, and a hostile file chooses its own.
-    near = get_close_matches(word[:80], [k for k in known if k != word], n=1, cutoff=0.6)
+    near = get_close_matches(word[:80], [k for k in candidates if k != word], n=1, cutoff=0.6)
     return f"Did you mean '{near[0]}'?" if near else ""

@@ -61,15 +61,15 @@ TREE_ESCALATED = "tree.stuck.escalated"
 TREE_UNRESPONSIVE = "tree.unresponsive"
 TREE_CONFLICT = "tree.conflict"
 
-PLUGIN: Final = "plugin."  # what rules make up begins so, then with the name of their pack
+PLUGIN_PREFIX: Final = "plugin."  # what rules make up begins so, then with the name of their pack
 
 # Unique among processes, and in the order in which they were made within one.
-_PROCESS: Final = f"{int(time() * 1000):x}-{os.getpid():x}"
-_numbers = count(1)
+_PROCESS_PREFIX: Final = f"{int(time() * 1000):x}-{os.getpid():x}"
+_event_numbers = count(1)
 
 
 def _event_id() -> str:
-    return f"{_PROCESS}-{next(_numbers):x}"
+    return f"{_PROCESS_PREFIX}-{next(_event_numbers):x}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +96,23 @@ class Event:
         }
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> Event:
+    def from_json(cls, data: Mapping[str, Any]) -> Event:
         """What `as_json` made."""
         return cls(
-            kept["type"],
-            kept["source"],
-            Severity(kept["severity"]),
-            kept["payload"],
-            kept["timestamp"],
-            kept["dedupe_key"],
-            kept["id"],
+            data["type"],
+            data["source"],
+            Severity(data["severity"]),
+            data["payload"],
+            data["timestamp"],
+            data["dedupe_key"],
+            data["id"],
         )
 
 
 Emit = Callable[[Event], None]
 
 
-HINT: Final = "Write a type like tool.call.success, a prefix like tool.*, or *."
+PATTERN_HINT: Final = "Write a type like tool.call.success, a prefix like tool.*, or *."
 
 # `budget.*.warning` too: a `*` stands for one name, at the end for all that is below.
 _PATTERN = re.compile(r"\*|[^.*\s]+(\.([^.*\s]+|\*(?=\.)))*(\.\*)?")

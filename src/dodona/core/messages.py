@@ -39,7 +39,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class RawMessage:
     """A provider's own JSON of an assistant message; it goes back verbatim to that provider.
 
     Signatures of thinking are only valid where they were made, and only unchanged.
@@ -70,7 +70,7 @@ class AssistantText:
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     thinking: str = ""
-    raw: Raw | None = None
+    raw: RawMessage | None = None
     encoded: dict[str, bytes] = field(default_factory=_encodings, compare=False, repr=False)
 
 
@@ -102,7 +102,7 @@ class Origin(Enum):
     @property
     def is_untrusted(self) -> bool:
         """May a stranger have written it, to be read by an agent?"""
-        return self in _OUTSIDE
+        return self in _UNTRUSTED
 
 
-_OUTSIDE: Final = frozenset({Origin.WEB, Origin.PEER})
+_UNTRUSTED: Final = frozenset({Origin.WEB, Origin.PEER})

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from dodona.documents.document import MAX_BYTES, Document, parse, read
-from dodona.documents.file_watcher import files, following
-from dodona.documents.model_shape import Section, Shape, Texts, dotted, is_table, wrong
-from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
-from dodona.documents.validation_errors import Mistakes
+from dodona.documents.document import MAX_BYTES, Document, parse_document, read_document
+from dodona.documents.file_watcher import list_files, watch_folders
+from dodona.documents.model_shape import (
+    ModelShape,
+    NonEmptyStrings,
+    Section,
+    dotted_key,
+    field_error,
+    is_table,
+)
+from dodona.documents.toml_lines import MAX_DEPTH, KeyPath, locate_keys
+from dodona.documents.validation_errors import ConfigErrorBuilder
 
 __all__ = [
-    "DEEPEST",
     "MAX_BYTES",
+    "MAX_DEPTH",
+    "ConfigErrorBuilder",
     "Document",
     "KeyPath",
-    "Mistakes",
+    "ModelShape",
+    "NonEmptyStrings",
     "Section",
-    "Shape",
-    "Texts",
-    "dotted",
-    "files",
-    "following",
+    "dotted_key",
+    "field_error",
     "is_table",
-    "locate",
-    "parse",
-    "read",
-    "wrong",
+    "list_files",
+    "locate_keys",
+    "parse_document",
+    "read_document",
+    "watch_folders",
 ]

@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from dodona.core.errors import ConfigError, Location
+from dodona.core.errors import ConfigError, SourceLocation
 from dodona.documents import validation_errors as mistakes
-from dodona.documents.model_shape import Section, Shape
-from dodona.documents.toml_lines import DEEPEST, KeyPath, locate
-from dodona.documents.validation_errors import Mistakes
+from dodona.documents.model_shape import ModelShape, Section
+from dodona.documents.toml_lines import MAX_DEPTH, KeyPath, locate_keys
+from dodona.documents.validation_errors import ConfigErrorBuilder
 
 MAX_BYTES = 1_000_000
-_AT = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_ERROR_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _SYNTAX_HINTS = {
     "Invalid value": "Text stands in quotes.",
     "Cannot overwrite a value": "This key is set twice: keep one.",
@@ -45,67 +45,67 @@ class Document:
     table: dict[str, Any]
     lines: Mapping[KeyPath, int]
 
-    def near(self, path: KeyPath) -> Location:
+    def nearest_location(self, path: KeyPath) -> SourceLocation:
         """The place of the key, or of the closest section above it: where a mistake is told."""
         found = (self.lines.get(path[:length]) for length in range(len(path), 0, -1))
-        return Location(str(self.file), next((line for line in found if line), 0))
+        return SourceLocation(str(self.file), next((line for line in found if line), 0))
 
-    def inside(self, path: KeyPath, line: int) -> Location | None:
+    def text_line_location(self, path: KeyPath, line: int) -> SourceLocation | None:
         """The place of a line of the text at this key."""
-        where = self.near(path)
+        where = self.nearest_location(path)
         key_line = self.text.splitlines()[where.line - 1] if where.line else ""
-        return mistakes.inside(where, line, key_line)
+        return mistakes.text_line_location(where, line, key_line)
 
-    def mistakes(self, model: type[Section]) -> Mistakes:
+    def error_builder(self, model: type[Section]) -> ConfigErrorBuilder:
         """Tells what else is wrong with it."""
-        return Mistakes(Shape(model), self.near, self.inside)
+        return ConfigErrorBuilder(ModelShape(model), self.nearest_location, self.text_line_location)
 
-    def checked(self, model: type[Kind]) -> Kind:
+    def validate(self, model: type[Kind]) -> Kind:
         """The file as this model; raises every mistake that there is, line by line."""
         try:
             return model.model_validate(self.table)
         except ValidationError as error:
-            found = sorted(self.mistakes(model).told(error), key=_line)
-            raise ConfigError.gather(found) from None
+            found = sorted(self.error_builder(model).from_validation_error(error), key=_line_of)
+            raise ConfigError.combine(found) from None
 
 
-def read(path: Path, *, what: str, max_bytes: int = MAX_BYTES) -> Document:
+def read_document(path: Path, *, label: str, max_bytes: int = MAX_BYTES) -> Document:
     """The file as it is now; `what` is how it is called: "the config file". It blocks."""
-    return parse(path, _read(path, what, max_bytes))
+    return parse_document(path, _read_text(path, label, max_bytes))
 
 
-def parse(path: Path, text: str) -> Document:
+def parse_document(path: Path, text: str) -> Document:
     """The text as if the file held it."""
     try:
-        lines = locate(text)
-        deep = next((place for place in lines if len(place) > DEEPEST), None)
+        lines = locate_keys(text)
+        deep = next((place for place in lines if len(place) > MAX_DEPTH), None)
         if deep:
-            raise _too_deep(path, lines[deep])
+            raise _depth_error(path, lines[deep])
         return Document(path, text, tomllib.loads(text), lines)
     except ValueError as error:  # TOMLDecodeError is one, and a number of 5,000 digits raises it
-        raise _syntax(path, text, str(error)) from None
+        raise _syntax_error(path, text, str(error)) from None
     except RecursionError:
-        raise _too_deep(path, 0) from None
+        raise _depth_error(path, 0) from None
 
 
-def _line(error: ConfigError) -> int:
+def _line_of(error: ConfigError) -> int:
     return error.where.line if error.where else 0
 
 
-def _read(path: Path, what: str, max_bytes: int) -> str:
+def _read_text(path: Path, label: str, max_bytes: int) -> str:
     try:
         with path.open("rb") as file:
             raw = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigError(
-            f"{what} cannot be read: {error.strerror}.",
-            where=Location(str(path)),
+            f"{label} cannot be read: {error.strerror}.",
+            where=SourceLocation(str(path)),
             hint="It must be a file that you may read.",
         ) from error
     if len(raw) > max_bytes:
         raise ConfigError(
-            f"{what} has more than {max_bytes:,} bytes.",
-            where=Location(str(path)),
+            f"{label} has more than {max_bytes:,} bytes.",
+            where=SourceLocation(str(path)),
             hint="Is it the right file?",
         )
     try:
@@ -113,14 +113,14 @@ def _read(path: Path, what: str, max_bytes: int) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(
             "this is no text in UTF-8.",
-            where=Location(str(path), raw.count(b"\n", 0, error.start) + 1),
+            where=SourceLocation(str(path), raw.count(b"\n", 0, error.start) + 1),
             hint="Is it the right file?",
         ) from None
 
 
-def _syntax(path: Path, text: str, message: str) -> ConfigError:
+def _syntax_error(path: Path, text: str, message: str) -> ConfigError:
     """What tomllib says, at its line and column."""
-    found = _AT.search(message)
+    found = _ERROR_POSITION.search(message)
     line, column = (int(found[1] or 0), int(found[2] or 0)) if found else (0, 0)
     if found and not line:
         line = text.count("\n") + 1  # "at end of document"
@@ -128,14 +128,14 @@ def _syntax(path: Path, text: str, message: str) -> ConfigError:
     hint = next((hint for start, hint in _SYNTAX_HINTS.items() if words.startswith(start)), "")
     return ConfigError(
         f"this is no TOML: {words[:1].lower()}{words[1:]}.",
-        where=Location(str(path), line, column),
+        where=SourceLocation(str(path), line, column),
         hint=hint,
     )
 
 
-def _too_deep(path: Path, line: int) -> ConfigError:
+def _depth_error(path: Path, line: int) -> ConfigError:
     return ConfigError(
-        f"this nests more than {DEEPEST} levels deep.",
-        where=Location(str(path), line),
+        f"this nests more than {MAX_DEPTH} levels deep.",
+        where=SourceLocation(str(path), line),
         hint="Is it the right file?",
     )

@@ -14,28 +14,30 @@ from pydantic_core import PydanticCustomError
 
 from dodona.documents.toml_lines import KeyPath
 
-SAID = "said"
+FIELD_ERROR_TYPE = "said"
 
 # TOML knows arrays and no tuples.
-Texts = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict=False)]
+NonEmptyStrings = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Strict(strict=False)]
 
 
 class Section(BaseModel):
     """Nothing is converted, nothing unknown is taken, nothing changes."""
 
     # The key that a plain number in the place of the whole section is for, if it may stand there.
-    number_is: ClassVar[str] = ""
+    shorthand_key: ClassVar[str] = ""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def wrong(message: str, hint: str = "", *, line: int = 0) -> PydanticCustomError:
+def field_error(message: str, hint: str = "", *, line: int = 0) -> PydanticCustomError:
     """A mistake in words of ours, for a validator to raise: "must be a provider", and a hint.
 
     With `line`, the value is a text that is wrong there, counted from 1.
     """
     # The words go in as values: braces in them are no placeholders.
-    return PydanticCustomError(SAID, "{message}", {"message": message, "hint": hint, "line": line})
+    return PydanticCustomError(
+        FIELD_ERROR_TYPE, "{message}", {"message": message, "hint": hint, "line": line}
+    )
 
 
 _NAME = r"""(?P<name>[A-Za-z0-9_-]+|"[^"\\\x00-\x1f]*"|'[^'\x00-\x1f]*')"""
@@ -43,25 +45,25 @@ _FIRST = re.compile(_NAME)
 _NEXT = re.compile(rf"\.{_NAME}|\[(?P<place>[0-9]{{1,9}})\]")
 
 
-class Shape:
+class ModelShape:
     """What is known at a path, and of which type; `root` is the whole file's."""
 
     def __init__(self, root: type[Section]) -> None:
         self._root = root
 
-    def at(self, path: KeyPath) -> Any:
+    def type_at(self, path: KeyPath) -> Any:
         """The type at this path; None when there is nothing."""
         found: Any = self._root
         for name in path:
             field = _fields(found).get(str(name))
-            found = field.annotation if field else entries(found) or elements(found)
+            found = field.annotation if field else entry_type(found) or element_type(found)
             if found is None:
                 return None
         return found
 
     def fields(self, path: KeyPath) -> Mapping[str, FieldInfo]:
         """What may stand in the section at this path; nothing where there is none."""
-        return _fields(self.at(path))
+        return _fields(self.type_at(path))
 
 
 def is_table(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -69,33 +71,35 @@ def is_table(value: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
-def bare(annotation: Any) -> Any:
+def unwrap_annotation(annotation: Any) -> Any:
     """The type without `| None` and without what `Annotated` adds."""
     if get_origin(annotation) is Annotated:
-        return bare(get_args(annotation)[0])
+        return unwrap_annotation(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        return bare(next(part for part in get_args(annotation) if part is not NoneType))
+        return unwrap_annotation(
+            next(part for part in get_args(annotation) if part is not NoneType)
+        )
     return annotation
 
 
-def section(annotation: Any) -> type[Section] | None:
-    found = bare(annotation)
+def section_type(annotation: Any) -> type[Section] | None:
+    found = unwrap_annotation(annotation)
     return found if isinstance(found, type) and issubclass(found, Section) else None
 
 
-def entries(annotation: Any) -> Any:
+def entry_type(annotation: Any) -> Any:
     """The type of a named entry, where a section's keys are the user's own; else None."""
-    found = bare(annotation)
+    found = unwrap_annotation(annotation)
     return get_args(found)[1] if get_origin(found) is Mapping else None
 
 
-def elements(annotation: Any) -> Any:
+def element_type(annotation: Any) -> Any:
     """The type of what an array holds, `[[rules]]` too; None where it is no array."""
-    found = bare(annotation)
+    found = unwrap_annotation(annotation)
     return get_args(found)[0] if get_origin(found) in (tuple, list) else None
 
 
-def dotted(path: KeyPath) -> str:
+def dotted_key(path: KeyPath) -> str:
     """As it is written in TOML: `prices."gpt-4.1".input`, `bindings[0].channel`."""
     text = ""
     for part in path:
@@ -107,7 +111,7 @@ def dotted(path: KeyPath) -> str:
     return text
 
 
-def undotted(text: str) -> KeyPath | None:
+def parse_dotted_key(text: str) -> KeyPath | None:
     """The path that `dotted` writes so; None where it is none."""
     path: list[str | int] = []
     found = _FIRST.match(text)
@@ -121,5 +125,5 @@ def undotted(text: str) -> KeyPath | None:
 
 
 def _fields(annotation: Any) -> Mapping[str, FieldInfo]:
-    found = section(annotation)
+    found = section_type(annotation)
     return found.model_fields if found else {}

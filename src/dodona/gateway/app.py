@@ -14,45 +14,45 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dodona.agent.api import AgentApi
 from dodona.core.errors import DodonaError, NotFound
-from dodona.gateway.http.responses import error_response, internal_error
+from dodona.gateway.http.responses import error_response, internal_error_response
 from dodona.gateway.middleware.access_log import AccessLog
 from dodona.gateway.middleware.auth import AuthMiddleware
 from dodona.gateway.middleware.origin_guard import OriginGuard
-from dodona.gateway.openapi import document
-from dodona.gateway.routes import OPERATIONS, routes
-from dodona.gateway.security.connections import Connections
+from dodona.gateway.openapi import build_openapi
+from dodona.gateway.routes import OPERATIONS, build_routes
+from dodona.gateway.security.connections import ConnectionLimiter
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.shutdown import Shutdown
-from dodona.gateway.state import Beside, GatewayState, Ready
-from dodona.gateway.websocket import PATH, Endpoint
+from dodona.gateway.state import GatewayServices, GatewayState, ReadinessCheck
+from dodona.gateway.websocket import PATH, WebSocketApp
 from dodona.net.redactor import Redactor
 
 _log = logging.getLogger(__name__)
 
 
 def make_app(
-    agency: AgentApi,
+    api: AgentApi,
     *,
-    rules: GatewaySettings,
-    ready: Ready,
-    beside: Beside | None = None,
+    settings: GatewaySettings,
+    check_readiness: ReadinessCheck,
+    services: GatewayServices | None = None,
     redactor: Redactor | None = None,
 ) -> Starlette:
     """All of it over an agency. `redactor` keeps secrets out of errors."""
-    beside = beside or Beside()
+    services = services or GatewayServices()
     gate = GatewayState(
-        agency=agency,
-        rules=rules,
-        ready=ready,
-        document=document(),
-        known=TokenCache(beside.tokens, rules.limits),
-        crowd=RequestQuotas(rules.limits),
-        beside=beside,
+        api=api,
+        settings=settings,
+        check_readiness=check_readiness,
+        openapi=build_openapi(),
+        token_cache=TokenCache(services.tokens, settings.limits),
+        quotas=RequestQuotas(settings.limits),
+        services=services,
         redactor=redactor,
     )
-    open_to_all = [operation.path for operation in OPERATIONS if operation.is_open]
+    open_to_all = [operation.path for operation in OPERATIONS if operation.is_public]
 
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, DodonaError)
@@ -69,32 +69,32 @@ def make_app(
         )
 
     app = Starlette(
-        routes=[*routes(gate), WebSocketRoute(PATH, Endpoint(gate))],
+        routes=[*build_routes(gate), WebSocketRoute(PATH, WebSocketApp(gate))],
         middleware=[
-            Middleware(AccessLog, beside.measures),
-            Middleware(OriginGuard, rules, redactor),
-            Middleware(_CatchBugs, redactor),
+            Middleware(AccessLog, services.metrics),
+            Middleware(OriginGuard, settings, redactor),
+            Middleware(_InternalErrorMiddleware, redactor),
             Middleware(AuthMiddleware, gate, open_to_all),
         ],
         exception_handlers={DodonaError: refuse, HTTPException: unknown},
     )
     app.router.redirect_slashes = False
-    app.state.closing = gate.closing
-    app.state.connections = Connections(rules)
+    app.state.closing = gate.shutdown
+    app.state.connections = ConnectionLimiter(settings)
     return app
 
 
-def closing_of(app: Starlette) -> Shutdown:
+def shutdown_of(app: Starlette) -> Shutdown:
     """How to end the streams of an application."""
     return app.state.closing
 
 
-def connections_of(app: Starlette) -> Connections:
+def connection_limiter_of(app: Starlette) -> ConnectionLimiter:
     """How many may come to an application at once."""
     return app.state.connections
 
 
-class _CatchBugs:
+class _InternalErrorMiddleware:
     """A bug in one request is told to the log, and ends nothing but that request."""
 
     def __init__(self, app: ASGIApp, redactor: Redactor | None) -> None:
@@ -116,4 +116,4 @@ class _CatchBugs:
         except Exception:  # noqa: BLE001 - a boundary: a request
             _log.exception("%s %s failed", scope.get("method", "upgrade"), scope["path"])
             if not has_begun and scope["type"] == "http":
-                await internal_error(self._redactor)(scope, receive, send)
+                await internal_error_response(self._redactor)(scope, receive, send)

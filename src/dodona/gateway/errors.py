@@ -27,7 +27,7 @@ class BodyTooLarge(BadRequest):
     http_status = 413
 
 
-class WrongMediaType(BadRequest):
+class UnsupportedMediaType(BadRequest):
     code = "media_type_unsupported"
     http_status = 415
 

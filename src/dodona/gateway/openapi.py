@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import dodona
 from dodona.core.domain.api_tokens import SCOPES
-from dodona.gateway.http.operation import TOKEN
+from dodona.gateway.http.operation import TOKEN_SCHEME
 from dodona.gateway.routes import OPERATIONS
 from dodona.gateway.schemas import SCHEMAS
 
-_SCHEME: Final = {
+_SECURITY_SCHEME: Final = {
     "type": "http",
     "scheme": "bearer",
     "bearerFormat": "dod_…",
@@ -21,7 +21,7 @@ _SCHEME: Final = {
 }
 
 
-def document() -> dict[str, Any]:
+def build_openapi() -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         paths.setdefault(operation.path, {})[operation.method.lower()] = operation.as_openapi()
@@ -34,5 +34,5 @@ def document() -> dict[str, Any]:
         },
         "servers": [{"url": "/"}],
         "paths": paths,
-        "components": {"schemas": SCHEMAS, "securitySchemes": {TOKEN: _SCHEME}},
+        "components": {"schemas": SCHEMAS, "securitySchemes": {TOKEN_SCHEME: _SECURITY_SCHEME}},
     }

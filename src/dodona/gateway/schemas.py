@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.agent.question import LONGEST_QUESTION, MOST_TOKENS, SOURCES
+from dodona.agent.question import MAX_OUTPUT_TOKENS, MAX_QUESTION_CHARS, SOURCES
 from dodona.agent.turn_control.config import BOUNDS
 from dodona.agent.turn_control.settings import ModelSettings
 from dodona.core.domain.conversations.contexts import TOKEN_BUDGET_BOUNDS, ContextStatus
@@ -15,18 +15,18 @@ from dodona.core.events import Severity
 from dodona.core.ports.tools import SourceKind
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    mapped,
-    named,
+    array,
+    boolean,
+    date_time,
+    enum,
+    integer,
+    nullable,
     number,
-    one_of,
-    or_null,
-    request,
-    text,
-    time,
-    whole,
-    yes_or_no,
+    object_,
+    ref,
+    request_object,
+    response_object,
+    string,
 )
 from dodona.gateway.routes import (
     approvals,
@@ -50,175 +50,179 @@ _SETTINGS_BOUNDS: Final = {
 }
 
 
-def _chunk(type_: str, fields: Mapping[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
-    place = {"run_id": whole(), "seq": whole("Rises within a run; the event's id.")}
-    return document({"type": {"const": type_}, **fields, **place}, optional=optional)
+def _chunk_schema(
+    type_: str, fields: Mapping[str, Schema], *, optional: tuple[str, ...] = ()
+) -> Schema:
+    place = {"run_id": integer(), "seq": integer("Rises within a run; the event's id.")}
+    return response_object({"type": {"const": type_}, **fields, **place}, optional=optional)
 
 
-def _setting(name: str, default: Any) -> Schema:
+def _setting_schema(name: str, default: Any) -> Schema:
     if name in _SETTINGS_BOUNDS:
         lowest, highest = _SETTINGS_BOUNDS[name]
-        return whole(minimum=lowest, maximum=highest, default=default)
+        return integer(minimum=lowest, maximum=highest, default=default)
     if isinstance(default, bool):
-        return yes_or_no(default=default)
-    return text("The name of a model; empty is the configured one.", default=default)
+        return boolean(default=default)
+    return string("The name of a model; empty is the configured one.", default=default)
 
 
-_SETTINGS: Final = {n: _setting(n, v) for n, v in ModelSettings().as_dict().items()}
+_SETTINGS: Final = {n: _setting_schema(n, v) for n, v in ModelSettings().as_dict().items()}
 
 _SOURCE: Final = {
-    "path": text("What an answer cites: a note, a file, `thread:12#34` or a URL."),
-    "title": text(),
-    "lines": or_null(text()),
-    "excerpt": text(),
-    "kind": one_of(*(kind.value for kind in SourceKind)),
-    "version": text("Of the note or file when it was read; may be empty."),
+    "path": string("What an answer cites: a note, a file, `thread:12#34` or a URL."),
+    "title": string(),
+    "lines": nullable(string()),
+    "excerpt": string(),
+    "kind": enum(*(kind.value for kind in SourceKind)),
+    "version": string("Of the note or file when it was read; may be empty."),
 }
 
 _TOOL_CALL: Final = {
-    "id": text(),
-    "name": text(),
+    "id": string(),
+    "name": string(),
     "arguments": {"description": "As the model gave them."},
-    "result": or_null(text()),
-    "status": one_of("pending", "success", "error"),
-    "duration_ms": or_null(whole()),
+    "result": nullable(string()),
+    "status": enum("pending", "success", "error"),
+    "duration_ms": nullable(integer()),
 }
 
-_FAULT: Final = document(
+_ERROR: Final = response_object(
     {
-        "code": text("For programs."),
-        "message": text("What happened."),
-        "hint": text("What to do next; may be empty."),
-        "where": document(
-            {"file": text(), "line": whole(), "column": whole()}, optional=("line", "column")
+        "code": string("For programs."),
+        "message": string("What happened."),
+        "hint": string("What to do next; may be empty."),
+        "where": response_object(
+            {"file": string(), "line": integer(), "column": integer()}, optional=("line", "column")
         ),
-        "problems": listed(named("Fault"), "When there is more than one."),
-        "details": mapped("Figures of it; of a budget: scope, used, limit, resets_at and more."),
+        "problems": array(ref("Fault"), "When there is more than one."),
+        "details": object_("Figures of it; of a budget: scope, used, limit, resets_at and more."),
     },
     optional=("where", "problems", "details"),
 )
 
-_AGENT: Final = text("The subagent that made the call, if it was not the Oracle.")
+_AGENT: Final = string("The subagent that made the call, if it was not the Oracle.")
 
-_CITATION: Final = document(
+_CITATION: Final = response_object(
     {
-        "target": text("What the answer cites."),
-        "found": yes_or_no("Has a tool returned it? Else it is made up."),
+        "target": string("What the answer cites."),
+        "found": boolean("Has a tool returned it? Else it is made up."),
     }
 )
 
 _CHUNKS: Final[dict[str, Schema]] = {
-    "ThinkingChunk": _chunk("thinking", {"content": text()}),
-    "ContentChunk": _chunk("content", {"content": text("A piece of the answer.")}),
-    "SourceChunk": _chunk("source", _SOURCE),
-    "ToolCallChunk": _chunk(
+    "ThinkingChunk": _chunk_schema("thinking", {"content": string()}),
+    "ContentChunk": _chunk_schema("content", {"content": string("A piece of the answer.")}),
+    "SourceChunk": _chunk_schema("source", _SOURCE),
+    "ToolCallChunk": _chunk_schema(
         "tool_call",
         {**{n: _TOOL_CALL[n] for n in ("id", "name", "arguments", "status")}, "agent": _AGENT},
         optional=("agent",),
     ),
-    "ToolResultChunk": _chunk(
+    "ToolResultChunk": _chunk_schema(
         "tool_result",
         {
             **{n: _TOOL_CALL[n] for n in ("id", "name", "result", "status")},
-            "sources": listed(document({n: _SOURCE[n] for n in ("path", "lines", "kind")})),
+            "sources": array(response_object({n: _SOURCE[n] for n in ("path", "lines", "kind")})),
             "agent": _AGENT,
         },
         optional=("agent",),
     ),
-    "SystemChunk": _chunk(
+    "SystemChunk": _chunk_schema(
         "system",
-        {"system_type": text(), "system_message": text("For people."), "metadata": mapped()},
+        {"system_type": string(), "system_message": string("For people."), "metadata": object_()},
     ),
-    "ContextUpdateChunk": _chunk(
-        "context_update", {"context_tokens": whole(), "max_context_tokens": whole()}
+    "ContextUpdateChunk": _chunk_schema(
+        "context_update", {"context_tokens": integer(), "max_context_tokens": integer()}
     ),
-    "ApprovalChunk": _chunk(
+    "ApprovalChunk": _chunk_schema(
         "approval",
         {
             **{name: _TOOL_CALL[name] for name in ("id", "name", "arguments")},
-            "approval": text("What to decide about: the call's id and its place in the run."),
-            "reason": text("Why a person is asked."),
+            "approval": string("What to decide about: the call's id and its place in the run."),
+            "reason": string("Why a person is asked."),
             "expires_at": number("Seconds since 1970; then the call is refused."),
             "agent": _AGENT,
         },
         optional=("agent",),
     ),
-    "RestartChunk": _chunk(
+    "RestartChunk": _chunk_schema(
         "restart",
         {
-            "discard_after": whole("Drop all chunks with a greater seq that came before this one."),
-            "reason": text(),
+            "discard_after": integer(
+                "Drop all chunks with a greater seq that came before this one."
+            ),
+            "reason": string(),
         },
     ),
-    "DoneChunk": _chunk(
+    "DoneChunk": _chunk_schema(
         "done",
         {
-            "tokens_used": whole(),
-            "model_used": text(),
-            "context_id": text("To go on from here."),
-            "context_tokens_remaining": whole(),
-            "finish": one_of("stop", "length", "refusal"),
+            "tokens_used": integer(),
+            "model_used": string(),
+            "context_id": string("To go on from here."),
+            "context_tokens_remaining": integer(),
+            "finish": enum("stop", "length", "refusal"),
         },
         optional=("finish",),
     ),
-    "ErrorChunk": _chunk("error", {"error": named("Fault")}),
+    "ErrorChunk": _chunk_schema("error", {"error": ref("Fault")}),
 }
 
 _RUN: Final = {
-    "id": whole(),
-    "project_id": text(),
-    "context_id": text(),
-    "status": one_of(*(status.value for status in RunStatus)),
-    "session_key": or_null(text("The session of a channel, if it came through one.")),
-    "origin": text(),
-    "attempt": whole("How often a process has taken it up."),
-    "question": text(),
-    "tokens": whole(),
-    "error": or_null(named("Fault")),
-    "created_at": time(),
-    "started_at": or_null(time()),
-    "ended_at": or_null(time()),
-    "duration_ms": or_null(whole()),
+    "id": integer(),
+    "project_id": string(),
+    "context_id": string(),
+    "status": enum(*(status.value for status in RunStatus)),
+    "session_key": nullable(string("The session of a channel, if it came through one.")),
+    "origin": string(),
+    "attempt": integer("How often a process has taken it up."),
+    "question": string(),
+    "tokens": integer(),
+    "error": nullable(ref("Fault")),
+    "created_at": date_time(),
+    "started_at": nullable(date_time()),
+    "ended_at": nullable(date_time()),
+    "duration_ms": nullable(integer()),
 }
 
 _PROJECT: Final = {
-    "id": text(minLength=1),
-    "vault_path": or_null(text("A folder of notes that exists.")),
-    "code_paths": listed(text()),
-    "settings": mapped("The project's own."),
+    "id": string(minLength=1),
+    "vault_path": nullable(string("A folder of notes that exists.")),
+    "code_paths": array(string()),
+    "settings": object_("The project's own."),
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Question": request(
+    "Question": request_object(
         {
-            "question": text(minLength=1, maxLength=LONGEST_QUESTION),
-            "project_id": or_null(text(minLength=1, maxLength=200, default=DEFAULT_PROJECT)),
-            "context_id": or_null(text("Go on from an earlier answer, not from the last.")),
-            "model": or_null(text(minLength=1, maxLength=200)),
-            "max_tokens": or_null(whole("Of the answer.", minimum=1, maximum=MOST_TOKENS)),
-            "sources": or_null(listed(one_of(*SOURCES), "Kinds of tools that may be used.")),
-            "thinking": or_null(yes_or_no()),
-            "new": or_null(yes_or_no("Begin another conversation.", default=False)),
+            "question": string(minLength=1, maxLength=MAX_QUESTION_CHARS),
+            "project_id": nullable(string(minLength=1, maxLength=200, default=DEFAULT_PROJECT)),
+            "context_id": nullable(string("Go on from an earlier answer, not from the last.")),
+            "model": nullable(string(minLength=1, maxLength=200)),
+            "max_tokens": nullable(integer("Of the answer.", minimum=1, maximum=MAX_OUTPUT_TOKENS)),
+            "sources": nullable(array(enum(*SOURCES), "Kinds of tools that may be used.")),
+            "thinking": nullable(boolean()),
+            "new": nullable(boolean("Begin another conversation.", default=False)),
         },
         required=("question",),
     ),
-    "Answer": document(
+    "Answer": response_object(
         {
-            "answer": text(),
-            "sources": listed(named("Source")),
-            "citations": listed(_CITATION, "What the answer cites, checked."),
-            "tool_calls": listed(named("ToolCall")),
-            "tokens_used": whole(),
-            "model_used": text(),
-            "context_id": text("To go on from here."),
-            "run_id": whole(),
-            "context_tokens_remaining": whole(),
+            "answer": string(),
+            "sources": array(ref("Source")),
+            "citations": array(_CITATION, "What the answer cites, checked."),
+            "tool_calls": array(ref("ToolCall")),
+            "tokens_used": integer(),
+            "model_used": string(),
+            "context_id": string("To go on from here."),
+            "run_id": integer(),
+            "context_tokens_remaining": integer(),
         }
     ),
-    "Source": document(_SOURCE, optional=("lines", "excerpt", "title")),
-    "ToolCall": document(_TOOL_CALL, optional=("result", "duration_ms")),
+    "Source": response_object(_SOURCE, optional=("lines", "excerpt", "title")),
+    "ToolCall": response_object(_TOOL_CALL, optional=("result", "duration_ms")),
     "Chunk": {
-        "oneOf": [named(name) for name in _CHUNKS],
+        "oneOf": [ref(name) for name in _CHUNKS],
         "discriminator": {
             "propertyName": "type",
             "mapping": {
@@ -230,105 +234,107 @@ SCHEMAS: Final[dict[str, Schema]] = {
     **_CHUNKS,
     "Cancelling": {
         "description": "One run, or all that runs in a project's context.",
-        **request({"run_id": whole(minimum=0), "project_id": text(default=DEFAULT_PROJECT)}),
+        **request_object(
+            {"run_id": integer(minimum=0), "project_id": string(default=DEFAULT_PROJECT)}
+        ),
         "maxProperties": 1,
     },
-    "Cancelled": document(
+    "Cancelled": response_object(
         {
-            "run_ids": listed(whole(), "Empty when nothing was left to cancel."),
-            "status": one_of(*(status.value for status in RunStatus)),
+            "run_ids": array(integer(), "Empty when nothing was left to cancel."),
+            "status": enum(*(status.value for status in RunStatus)),
         },
         optional=("status",),
     ),
-    "Context": document(
+    "Context": response_object(
         {
-            "id": text(),
-            "user_id": text(),
-            "project_id": text(),
-            "context_id": or_null(text("Where the next question goes on.")),
-            "session_start": time(),
-            "last_activity": or_null(time()),
-            "last_model": or_null(text()),
-            "token_budget": whole(minimum=TOKEN_BUDGET_BOUNDS[0], maximum=TOKEN_BUDGET_BOUNDS[1]),
-            "tokens_used": whole(),
-            "compressed_summary": or_null(text()),
-            "recent_exchanges": listed(named("Exchange")),
-            "key_decisions": listed(text()),
-            "mentioned_symbols": or_null(text()),
-            "mentioned_files": or_null(text()),
-            "status": one_of(*(status.value for status in ContextStatus)),
-            "compression_count": whole(),
+            "id": string(),
+            "user_id": string(),
+            "project_id": string(),
+            "context_id": nullable(string("Where the next question goes on.")),
+            "session_start": date_time(),
+            "last_activity": nullable(date_time()),
+            "last_model": nullable(string()),
+            "token_budget": integer(minimum=TOKEN_BUDGET_BOUNDS[0], maximum=TOKEN_BUDGET_BOUNDS[1]),
+            "tokens_used": integer(),
+            "compressed_summary": nullable(string()),
+            "recent_exchanges": array(ref("Exchange")),
+            "key_decisions": array(string()),
+            "mentioned_symbols": nullable(string()),
+            "mentioned_files": nullable(string()),
+            "status": enum(*(status.value for status in ContextStatus)),
+            "compression_count": integer(),
         }
     ),
-    "Exchange": document(
+    "Exchange": response_object(
         {
-            "id": text(),
-            "role": one_of("user", "assistant", "tool"),
-            "content": text(),
-            "tool_calls": or_null(listed(named("ToolCall"))),
-            "tool_call_id": or_null(text()),
-            "timestamp": time(),
-            "token_count": whole(),
-            "key_insight": or_null(text()),
-            "mentioned_symbols": listed(text()),
-            "mentioned_files": listed(text()),
+            "id": string(),
+            "role": enum("user", "assistant", "tool"),
+            "content": string(),
+            "tool_calls": nullable(array(ref("ToolCall"))),
+            "tool_call_id": nullable(string()),
+            "timestamp": date_time(),
+            "token_count": integer(),
+            "key_insight": nullable(string()),
+            "mentioned_symbols": array(string()),
+            "mentioned_files": array(string()),
         }
     ),
-    "Run": document(_RUN),
-    "RunDetails": document(
+    "Run": response_object(_RUN),
+    "RunDetails": response_object(
         {
             **_RUN,
-            "answer": or_null(text()),
-            "model": or_null(text()),
-            "sources": listed(named("Source")),
-            "messages": listed(named("Exchange")),
-            "steps": listed(named("Step")),
+            "answer": nullable(string()),
+            "model": nullable(string()),
+            "sources": array(ref("Source")),
+            "messages": array(ref("Exchange")),
+            "steps": array(ref("Step")),
         }
     ),
-    "RunList": document(
+    "RunList": response_object(
         {
-            "runs": listed(named("Run")),
-            "next": or_null(whole("What to give as `before` for older ones.")),
+            "runs": array(ref("Run")),
+            "next": nullable(integer("What to give as `before` for older ones.")),
         }
     ),
-    "Step": document(
+    "Step": response_object(
         {
-            "key": text("Its place in the tree."),
-            "leaf": text(),
-            "effect": text(),
-            "attempt": whole(),
-            "status": text(),
-            "request_hash": text(),
-            "started_at": time(),
-            "ended_at": or_null(time()),
-            "ms": or_null(whole()),
+            "key": string("Its place in the tree."),
+            "leaf": string(),
+            "effect": string(),
+            "attempt": integer(),
+            "status": string(),
+            "request_hash": string(),
+            "started_at": date_time(),
+            "ended_at": nullable(date_time()),
+            "ms": nullable(integer()),
             "tokens": {"description": "What it used, if it called a model."},
             "error": {"description": "Why it failed, if it did."},
         }
     ),
-    "Settings": document(_SETTINGS),
-    "SettingsChange": request(_SETTINGS),
-    "Project": document({**_PROJECT, "created_at": time()}),
-    "ProjectList": document({"projects": listed(named("Project"))}),
-    "NewProject": request(_PROJECT, required=("id",)),
-    "ProjectChange": request({n: v for n, v in _PROJECT.items() if n != "id"}),
-    "Event": document(
+    "Settings": response_object(_SETTINGS),
+    "SettingsChange": request_object(_SETTINGS),
+    "Project": response_object({**_PROJECT, "created_at": date_time()}),
+    "ProjectList": response_object({"projects": array(ref("Project"))}),
+    "NewProject": request_object(_PROJECT, required=("id",)),
+    "ProjectChange": request_object({n: v for n, v in _PROJECT.items() if n != "id"}),
+    "Event": response_object(
         {
-            "type": text("One dotted set, like tool.call.success."),
-            "source": text(),
-            "severity": one_of(*(severity.value for severity in Severity)),
-            "payload": mapped(),
+            "type": string("One dotted set, like tool.call.success."),
+            "source": string(),
+            "severity": enum(*(severity.value for severity in Severity)),
+            "payload": object_(),
             "timestamp": number("Seconds since 1970."),
-            "dedupe_key": text("The same for events that say the same."),
-            "id": text(),
+            "dedupe_key": string("The same for events that say the same."),
+            "id": string(),
         }
     ),
-    "Health": document({"status": {"const": "ok"}, "name": text(), "version": text()}),
-    "Readiness": document({"status": {"const": "ready"}}),
-    "Description": mapped(),
-    "Text": text(),
-    "Fault": _FAULT,
-    "Error": document({"error": named("Fault")}),
+    "Health": response_object({"status": {"const": "ok"}, "name": string(), "version": string()}),
+    "Readiness": response_object({"status": {"const": "ready"}}),
+    "Description": object_(),
+    "Text": string(),
+    "Fault": _ERROR,
+    "Error": response_object({"error": ref("Fault")}),
     **tree.SCHEMAS,
     **usage.SCHEMAS,
     **vault.SCHEMAS,

@@ -20,17 +20,17 @@ import uvicorn
 from starlette.applications import Starlette
 
 from dodona.core.errors import AccessDenied, ConfigError
-from dodona.gateway.app import closing_of, connections_of
+from dodona.gateway.app import connection_limiter_of, shutdown_of
 from dodona.gateway.http.tasks import first_completed
 from dodona.gateway.security.client_address import is_loopback
 from dodona.gateway.shutdown import Shutdown
-from dodona.gateway.websocket.protocol import LARGEST_MESSAGE, PING_EVERY, Protocol
+from dodona.gateway.websocket.protocol import MAX_MESSAGE_BYTES, PING_INTERVAL, WebSocketProtocol
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 5  # seconds for answers under way to be sent, once runs have finished
+_SHUTDOWN_TIMEOUT_SECONDS = 5  # seconds for answers under way to be sent, once runs have finished
 # Longer than clients keep connections: else one asks on a line that we are just closing.
-_IDLE = 75  # seconds
-_LONGEST_HEAD = 64 << 10  # bytes, before the guard sees any of it
+_KEEP_ALIVE_SECONDS = 75  # seconds
+_MAX_HEAD_BYTES = 64 << 10  # bytes, before the guard sees any of it
 
 
 async def serve(
@@ -38,7 +38,7 @@ async def serve(
     listener: socket.socket,
     *,
     on_started: Callable[[str], None],
-    leave: Callable[[], Awaitable[None]],
+    finish_runs: Callable[[], Awaitable[None]],
 ) -> None:
     """Serve until a signal comes; `on_started` is told the address.
 
@@ -46,8 +46,10 @@ async def serve(
     """
     # Of its own log only what is wrong: the rest is not about our users' work.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    server = _Server(app, closing_of(app), leave, lambda: on_started(_address(listener)))
-    connections_of(app).watch(server.config)
+    server = _Server(
+        app, shutdown_of(app), finish_runs, lambda: on_started(_listener_url(listener))
+    )
+    connection_limiter_of(app).install(server.config)
     await server.serve(sockets=[listener])
 
 
@@ -57,33 +59,33 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         app: Starlette,
-        closing: Shutdown,
-        leave: Callable[[], Awaitable[None]],
+        shutdown: Shutdown,
+        finish_runs: Callable[[], Awaitable[None]],
         on_started: Callable[[], None],
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 http="h11",
-                ws=Protocol,
-                ws_max_size=LARGEST_MESSAGE,
+                ws=WebSocketProtocol,
+                ws_max_size=MAX_MESSAGE_BYTES,
                 ws_per_message_deflate=False,  # each connection would pay for it in memory
-                ws_ping_interval=PING_EVERY,
-                ws_ping_timeout=PING_EVERY,
+                ws_ping_interval=PING_INTERVAL,
+                ws_ping_timeout=PING_INTERVAL,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,  # nobody in front of us is trusted to say who asks
-                timeout_keep_alive=_IDLE,
-                timeout_graceful_shutdown=_PATIENCE,
-                h11_max_incomplete_event_size=_LONGEST_HEAD,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT_SECONDS,
+                h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
             )
         )
-        self._closing = closing
-        self._leave = leave
+        self._shutdown = shutdown
+        self._finish_runs = finish_runs
         self._on_started = on_started
-        self._hurry = asyncio.Event()
+        self._force_requested = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -100,11 +102,11 @@ class _Server(uvicorn.Server):
             raise
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._closing.shutdown()
+        self._shutdown.start()
         try:
-            await first_completed(self._let_finish(), self._hurried())
+            await first_completed(self._wait_for_runs(), self._wait_for_force())
         finally:
-            self._closing.end()
+            self._shutdown.finish()
             await super().shutdown(sockets)
 
     @contextmanager
@@ -124,24 +126,24 @@ class _Server(uvicorn.Server):
     def _stop(self) -> None:
         if self.should_exit:
             self.force_exit = True
-            self._hurry.set()
+            self._force_requested.set()
         self.should_exit = True
 
-    async def _let_finish(self) -> None:
-        await self._leave()
+    async def _wait_for_runs(self) -> None:
+        await self._finish_runs()
 
-    async def _hurried(self) -> None:
-        await self._hurry.wait()
+    async def _wait_for_force(self) -> None:
+        await self._force_requested.wait()
 
 
 @contextmanager
-def listening(host: str, port: int, *, to_all: bool = False) -> Generator[socket.socket]:
+def open_listener(host: str, port: int, *, allow_remote: bool = False) -> Generator[socket.socket]:
     """The port, before anything else is begun: 0 takes any. Whoever comes early waits.
 
-    An address that others can reach too is refused unless it is meant `to_all`.
+    An address that others can reach too is refused unless it is meant `allow_remote`.
     """
-    address = address_to_listen(host)
-    if not (is_loopback(address) or to_all):
+    address = parse_listen_host(host)
+    if not (is_loopback(address) or allow_remote):
         raise AccessDenied(
             f"on {host} others on the network could come in, and nothing asks who they are.",
             hint="Use 127.0.0.1; from elsewhere, come through an SSH tunnel.",
@@ -152,7 +154,7 @@ def listening(host: str, port: int, *, to_all: bool = False) -> Generator[socket
     try:
         listener = socket.create_server((address, port), family=family, backlog=1024)
     except OSError as error:
-        raise _cannot_listen(error, address, port) from error
+        raise _listen_error(error, address, port) from error
     with listener:
         # Its connections inherit this; asyncio sets it only where the protocol is spelt out. A
         # head and a body go out as two pieces, and the second would wait 40 ms for the client.
@@ -160,7 +162,7 @@ def listening(host: str, port: int, *, to_all: bool = False) -> Generator[socket
         yield listener
 
 
-def address_to_listen(host: str) -> str:
+def parse_listen_host(host: str) -> str:
     """The address that a host means; ConfigError for a name, which may mean several."""
     address = "127.0.0.1" if host == "localhost" else host.strip("[]")
     try:
@@ -171,7 +173,7 @@ def address_to_listen(host: str) -> str:
         ) from None
 
 
-def _cannot_listen(error: OSError, address: str, port: int) -> ConfigError:
+def _listen_error(error: OSError, address: str, port: int) -> ConfigError:
     match error.errno:
         case errno.EADDRINUSE:
             what, hint = "is in use", "Is Dodona running already? Or choose another with --port."
@@ -182,12 +184,12 @@ def _cannot_listen(error: OSError, address: str, port: int) -> ConfigError:
     return ConfigError(f"port {port} of {address} {what}.", hint=hint)
 
 
-def _address(listener: socket.socket) -> str:
+def _listener_url(listener: socket.socket) -> str:
     host, port, *_ = listener.getsockname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-COMPLETE: Final = 50  # one full collection in so many looks at everything
+FULL_SCAN_INTERVAL: Final = 50  # one full collection in so many looks at everything
 
 
 @contextmanager
@@ -201,7 +203,7 @@ def tuned_gc() -> Generator[None]:
             return
         if phase == "start":
             full += 1
-            if full % COMPLETE == 0:
+            if full % FULL_SCAN_INTERVAL == 0:
                 gc.unfreeze()
         else:
             gc.freeze()

@@ -9,7 +9,7 @@ from dodona.net.urls import is_host, is_ip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class RequestLimits:
     """The operator on this machine has no rate; what is for all counts for the operator too.
 
     An address is what limits tell apart: of IPv6 the network of it (/64), which is one customer's.
@@ -38,12 +38,12 @@ class GatewaySettings:
     hosts: tuple[str, ...] = ()
     proxies: tuple[str, ...] = ()
     needs_token: bool = False
-    limits: Limits = field(default_factory=Limits)
-    largest_head: int = 32 << 10  # bytes
-    head_seconds: float = 30.0  # until the head of a request is there
-    largest_body: int = 1 << 20  # bytes
-    body_seconds: float = 30.0  # from the head of a request to the end of its body
-    heartbeat: float = 15.0  # seconds after which a silent stream gives a sign of life
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    max_head_bytes: int = 32 << 10  # bytes
+    head_timeout: float = 30.0  # until the head of a request is there
+    max_body_bytes: int = 1 << 20  # bytes
+    body_timeout: float = 30.0  # from the head of a request to the end of its body
+    heartbeat_interval: float = 15.0  # seconds after which a silent stream gives a sign of life
 
     def __post_init__(self) -> None:
         for proxy in self.proxies:

@@ -9,18 +9,18 @@ class Shutdown:
     """Set in two steps, by whoever stops the server."""
 
     def __init__(self) -> None:
-        self._ended = asyncio.Event()
-        self.is_leaving = False
+        self._finished = asyncio.Event()
+        self.has_started = False
 
-    def shutdown(self) -> None:
+    def start(self) -> None:
         """Runs are finishing; streams go on, and may end without a last chunk."""
-        self.is_leaving = True
+        self.has_started = True
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Whoever still waits for something is sent away."""
-        self.is_leaving = True
-        self._ended.set()
+        self.has_started = True
+        self._finished.set()
 
-    async def wait(self) -> None:
+    async def wait_finished(self) -> None:
         """Until nothing may be waited for any more."""
-        await self._ended.wait()
+        await self._finished.wait()

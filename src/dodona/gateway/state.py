@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from dodona.agent.api import AgentApi
-from dodona.core.domain.api_tokens import Tokens
+from dodona.core.domain.api_tokens import ApiTokens
 from dodona.core.domain.audit import Audit, AuditEntry
 from dodona.core.domain.routing import LiveRouter
 from dodona.gateway.security.quotas import RequestQuotas
@@ -17,11 +17,11 @@ from dodona.gateway.shutdown import Shutdown
 from dodona.net.redactor import Redactor
 from dodona.telemetry.metrics import Metrics
 
-Ready: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
-Status: TypeAlias = Ready
+ReadinessCheck: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
+StatusProvider: TypeAlias = ReadinessCheck
 
 
-async def nothing() -> Mapping[str, Any]:
+async def empty_status() -> Mapping[str, Any]:
     return {}
 
 
@@ -34,17 +34,17 @@ class ReadableAudit(Audit, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class GatewayServices:
     """What stands beside the agency: who may come in, what is noted and measured.
 
     Without `tokens` every token is wrong, and there is but the operator. `status` tells what is
     being done. Whoever has the `routing` may give it another router at any time.
     """
 
-    tokens: Tokens | None = None
+    tokens: ApiTokens | None = None
     audit: ReadableAudit | None = None
-    measures: Metrics = field(default_factory=Metrics)
-    status: Status = nothing
+    metrics: Metrics = field(default_factory=Metrics)
+    get_status: StatusProvider = empty_status
     routing: LiveRouter = field(default_factory=LiveRouter)
 
 
@@ -52,16 +52,16 @@ class Beside:
 class GatewayState:
     """`ready` tells what works; it raises when something does not."""
 
-    agency: AgentApi
-    rules: GatewaySettings
-    ready: Ready
-    document: Mapping[str, Any]  # OpenAPI
-    known: TokenCache
-    crowd: RequestQuotas
-    beside: Beside
+    api: AgentApi
+    settings: GatewaySettings
+    check_readiness: ReadinessCheck
+    openapi: Mapping[str, Any]  # OpenAPI
+    token_cache: TokenCache
+    quotas: RequestQuotas
+    services: GatewayServices
     redactor: Redactor | None = None
-    closing: Shutdown = field(default_factory=Shutdown)
+    shutdown: Shutdown = field(default_factory=Shutdown)
 
     @property
     def routing(self) -> LiveRouter:
-        return self.beside.routing
+        return self.services.routing

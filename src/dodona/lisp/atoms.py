@@ -13,8 +13,8 @@ from dodona.core.errors import ReadError
 from dodona.lisp.forms import Form, Keyword, Literal, Symbol
 from dodona.lisp.spans import Source, Span
 
-_LONGEST = 40
-_UNNAMED = {"Cc": "CONTROL CHARACTER", "Cs": "LONE SURROGATE"}
+_MAX_LENGTH = 40
+_UNNAMED_CATEGORIES = {"Cc": "CONTROL CHARACTER", "Cs": "LONE SURROGATE"}
 # What word processors make of plain quotes and dashes.
 _LOOK_ALIKES = {
     **dict.fromkeys("“”„«»", '"'),
@@ -23,14 +23,14 @@ _LOOK_ALIKES = {
 }
 
 
-def name_of(character: str) -> str:
+def describe_character(character: str) -> str:
     """`'“' (U+201C LEFT DOUBLE QUOTATION MARK)`; one that cannot be shown is only named."""
-    unnamed = _UNNAMED.get(unicodedata.category(character), "WITHOUT A NAME")
+    unnamed = _UNNAMED_CATEGORIES.get(unicodedata.category(character), "WITHOUT A NAME")
     full = f"U+{ord(character):04X} {unicodedata.name(character, unnamed)}"
     return f"'{character}' ({full})" if character.isprintable() else full
 
 
-def instead_of(character: str) -> str:
+def plain_character_hint(character: str) -> str:
     """A sentence that gives the plain character this one looks like, or nothing."""
     plain = _LOOK_ALIKES.get(character) or unicodedata.normalize("NFKC", character)
     if plain == character or len(plain) > 1 or not plain.isascii():
@@ -38,19 +38,19 @@ def instead_of(character: str) -> str:
     return "Write a plain space instead." if plain == " " else f"Write a plain {plain} instead."
 
 
-def abbreviated(text: str) -> str:
+def abbreviate(text: str) -> str:
     """The text, or its beginning and an ellipsis."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
 
 MAX_DIGITS = 4_000
 
-Maker: TypeAlias = Callable[[Span], Form]
+FormFactory: TypeAlias = Callable[[Span], Form]
 
 _PUNCTUATION = "-+*/<>=!?."
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_\-+*/<>=!?.]++")
 # In any script: １２ and ١٢ are a slip of the keyboard, not symbols.
-_LIKE_A_NUMBER = re.compile(r"[+-]?\.?\d")
+_NUMBER_START = re.compile(r"[+-]?\.?\d")
 _INTEGER = re.compile(r"[+-]?[0-9]++")
 _FLOAT = re.compile(r"[+-]?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++)")
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "nil": None}
@@ -60,7 +60,7 @@ _WITHOUT_PUNCTUATION = {ord(c): None for c in _PUNCTUATION}
 
 def is_symbol(name: str) -> bool:
     """Whether the reader takes this name for a symbol."""
-    return _is_name(name) and name not in _CONSTANTS and not _LIKE_A_NUMBER.match(name)
+    return _is_name(name) and name not in _CONSTANTS and not _NUMBER_START.match(name)
 
 
 def is_keyword(name: str) -> bool:
@@ -68,15 +68,15 @@ def is_keyword(name: str) -> bool:
     return _is_name(name)
 
 
-def atom(token: str, source: Source, start: int) -> Maker:
+def atom_factory(token: str, source: Source, start: int) -> FormFactory:
     """What makes this token's form, given a span; `start` is where errors point."""
     if token in _CONSTANTS:
         return partial(Literal, _CONSTANTS[token])
-    if _LIKE_A_NUMBER.match(token):
-        return partial(Literal, _number(token, Span(source, start, start + len(token))))
+    if _NUMBER_START.match(token):
+        return partial(Literal, _parse_number(token, Span(source, start, start + len(token))))
     kind, name = (Keyword, token[1:]) if token[0] == ":" else (Symbol, token)
     if not _is_name(name):
-        raise _not_a_name(name, Span(source, start + len(token) - len(name), start + len(token)))
+        raise _name_error(name, Span(source, start + len(token) - len(name), start + len(token)))
     return partial(kind, name)
 
 
@@ -86,38 +86,38 @@ def _is_name(name: str) -> bool:
     return bool(name) and f"_{name.translate(_WITHOUT_PUNCTUATION)}".isidentifier()
 
 
-def _not_a_name(name: str, span: Span) -> ReadError:
+def _name_error(name: str, span: Span) -> ReadError:
     if not name:
         colon = Span(span.source, span.start - 1, span.end)
         hint = "Write the name right after it, as in :timeout."
-        return ReadError("this ':' has no name.", where=colon.where(), hint=hint)
+        return ReadError("this ':' has no name.", where=colon.location(), hint=hint)
     bad = {character for character in set(name) if not _is_name(character)}
     at = next(index for index, character in enumerate(name) if character in bad)
-    where = Span(span.source, span.start + at, span.end).where()
-    message = f"{name_of(name[at])} cannot be part of a name."
-    return ReadError(message, where=where, hint=instead_of(name[at]) or _NAME_HINT)
+    where = Span(span.source, span.start + at, span.end).location()
+    message = f"{describe_character(name[at])} cannot be part of a name."
+    return ReadError(message, where=where, hint=plain_character_hint(name[at]) or _NAME_HINT)
 
 
-def _number(token: str, span: Span) -> int | float:
+def _parse_number(token: str, span: Span) -> int | float:
     if len(token) > MAX_DIGITS:
         raise ReadError(
             f"this number is {len(token):,} characters long.",
-            where=span.where(),
+            where=span.location(),
             hint=f"The longest allowed is {MAX_DIGITS:,}.",
         )
     if _INTEGER.fullmatch(token):
         return int(token)
     if not _FLOAT.fullmatch(token):
         raise ReadError(
-            f"'{abbreviated(token)}' is not a number.",
-            where=span.where(),
+            f"'{abbreviate(token)}' is not a number.",
+            where=span.location(),
             hint="Numbers look like 42, -7, 0.5 or 1e-3; a name cannot start with a digit.",
         )
     value = float(token)
     if math.isinf(value):
         raise ReadError(
-            f"the number {abbreviated(token)} is too large for a float.",
-            where=span.where(),
+            f"the number {abbreviate(token)} is too large for a float.",
+            where=span.location(),
             hint="The largest is about 1.8e308.",
         )
     return value

@@ -12,28 +12,28 @@ from typing import TypeAlias, cast
 from dodona.lisp.spans import Span
 
 
-class _Compared:
+class _BaseForm:
     """Equality, hash and repr of every form."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Compared):
+        if not isinstance(other, _BaseForm):
             return NotImplemented
         # Each part tells how many parts belong to it, so neither side can be the
         # beginning of the other: stopping at the shorter one is exact.
-        return all(mine == theirs for mine, theirs in zip(_parts(self), _parts(other)))  # noqa: B905
+        return all(mine == theirs for mine, theirs in zip(_flatten(self), _flatten(other)))  # noqa: B905
 
     def __hash__(self) -> int:
-        return hash(tuple(_parts(self)))
+        return hash(tuple(_flatten(self)))
 
     def __repr__(self) -> str:
-        kind, content = next(_parts(self))
+        kind, content = next(_flatten(self))
         return f"<{kind.__name__} {content!r:.60} at {cast('Form', self).span}>"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Symbol(_Compared):
+class Symbol(_BaseForm):
     """A name that stands for something: `sequence`, `has-tool-calls?`, `<=`."""
 
     name: str
@@ -41,7 +41,7 @@ class Symbol(_Compared):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Keyword(_Compared):
+class Keyword(_BaseForm):
     """A name that stands for itself: `:fn`. The colon is not part of the name."""
 
     name: str
@@ -49,7 +49,7 @@ class Keyword(_Compared):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Literal(_Compared):
+class Literal(_BaseForm):
     """A string, a number, `true`, `false` or `nil`. `1`, `1.0` and `true` all differ."""
 
     value: str | int | float | bool | None
@@ -57,7 +57,7 @@ class Literal(_Compared):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class List(_Compared):
+class List(_BaseForm):
     """Forms in parentheses."""
 
     items: tuple[Form, ...]
@@ -65,7 +65,7 @@ class List(_Compared):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Vector(_Compared):
+class Vector(_BaseForm):
     """Forms in brackets."""
 
     items: tuple[Form, ...]
@@ -73,7 +73,7 @@ class Vector(_Compared):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Map(_Compared):
+class Map(_BaseForm):
     """Keys and values in braces, in the order they were written, which equality minds."""
 
     pairs: tuple[tuple[Form, Form], ...]
@@ -81,7 +81,7 @@ class Map(_Compared):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Quote(_Compared):
+class Quote(_BaseForm):
     """A form after `'`: meant as it stands."""
 
     form: Form
@@ -100,7 +100,7 @@ def children(form: Form) -> Sequence[Form]:
     return (form.form,) if isinstance(form, Quote) else ()
 
 
-def _parts(root: _Compared) -> Iterator[tuple[type, object]]:
+def _flatten(root: _BaseForm) -> Iterator[tuple[type, object]]:
     """Every form within, outermost first: its kind, and its content or how many it holds."""
     stack = [cast("Form", root)]
     while stack:

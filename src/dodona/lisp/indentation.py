@@ -15,25 +15,25 @@ _BLANKS = re.compile(r"^[ \t]*+", re.MULTILINE)
 Unclosed: TypeAlias = tuple[int, Sequence[Form]]
 
 
-def misplaced(source: Source, nested: Sequence[Unclosed]) -> tuple[int, int] | None:
+def find_misplaced(source: Source, nested: Sequence[Unclosed]) -> tuple[int, int] | None:
     """The offsets of the first form that seems misplaced and of the one that holds it.
 
     Misplaced is what starts a line and is not indented deeper than the line on which the
     form around it starts. A text without any indentation tells nothing.
     """
-    indents = _indents(source)
+    indents = _line_indents(source)
     if max(indents) == 0:
         return None
-    for start, around in _in_order(nested):
+    for start, around in _walk_in_order(nested):
         line, column = source.position(start)
         if column - 1 == indents[line - 1] <= indents[source.position(around)[0] - 1]:
             return start, around
     return None
 
 
-def indented_at_top(source: Source, forms: Sequence[Form]) -> int | None:
+def find_indented_top_level(source: Source, forms: Sequence[Form]) -> int | None:
     """The line of the first outermost form that is indented as if it were inside another."""
-    indents = _indents(source) if len(forms) > 1 else []
+    indents = _line_indents(source) if len(forms) > 1 else []
     for form in forms[1:]:
         line, column = source.position(form.span.start)
         if column - 1 == indents[line - 1] > 0:
@@ -41,12 +41,12 @@ def indented_at_top(source: Source, forms: Sequence[Form]) -> int | None:
     return None
 
 
-def _indents(source: Source) -> list[int]:
+def _line_indents(source: Source) -> list[int]:
     """How many blanks each line starts with."""
     return [len(blanks[0]) for blanks in _BLANKS.finditer(source.text)]
 
 
-def _in_order(nested: Sequence[Unclosed]) -> Iterator[tuple[int, int]]:
+def _walk_in_order(nested: Sequence[Unclosed]) -> Iterator[tuple[int, int]]:
     """Where each form within starts, and the one that holds it, in the order of the text."""
     for index, (outer, items) in enumerate(nested):
         if index:

@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dodona.core.errors import ReadError
-from dodona.lisp.atoms import abbreviated
+from dodona.lisp.atoms import abbreviate
 from dodona.lisp.forms import Form, Keyword, Literal
 from dodona.lisp.strings import write_string
 
 
-def pairs(items: Sequence[Form]) -> tuple[tuple[Form, Form], ...]:
+def pair_items(items: Sequence[Form]) -> tuple[tuple[Form, Form], ...]:
     """Each key with its value, once it is sure that there are as many and no key comes twice."""
     if len(items) % 2:
         raise ReadError(
             "this last key of the map has no value.",
-            where=items[-1].span.where(),
+            where=items[-1].span.location(),
             hint="A map is pairs of a key and a value.",
         )
     seen: dict[str, Form] = {}
     for key in items[::2]:
-        text = _text(key)
+        text = _key_text(key)
         first = seen.setdefault(text, key)
         if first is not key:
             raise ReadError(
-                f"the key {abbreviated(text)} is already in the map, at {first.span}.",
-                where=key.span.where(),
+                f"the key {abbreviate(text)} is already in the map, at {first.span}.",
+                where=key.span.location(),
                 hint="Remove one of them.",
             )
     return tuple(zip(items[::2], items[1::2], strict=True))
 
 
-def _text(key: Form) -> str:
+def _key_text(key: Form) -> str:
     """What tells this key from others.
 
     Text, not the value: whoever writes the map could choose integers whose hashes are equal,
@@ -45,6 +45,6 @@ def _text(key: Form) -> str:
         return str(key.value)
     raise ReadError(
         "this cannot be a key of a map.",
-        where=key.span.where(),
+        where=key.span.location(),
         hint="Keys are keywords, strings or whole numbers.",
     )

@@ -28,7 +28,7 @@ def to_text(form: Form) -> str:
         if isinstance(part, str):
             written.append(part)
         elif isinstance(part, Symbol | Keyword | Literal):
-            written.append(_atom(part))
+            written.append(_atom_text(part))
         else:
             opener, closer = _delimiters(part)
             written.append(opener)
@@ -54,7 +54,7 @@ def pretty(form: Form, width: int = 80) -> str:
         if isinstance(inner, Symbol | Keyword | Literal) or layout.fits(inner, column, after):
             written.append(to_text(inner))
         else:
-            work.extend(reversed(layout.broken(inner, column, after)))
+            work.extend(reversed(layout.break_lines(inner, column, after)))
     return "".join(written)
 
 
@@ -63,30 +63,32 @@ class _Layout:
 
     def __init__(self, form: Form, width: int) -> None:
         self._width = width
-        self._lengths = _lengths(form)
+        self._lengths = _measure_forms(form)
 
-    def fits(self, form: Form, column: int, after: int) -> bool:
+    def fits(self, form: Form, column: int, trailing_closers: int) -> bool:
         """Whether the form can be on one line, or must because it has no parts."""
-        return not children(form) or column + self._length(form) + after <= self._width
+        return not children(form) or column + self._length(form) + trailing_closers <= self._width
 
-    def broken(self, form: _Compound, column: int, after: int) -> list[_Work]:
+    def break_lines(self, form: _Compound, column: int, trailing_closers: int) -> list[_Work]:
         """The form over several lines; `after` closing delimiters come behind it."""
         if isinstance(form, Quote):
-            return ["'", (form.form, column + 1, after)]
+            return ["'", (form.form, column + 1, trailing_closers)]
         opener, closer = _delimiters(form)
         work: list[_Work] = [opener]
-        rows, indent = _rows(form), column + 1
+        rows, indent = _split_rows(form), column + 1
         if isinstance(form, List) and isinstance(rows[0][0], Symbol):
-            beside = self._beside_head(rows, column)
+            beside = self._rows_on_head_line(rows, column)
             work.append(" ".join(to_text(item) for row in rows[:beside] for item in row))
             rows, indent = rows[beside:], column + 2
         for index, row in enumerate(rows):
             if index or len(work) > 1:
-                work.append(_line(indent))
-            work += self._row(row, indent, after + 1 if index == len(rows) - 1 else 0)
+                work.append(_line_break(indent))
+            work += self._lay_out_row(
+                row, indent, trailing_closers + 1 if index == len(rows) - 1 else 0
+            )
         return [*work, closer]
 
-    def _beside_head(self, rows: list[_Row], column: int) -> int:
+    def _rows_on_head_line(self, rows: list[_Row], column: int) -> int:
         """How many rows stay on the line of the symbol that starts a list.
 
         The names and literals that follow it; and the keywords that follow those, if all
@@ -102,24 +104,24 @@ class _Layout:
     def _row_length(self, row: _Row) -> int:
         return sum(map(self._length, row)) + len(row) - 1
 
-    def _row(self, row: _Row, column: int, after: int) -> list[_Work]:
+    def _lay_out_row(self, row: _Row, column: int, trailing_closers: int) -> list[_Work]:
         if len(row) == 1:
-            return [(row[0], column, after)]
+            return [(row[0], column, trailing_closers)]
         key, value = row
         beside = column + self._length(key) + 1
-        if self.fits(value, beside, after) or not isinstance(value, List):
-            return [to_text(key), " ", (value, beside, after)]
-        return [to_text(key), _line(column + 2), (value, column + 2, after)]
+        if self.fits(value, beside, trailing_closers) or not isinstance(value, List):
+            return [to_text(key), " ", (value, beside, trailing_closers)]
+        return [to_text(key), _line_break(column + 2), (value, column + 2, trailing_closers)]
 
     def _length(self, form: Form) -> int:
         return self._lengths[id(form)]
 
 
-def _line(indent: int) -> str:
+def _line_break(indent: int) -> str:
     return "\n" + " " * indent
 
 
-def _rows(form: List | Vector | Map) -> list[_Row]:
+def _split_rows(form: List | Vector | Map) -> list[_Row]:
     """A map's pairs; a list's items, each keyword with the value after it; a vector's items."""
     if isinstance(form, Map):
         return list(form.pairs)
@@ -152,7 +154,7 @@ def _has_no_keyword(row: _Row) -> bool:
     return not isinstance(row[0], Keyword)
 
 
-def _lengths(root: Form) -> dict[int, int]:
+def _measure_forms(root: Form) -> dict[int, int]:
     """How long each form within is on one line, by the form's id."""
     order: list[Form] = [root]
     for form in order:
@@ -160,7 +162,7 @@ def _lengths(root: Form) -> dict[int, int]:
     lengths: dict[int, int] = {}
     for form in reversed(order):
         if isinstance(form, Symbol | Keyword | Literal):
-            lengths[id(form)] = len(_atom(form))
+            lengths[id(form)] = len(_atom_text(form))
         else:
             inner = children(form)
             spaces = max(len(inner) - 1, 0)
@@ -177,16 +179,16 @@ def _delimiters(form: _Compound) -> tuple[str, str]:
     return ("{", "}") if isinstance(form, Map) else ("'", "")
 
 
-def _atom(form: Symbol | Keyword | Literal) -> str:
+def _atom_text(form: Symbol | Keyword | Literal) -> str:
     if isinstance(form, Literal):
-        return _literal(form)
+        return _literal_text(form)
     known = is_symbol(form.name) if isinstance(form, Symbol) else is_keyword(form.name)
     if not known:
         raise ValueError(f"no text reads as {form!r}")
     return form.name if isinstance(form, Symbol) else f":{form.name}"
 
 
-def _literal(form: Literal) -> str:
+def _literal_text(form: Literal) -> str:
     value = form.value
     if isinstance(value, str):
         return write_string(value)

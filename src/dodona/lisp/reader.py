@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dodona.core.errors import Location, ReadError, UnexpectedEnd, did_you_mean
-from dodona.lisp.atoms import Maker, atom, instead_of, name_of
+from dodona.core.errors import ReadError, SourceLocation, UnexpectedEnd, did_you_mean
+from dodona.lisp.atoms import FormFactory, atom_factory, describe_character, plain_character_hint
 from dodona.lisp.forms import Form, List, Literal, Map, Quote, Vector
-from dodona.lisp.indentation import indented_at_top, misplaced
-from dodona.lisp.pairs import pairs
+from dodona.lisp.indentation import find_indented_top_level, find_misplaced
+from dodona.lisp.pairs import pair_items
 from dodona.lisp.spans import Source, Span
-from dodona.lisp.strings import PLAIN, read_string
+from dodona.lisp.strings import PLAIN_CHARACTER, read_string
 
 MAX_DEPTH = 1_000
 
@@ -22,7 +22,7 @@ _TOKEN = re.compile(
       (?P<open>[(\[{{])
     | (?P<close>[)\]}}])
     | (?P<atom>[^\x00-\x20()\[\]{{}}"'`,;#|\x7f-\xa0\ufeff\ud800-\udfff]++)
-    | (?P<plain>"{PLAIN}*+")
+    | (?P<plain>"{PLAIN_CHARACTER}*+")
     | (?P<string>")
     | (?P<quote>')
     | (?P<block>\#\|)
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 )
 _BLOCK_EDGE = re.compile(r"#\||\|#")
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
-_NO_QUOTED = "this ' has nothing to quote."
+_EMPTY_QUOTE = "this ' has nothing to quote."
 _QUOTE_HINT = "Put a form right after it, or remove it."
 _HINTS = {
     ",": "Separate forms with spaces.",
@@ -45,7 +45,7 @@ _HINTS = {
 def read(text: str | bytes, file: str = "<text>") -> tuple[Form, ...]:
     """All forms of a text. A byte order mark at its start is not part of it."""
     decoded = text if isinstance(text, str) else _decode(text, file)
-    return _Reader(Source(file, decoded.removeprefix("\ufeff"))).forms()
+    return _Reader(Source(file, decoded.removeprefix("\ufeff"))).read_forms()
 
 
 def read_file(path: Path) -> tuple[Form, ...]:
@@ -57,7 +57,7 @@ def read_file(path: Path) -> tuple[Form, ...]:
             raise ReadError(f"{path}: {kind}.", hint="Name a .lisp file.")
         data = path.read_bytes()
     except FileNotFoundError:
-        hint = did_you_mean(path.name, _neighbours(path)) or "Check the path."
+        hint = did_you_mean(path.name, _sibling_names(path)) or "Check the path."
         raise ReadError(f"{path}: there is no such file.", hint=hint) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -67,7 +67,7 @@ def read_file(path: Path) -> tuple[Form, ...]:
 
 
 @dataclass(slots=True)
-class _Frame:
+class _OpenForm:
     """A form whose end has not come yet; the outermost stands for the whole text."""
 
     opener: str
@@ -82,20 +82,20 @@ class _Reader:
         self._source = source
         self._text = source.text
         self._position = 0
-        self._open = [_Frame("", 0, [])]
-        self._makers: dict[str, Maker] = {}
+        self._open_forms = [_OpenForm("", 0, [])]
+        self._factories: dict[str, FormFactory] = {}
 
-    def forms(self) -> tuple[Form, ...]:
+    def read_forms(self) -> tuple[Form, ...]:
         steps: dict[str | None, Callable[[int, int], None]] = {
-            "open": self._enter,
-            "quote": self._enter,
-            "close": self._leave,
-            "plain": self._plain_string,
-            "string": self._string,
-            "block": self._block_comment,
-            "bad": self._bad,
+            "open": self._open_form,
+            "quote": self._open_form,
+            "close": self._close_form,
+            "plain": self._add_plain_string,
+            "string": self._add_string,
+            "block": self._skip_block_comment,
+            "bad": self._reject_character,
         }
-        text, source, makers, add = self._text, self._source, self._makers, self._add
+        text, source, makers, add = self._text, self._source, self._factories, self._add_form
         while token := _TOKEN.match(text, self._position):
             kind = token.lastgroup
             start, end = token.span(kind or 0)
@@ -103,56 +103,56 @@ class _Reader:
             # Most tokens are atoms: a call less for each is worth a special case.
             if kind == "atom":
                 word = text[start:end]
-                add((makers.get(word) or self._maker(word, start))(Span(source, start, end)))
+                add((makers.get(word) or self._factory_for(word, start))(Span(source, start, end)))
             else:
                 steps[kind](start, end)
-        if len(self._open) > 1:
-            raise self._unclosed()
-        return tuple(self._open[0].items)
+        if len(self._open_forms) > 1:
+            raise self._unclosed_error()
+        return tuple(self._open_forms[0].items)
 
-    def _add(self, form: Form) -> None:
+    def _add_form(self, form: Form) -> None:
         """Put a finished form, and the quotes right before it, where it belongs."""
-        frame = self._open[-1]
+        frame = self._open_forms[-1]
         while frame.opener == "'":
             form = Quote(form, Span(self._source, frame.start, form.span.end))
-            self._open.pop()
-            frame = self._open[-1]
+            self._open_forms.pop()
+            frame = self._open_forms[-1]
         frame.items.append(form)
 
-    def _enter(self, start: int, end: int) -> None:
-        if len(self._open) > MAX_DEPTH:
+    def _open_form(self, start: int, end: int) -> None:
+        if len(self._open_forms) > MAX_DEPTH:
             message = f"forms are nested more than {MAX_DEPTH:,} deep here."
             hint = "Give the inner ones a name and a place of their own."
-            raise ReadError(message, where=self._where(start), hint=hint)
-        self._open.append(_Frame(self._text[start:end], start, []))
+            raise ReadError(message, where=self._location_at(start), hint=hint)
+        self._open_forms.append(_OpenForm(self._text[start:end], start, []))
 
-    def _leave(self, start: int, end: int) -> None:
+    def _close_form(self, start: int, end: int) -> None:
         closer = self._text[start]
-        frame = self._open[-1]
+        frame = self._open_forms[-1]
         if _CLOSERS.get(frame.opener) != closer:
-            raise self._mismatch(frame, start)
-        self._open.pop()
+            raise self._mismatch_error(frame, start)
+        self._open_forms.pop()
         span = Span(self._source, frame.start, end)
         if closer == ")":
-            self._add(List(tuple(frame.items), span))
+            self._add_form(List(tuple(frame.items), span))
         elif closer == "]":
-            self._add(Vector(tuple(frame.items), span))
+            self._add_form(Vector(tuple(frame.items), span))
         else:
-            self._add(Map(pairs(frame.items), span))
+            self._add_form(Map(pair_items(frame.items), span))
 
-    def _maker(self, word: str, start: int) -> Maker:
+    def _factory_for(self, word: str, start: int) -> FormFactory:
         """What makes the forms of a word met for the first time."""
-        made = self._makers[word] = atom(word, self._source, start)
+        made = self._factories[word] = atom_factory(word, self._source, start)
         return made
 
-    def _plain_string(self, start: int, end: int) -> None:
-        self._add(Literal(self._text[start + 1 : end - 1], Span(self._source, start, end)))
+    def _add_plain_string(self, start: int, end: int) -> None:
+        self._add_form(Literal(self._text[start + 1 : end - 1], Span(self._source, start, end)))
 
-    def _string(self, start: int, _end: int) -> None:
+    def _add_string(self, start: int, _end: int) -> None:
         value, self._position = read_string(self._source, start)
-        self._add(Literal(value, Span(self._source, start, self._position)))
+        self._add_form(Literal(value, Span(self._source, start, self._position)))
 
-    def _block_comment(self, start: int, end: int) -> None:
+    def _skip_block_comment(self, start: int, end: int) -> None:
         depth = 1
         for edge in _BLOCK_EDGE.finditer(self._text, end):
             depth += 1 if edge[0] == "#|" else -1
@@ -160,43 +160,45 @@ class _Reader:
                 self._position = edge.end()
                 return
         hint = "Add '|#' to it." if depth == 1 else f"Comments nest: add '|#' {depth:,} times."
-        raise UnexpectedEnd("this comment is never closed.", where=self._where(start), hint=hint)
+        raise UnexpectedEnd(
+            "this comment is never closed.", where=self._location_at(start), hint=hint
+        )
 
-    def _bad(self, start: int, _end: int) -> None:
+    def _reject_character(self, start: int, _end: int) -> None:
         character = self._text[start]
-        message = f"{name_of(character)} has no meaning here."
+        message = f"{describe_character(character)} has no meaning here."
         if self._text.startswith("|#", start):
             message = "this '|#' closes no comment."
-        hint = _HINTS.get(character) or instead_of(character) or "Remove it."
-        raise ReadError(message, where=self._where(start), hint=hint)
+        hint = _HINTS.get(character) or plain_character_hint(character) or "Remove it."
+        raise ReadError(message, where=self._location_at(start), hint=hint)
 
-    def _where(self, offset: int) -> Location:
-        return Span(self._source, offset, offset + 1).where()
+    def _location_at(self, offset: int) -> SourceLocation:
+        return Span(self._source, offset, offset + 1).location()
 
-    def _mismatch(self, frame: _Frame, start: int) -> ReadError:
+    def _mismatch_error(self, frame: _OpenForm, start: int) -> ReadError:
         """Why the delimiter at `start` cannot close the frame."""
-        found, where = self._text[start], self._where(start)
+        found, where = self._text[start], self._location_at(start)
         if frame.opener == "":
-            line = indented_at_top(self._source, frame.items)
+            line = find_indented_top_level(self._source, frame.items)
             hint = f"Or there is one too many before line {line}." if line else ""
             message = f"this '{found}' closes nothing: nothing is open here."
             return ReadError(message, where=where, hint=f"Remove it. {hint}".rstrip())
         if frame.opener == "'":
-            return ReadError(_NO_QUOTED, where=self._where(frame.start), hint=_QUOTE_HINT)
+            return ReadError(_EMPTY_QUOTE, where=self._location_at(frame.start), hint=_QUOTE_HINT)
         opener = Span(self._source, frame.start, frame.start + 1)
         message = f"this '{found}' cannot close the '{frame.opener}' at {opener}."
         hint = f"Close that with '{_CLOSERS[frame.opener]}' first."
         return ReadError(message, where=where, hint=hint)
 
-    def _unclosed(self) -> UnexpectedEnd:
+    def _unclosed_error(self) -> UnexpectedEnd:
         """Why the text cannot end here; it names the innermost form that is open."""
-        frame = self._open[-1]
-        where = self._where(frame.start)
+        frame = self._open_forms[-1]
+        where = self._location_at(frame.start)
         if frame.opener == "'":
-            return UnexpectedEnd(_NO_QUOTED, where=where, hint=_QUOTE_HINT)
+            return UnexpectedEnd(_EMPTY_QUOTE, where=where, hint=_QUOTE_HINT)
         hint = f"Add '{_CLOSERS[frame.opener]}' at the end of the form."
-        nested = [(frame.start, frame.items) for frame in self._open[1:]]
-        if found := misplaced(self._source, nested):
+        nested = [(frame.start, frame.items) for frame in self._open_forms[1:]]
+        if found := find_misplaced(self._source, nested):
             before, after = (self._source.position(offset)[0] for offset in found)
             closer = _CLOSERS.get(self._text[found[1]], ")")
             hint = (
@@ -214,11 +216,11 @@ def _decode(data: bytes, file: str) -> str:
         source = Source(file, good + data[error.start :].decode(errors="replace"))
         hint = "Save the text as UTF-8."
         message = f"the byte 0x{data[error.start]:02X} at offset {error.start:,} is not UTF-8."
-        where = Span(source, len(good), len(good) + 1).where()
+        where = Span(source, len(good), len(good) + 1).location()
         raise ReadError(message, where=where, hint=hint) from None
 
 
-def _neighbours(path: Path) -> list[str]:
+def _sibling_names(path: Path) -> list[str]:
     try:
         return [entry.name for entry in path.parent.iterdir()]
     except OSError:

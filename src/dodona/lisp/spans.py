@@ -9,12 +9,12 @@ from bisect import bisect_right
 from functools import cached_property
 from typing import NamedTuple
 
-from dodona.core.errors import Location
+from dodona.core.errors import SourceLocation
 
 _NEWLINE = re.compile("\n")
 # Columns of a line that an excerpt shows on each side of its caret.
-_BEFORE = 60
-_AFTER = 40
+_EXCERPT_BEFORE = 60
+_EXCERPT_AFTER = 40
 
 
 class Source:
@@ -25,26 +25,26 @@ class Source:
         self.text = text
 
     @cached_property
-    def _starts(self) -> array[int]:
+    def _line_starts(self) -> array[int]:
         starts = array("Q", (0,))
         starts.extend(match.end() for match in _NEWLINE.finditer(self.text))
         return starts
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both from 1; a column is a code point."""
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
+        line = bisect_right(self._line_starts, offset)
+        return line, offset - self._line_starts[line - 1] + 1
 
     def excerpt(self, offset: int) -> str:
         """The offset's line, with a caret under the offset."""
         line, column = self.position(offset)
-        before = self.text[max(offset - column + 1, offset - _BEFORE - 1) : offset]
-        after = self.text[offset : offset + _AFTER + 1].partition("\n")[0].rstrip("\r")
-        if len(before) > _BEFORE:
-            before = f"…{before[-_BEFORE:]}"
-        if len(after) > _AFTER:
-            after = f"{after[:_AFTER]}…"
-        before, after = _visible(before), _visible(after)
+        before = self.text[max(offset - column + 1, offset - _EXCERPT_BEFORE - 1) : offset]
+        after = self.text[offset : offset + _EXCERPT_AFTER + 1].partition("\n")[0].rstrip("\r")
+        if len(before) > _EXCERPT_BEFORE:
+            before = f"…{before[-_EXCERPT_BEFORE:]}"
+        if len(after) > _EXCERPT_AFTER:
+            after = f"{after[:_EXCERPT_AFTER]}…"
+        before, after = _replace_unprintable(before), _replace_unprintable(after)
         shown = f"  {line} | {before}{after}".rstrip()
         gutter = " " * len(str(line))
         return f"{shown}\n  {gutter} | {_padding(before)}^"
@@ -80,17 +80,17 @@ class Span(NamedTuple):
     def end_column(self) -> int:
         return self.source.position(self.end)[1]
 
-    def where(self) -> Location:
+    def location(self) -> SourceLocation:
         """The place of the first code point, as an error shows it."""
         line, column = self.source.position(self.start)
-        return Location(self.file, line, column, self.source.excerpt(self.start))
+        return SourceLocation(self.file, line, column, self.source.excerpt(self.start))
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)
         return f"{self.file}:{line}:{column}"
 
 
-def _visible(text: str) -> str:
+def _replace_unprintable(text: str) -> str:
     """The text with what a terminal would obey, not show, replaced."""
     if text.isprintable():
         return text
@@ -99,10 +99,10 @@ def _visible(text: str) -> str:
 
 def _padding(text: str) -> str:
     """Blanks that take up as many columns as the text does; tabs stay tabs."""
-    return "".join("\t" if c == "\t" else " " * _columns(c) for c in text)
+    return "".join("\t" if c == "\t" else " " * _display_width(c) for c in text)
 
 
-def _columns(character: str) -> int:
+def _display_width(character: str) -> int:
     if unicodedata.category(character) in {"Mn", "Me"}:
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -18,10 +18,10 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any, Protocol
 
 from dodona.core.domain.budgets import (
-    NANOS,
+    NANOS_PER_USD,
+    BudgetLimit,
     BudgetLine,
     CallPlan,
-    Limit,
     ModelUsage,
     Operation,
     Reservation,
@@ -38,7 +38,7 @@ class PriceList(Protocol):
 
     def cost(self, usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None: ...
 
-    def ceiling(
+    def max_cost(
         self, *, provider: str, model: str, input_tokens: int, max_output_tokens: int, at: datetime
     ) -> Decimal | None:
         """The most that a call can cost."""
@@ -57,11 +57,17 @@ class Ledger(Protocol):
         step_key: str,
         attempt: int,
         owner: str | None = None,
-        if_cut: TokenRecord | None = None,
+        crash_record: TokenRecord | None = None,
     ) -> Reservation: ...
 
     def settle(
-        self, tx: Any, hold: Reservation, *, tokens: int, nanos: int | None, estimated: bool = False
+        self,
+        tx: Any,
+        reservation: Reservation,
+        *,
+        tokens: int,
+        nanos: int | None,
+        estimated: bool = False,
     ) -> bool: ...
 
     def record(self, tx: Any, entry: TokenRecord, usage: Usage) -> None: ...
@@ -79,28 +85,28 @@ class Meter:
     """Keeps calls under the ceilings, and a record of each."""
 
     def __init__(self, ceilings: Ceilings, *, prices: PriceList, ledger: Ledger) -> None:
-        self._terms = _Pricing(ceilings, prices)
+        self._pricing = _Pricing(ceilings, prices)
         self._ledger = ledger
 
     @property
     def ceilings(self) -> Ceilings:
-        return self._terms.ceilings
+        return self._pricing.ceilings
 
-    def limits(self, at: float) -> tuple[Limit, ...]:
-        return self._terms.ceilings.limits(at)
+    def limits(self, at: float) -> tuple[BudgetLimit, ...]:
+        return self._pricing.ceilings.limits(at)
 
     def update(self, ceilings: Ceilings, prices: PriceList) -> None:
         """Hold the next calls to these; those on their way keep what was put aside for them."""
-        self._terms = _Pricing(ceilings, prices)
+        self._pricing = _Pricing(ceilings, prices)
 
     def reserve(self, plan: CallPlan) -> Operation[Reservation]:
         """Put aside the most that a call can use, or raise BudgetExceeded."""
-        terms = self._terms
+        terms = self._pricing
         tokens = max(0, plan.input_tokens) + max(0, plan.max_output_tokens)
         most = _max_cost(terms, plan)
-        nanos = _nanos(most) if terms.ceilings.in_usd and most is not None else 0
-        lines = terms.ceilings.lines(plan, tokens=tokens, nanos=nanos)
-        if_cut = _record(ModelUsage(plan.provider, plan.model, _all_of(plan)), most, plan)
+        nanos = _nanos(most) if terms.ceilings.has_usd and most is not None else 0
+        lines = terms.ceilings.budget_lines(plan, tokens=tokens, nanos=nanos)
+        if_cut = _build_record(ModelUsage(plan.provider, plan.model, _max_usage(plan)), most, plan)
         return lambda tx: self._ledger.reserve(
             tx,
             lines,
@@ -108,11 +114,11 @@ class Meter:
             step_key=plan.step_key,
             attempt=plan.attempt,
             owner=plan.owner,
-            if_cut=if_cut,
+            crash_record=if_cut,
         )
 
     def settle(
-        self, hold: Reservation, plan: CallPlan, used: Sequence[ModelUsage]
+        self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
     ) -> Operation[bool]:
         """Count what was used instead of what was put aside, and record it.
 
@@ -120,17 +126,19 @@ class Meter:
         with no more than was put aside; without any account the call counts with all of it. False
         when the hold was settled before: then nothing is counted or recorded again.
         """
-        prices = self._terms.prices
-        known = [_filled(each, plan) for each in used]
+        prices = self._pricing.prices
+        known = [_fill_usage(each, plan) for each in usages]
         costs = [_cost(prices, each, plan) for each in known]
-        records = [_record(*each, plan) for each in zip(known, costs, strict=True)]
+        records = [_build_record(*each, plan) for each in zip(known, costs, strict=True)]
         tokens = sum(entry.input_tokens + entry.output_tokens for entry in records)
         priced = [cost for cost in costs if cost is not None]
         nanos = _nanos(sum(priced, Decimal(0))) if len(priced) == len(costs) else None
         estimated = any(each.usage.estimated for each in known)
 
         def settle(tx: Any) -> bool:
-            if not self._ledger.settle(tx, hold, tokens=tokens, nanos=nanos, estimated=estimated):
+            if not self._ledger.settle(
+                tx, reservation, tokens=tokens, nanos=nanos, estimated=estimated
+            ):
                 return False
             for entry, each in zip(records, known, strict=True):
                 self._ledger.record(tx, entry, each.usage)
@@ -139,19 +147,19 @@ class Meter:
         return settle
 
 
-def _max_cost(terms: _Pricing, plan: CallPlan) -> Decimal | None:
+def _max_cost(pricing: _Pricing, plan: CallPlan) -> Decimal | None:
     """What the call costs at most, whoever answers it; None when nobody knows."""
     most = Decimal(0)
     for provider, model in plan.models:
-        cost = terms.prices.ceiling(
+        cost = pricing.prices.max_cost(
             provider=provider,
             model=model,
             input_tokens=plan.input_tokens,
             max_output_tokens=plan.max_output_tokens,
             at=_time(plan),
         )
-        if cost is None and terms.ceilings.in_usd:
-            raise _unpriced(provider, model)
+        if cost is None and pricing.ceilings.has_usd:
+            raise _unpriced_error(provider, model)
         if cost is None:
             return None
         most = max(most, cost)
@@ -171,7 +179,7 @@ def _cost(prices: PriceList, used: ModelUsage, plan: CallPlan) -> Decimal | None
     return max(known) if len(known) == len(costs) else None
 
 
-def _filled(used: ModelUsage, plan: CallPlan) -> ModelUsage:
+def _fill_usage(used: ModelUsage, plan: CallPlan) -> ModelUsage:
     """As the provider says; what it does not say is taken from the plan."""
     usage = used.usage
     if usage.estimated:
@@ -181,16 +189,16 @@ def _filled(used: ModelUsage, plan: CallPlan) -> ModelUsage:
             output_tokens=min(usage.output_tokens, max(0, plan.max_output_tokens)),
         )
         return replace(used, usage=known)
-    return replace(used, usage=_all_of(plan)) if has_no_usage(usage) else used
+    return replace(used, usage=_max_usage(plan)) if has_no_usage(usage) else used
 
 
-def _all_of(plan: CallPlan) -> Usage:
+def _max_usage(plan: CallPlan) -> Usage:
     """All that the call could use."""
     most = max(0, plan.input_tokens), max(0, plan.max_output_tokens)
     return Usage(*most, estimated=True)
 
 
-def _record(used: ModelUsage, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
+def _build_record(used: ModelUsage, cost: Decimal | None, plan: CallPlan) -> TokenRecord:
     usage = used.usage
     return TokenRecord(
         user_id=plan.user_id,
@@ -216,10 +224,10 @@ def _time(plan: CallPlan) -> datetime:
 
 def _nanos(usd: Decimal) -> int:
     """Rounded up: a budget never shows less than was spent."""
-    return int((usd * NANOS).to_integral_value(ROUND_CEILING))
+    return int((usd * NANOS_PER_USD).to_integral_value(ROUND_CEILING))
 
 
-def _unpriced(provider: str, model: str) -> BudgetExceeded:
+def _unpriced_error(provider: str, model: str) -> BudgetExceeded:
     name = f"{provider}/{model}"
     return BudgetExceeded(
         f"a budget in US dollars allows no call of {name}: its price is unknown.",

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from dodona.models.catalogue.prices import Price, Prices
 from dodona.models.extractive.model import ExtractiveModel
-from dodona.models.fallback import Fallback
+from dodona.models.fallback import FallbackModel
 from dodona.models.provider import Provider
 from dodona.models.providers import PROVIDERS, connect
-from dodona.models.scripted.answers import Broken
+from dodona.models.scripted.answers import BrokenAnswer
 from dodona.models.scripted.model import ScriptedModel
-from dodona.models.text_calls.model import TextCalls
-from dodona.models.token_counter import Estimate, OfflineTokenCounter
+from dodona.models.text_calls.model import TextCallModel
+from dodona.models.token_counter import OfflineTokenCounter, TokenEstimate
 from dodona.models.wire import Timeouts
 
 __all__ = [
     "PROVIDERS",
-    "Broken",
-    "Estimate",
+    "BrokenAnswer",
     "ExtractiveModel",
-    "Fallback",
+    "FallbackModel",
     "OfflineTokenCounter",
     "Price",
     "Prices",
     "Provider",
     "ScriptedModel",
-    "TextCalls",
+    "TextCallModel",
     "Timeouts",
+    "TokenEstimate",
     "connect",
 ]

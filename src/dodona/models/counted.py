@@ -32,14 +32,14 @@ from dodona.core.ports.model import (
     Usage,
 )
 
-MISCOUNT: Final = 4  # a count may be too high by one in so many
-LEAST: Final = 512  # bytes that are worth a count
-CLOSED: Final = "closed"  # the finish of an answer that we ended
+MISCOUNT_DIVISOR: Final = 4  # a count may be too high by one in so many
+MIN_COUNT_BYTES: Final = 512  # bytes that are worth a count
+CLOSED_FINISH: Final = "closed"  # the finish of an answer that we ended
 
 _log = logging.getLogger(__name__)
 
 
-class Counted:
+class CountedModel:
     """A model, and a count of what it says."""
 
     def __init__(self, model: Model, counter: TokenCounter) -> None:
@@ -56,49 +56,51 @@ class Counted:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
-        tally = _Tally(partial(self._counter.count, model=self.name), request.max_tokens)
+        tally = _TokenTally(partial(self._counter.count, model=self.name), request.max_tokens)
         async with self._model.stream(request) as stream:
-            yield _Counting(stream, tally, self._model)
+            yield _CountedStream(stream, tally, self._model)
 
 
-class _Tally:
+class _TokenTally:
     """How many tokens came so far; `most` are allowed."""
 
-    def __init__(self, count: Callable[[str], int], most: int | None) -> None:
+    def __init__(self, count: Callable[[str], int], max_tokens: int | None) -> None:
         self._count = count
-        self._most = None if most is None else most + most // MISCOUNT
+        self._limit = None if max_tokens is None else max_tokens + max_tokens // MISCOUNT_DIVISOR
         self._pieces: list[str] = []
-        self._bytes = 0  # at most, of what is not counted yet
+        self._uncounted_bytes = 0  # at most, of what is not counted yet
         self._counted = 0
 
     def add(self, text: str) -> None:
         self._pieces.append(text)
-        self._bytes += len(text) if text.isascii() else 4 * len(text)
+        self._uncounted_bytes += len(text) if text.isascii() else 4 * len(text)
 
     @property
-    def is_past(self) -> bool:
-        if self._most is None or self._bytes <= max(LEAST, self._most - self._counted):
+    def is_over_limit(self) -> bool:
+        if self._limit is None or self._uncounted_bytes <= max(
+            MIN_COUNT_BYTES, self._limit - self._counted
+        ):
             return False
-        return self.total() > self._most
+        return self.total() > self._limit
 
     def total(self) -> int:
         if self._pieces:
             self._counted += self._count("".join(self._pieces))
             self._pieces.clear()
-            self._bytes = 0
+            self._uncounted_bytes = 0
         return self._counted
 
 
-class _Counting:
+class _CountedStream:
     """The events of another stream, counted as they pass."""
 
-    def __init__(self, stream: ModelStream, tally: _Tally, model: Model) -> None:
+    def __init__(self, stream: ModelStream, tally: _TokenTally, model: Model) -> None:
         self._stream = stream
         self._tally = tally
         self._model = model
         self._texts: list[str] = []
         self._thoughts: list[str] = []
-        self._calls: set[int] = set()
+        self._seen_calls: set[int] = set()
         self._usage: Usage | None = None  # once it is over
 
     @property
@@ -121,39 +123,39 @@ class _Counting:
             raise StopAsyncIteration
         event = await anext(self._stream)
         if isinstance(event, Done):
-            self._usage = self._whole(event.usage)
+            self._usage = self._complete_usage(event.usage)
             return replace(event, usage=self._usage)
-        self._tally.add(self._said(event))
-        if self._tally.is_past:
-            return self._closed()
+        self._tally.add(self._event_text(event))
+        if self._tally.is_over_limit:
+            return self._close_answer()
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
         elif isinstance(event, ThinkingDelta):
             self._thoughts.append(event.text)
         return event
 
-    def _said(self, event: ModelEvent) -> str:
+    def _event_text(self, event: ModelEvent) -> str:
         match event:
             case TextDelta(text) | ThinkingDelta(text):
                 return text
-            case CallDelta(index, name, text) if index not in self._calls:
-                self._calls.add(index)
+            case CallDelta(index, name, text) if index not in self._seen_calls:
+                self._seen_calls.add(index)
                 return name + text
             case CallDelta(_, _, text):
                 return text
             case _:
                 return ""
 
-    def _whole(self, told: Usage) -> Usage:
+    def _complete_usage(self, reported: Usage) -> Usage:
         """As the provider says; what it leaves out is counted."""
-        if told.input_tokens and told.output_tokens:
-            return told
+        if reported.input_tokens and reported.output_tokens:
+            return reported
         counted = self._tally.total()
-        if told.input_tokens and not counted:
-            return told
-        return replace(told, output_tokens=told.output_tokens or counted, estimated=True)
+        if reported.input_tokens and not counted:
+            return reported
+        return replace(reported, output_tokens=reported.output_tokens or counted, estimated=True)
 
-    def _closed(self) -> Done:
+    def _close_answer(self) -> Done:
         """The end of an answer that does not end. A call that it was making is not whole."""
         model = self._model
         usage = self.usage
@@ -168,5 +170,5 @@ class _Counting:
             usage=usage,
             provider=model.provider,
             model=model.name,
-            wire_finish=CLOSED,
+            wire_finish=CLOSED_FINISH,
         )

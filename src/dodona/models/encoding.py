@@ -10,14 +10,14 @@ from uuid import uuid4
 import msgspec
 
 from dodona.core.messages import AssistantText, Message, ToolCall, UserText
-from dodona.models.provider import Endpoint
+from dodona.models.provider import ModelEndpoint
 from dodona.net.redactor import Redactor
 
-EMPTY = "(empty)"  # some providers refuse a message without text
-NOTICE = "[System notice] "  # before a system message where only a user's is taken
-_MARKER = b',"cache_control":{"type":"ephemeral"}'
-_STRANGE = re.compile(r"[^a-zA-Z0-9_-]")
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+EMPTY_TEXT = "(empty)"  # some providers refuse a message without text
+NOTICE_PREFIX = "[System notice] "  # before a system message where only a user's is taken
+_CACHE_MARKER = b',"cache_control":{"type":"ephemeral"}'
+_INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_-]")
+_OBJECT_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def json_text(text: str) -> bytes:
@@ -28,22 +28,22 @@ def json_text(text: str) -> bytes:
         return msgspec.json.encode(text.encode(errors="replace").decode())
 
 
-def is_object(arguments: str) -> bool:
+def is_json_object(arguments: str) -> bool:
     try:
-        _OBJECT.decode(arguments)
+        _OBJECT_DECODER.decode(arguments)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return True
 
 
-def sendable(arguments: str) -> str:
+def valid_arguments(arguments: str) -> str:
     """The arguments of a call as written, or none when they are no JSON object."""
-    return arguments if is_object(arguments) else "{}"
+    return arguments if is_json_object(arguments) else "{}"
 
 
-def plain_name(name: str) -> str:
+def sanitize_name(name: str) -> str:
     """A name or id in the characters that every provider takes."""
-    return _STRANGE.sub("_", name)[:64] or "_"
+    return _INVALID_NAME_CHARS.sub("_", name)[:64] or "_"
 
 
 def new_call_id() -> str:
@@ -51,23 +51,23 @@ def new_call_id() -> str:
     return f"call_{uuid4().hex[:24]}"
 
 
-def has_plain_names(calls: Iterable[ToolCall]) -> bool:
-    return all(plain_name(call.name) == call.name for call in calls)
+def has_valid_names(calls: Iterable[ToolCall]) -> bool:
+    return all(sanitize_name(call.name) == call.name for call in calls)
 
 
-def hide_all(value: object, redactor: Redactor) -> object:
+def redact_all(value: object, redactor: Redactor) -> object:
     """JSON values without known secrets in any text, keys included."""
     if isinstance(value, str):
-        return redactor.hide(value)
+        return redactor.redact(value)
     if isinstance(value, Mapping):
         members = cast("Mapping[str, Any]", value)
-        return {redactor.hide(str(key)): hide_all(v, redactor) for key, v in members.items()}
+        return {redactor.redact(str(key)): redact_all(v, redactor) for key, v in members.items()}
     if isinstance(value, (list, tuple)):
-        return [hide_all(item, redactor) for item in cast("Sequence[Any]", value)]
+        return [redact_all(item, redactor) for item in cast("Sequence[Any]", value)]
     return value
 
 
-def own_raw(message: AssistantText, provider: str, redactor: Redactor) -> bytes | None:
+def reusable_raw(message: AssistantText, provider: str, redactor: Redactor) -> bytes | None:
     """The provider's own JSON of its answer.
 
     None when it says nothing (which would be refused), or holds what is known as a secret by now.
@@ -76,10 +76,10 @@ def own_raw(message: AssistantText, provider: str, redactor: Redactor) -> bytes 
     if raw is None or raw.provider != provider or not (message.text.strip() or message.calls):
         return None
     text = raw.body.decode()
-    return raw.body if redactor.hide(text) == text else None
+    return raw.body if redactor.redact(text) == text else None
 
 
-def encoding_key(endpoint: Endpoint) -> str:
+def encoding_key(endpoint: ModelEndpoint) -> str:
     """Where messages keep what the provider's wire made of them: anew after each secret."""
     return f"{endpoint.provider.name}#{endpoint.redactor.generation}"
 
@@ -100,7 +100,7 @@ def may_think(messages: Sequence[Message], key: str, *, whole_history: bool) -> 
     return True
 
 
-def last_before_question(messages: Sequence[Message]) -> int:
+def index_before_question(messages: Sequence[Message]) -> int:
     """The place of the last message before the last question: what later runs still share."""
     for place in range(len(messages) - 1, -1, -1):
         if isinstance(messages[place], UserText):
@@ -108,6 +108,6 @@ def last_before_question(messages: Sequence[Message]) -> int:
     return -1
 
 
-def marked(block: bytes, closing: bytes = b"}") -> bytes:
+def add_cache_marker(block: bytes, closing: bytes = b"}") -> bytes:
     """The same with a cache marker in its last object; the bytes before it stay as they are."""
-    return block[: -len(closing)] + _MARKER + closing
+    return block[: -len(closing)] + _CACHE_MARKER + closing

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Self
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.ports.model import (
     Done,
     FailedAttempt,
@@ -40,18 +40,18 @@ from dodona.core.ports.model import (
 )
 
 # Seconds. Pauses double from the first to the longest; half of each is left to chance.
-FIRST_PAUSE = 0.5
-LONGEST_PAUSE = 8.0
+INITIAL_BACKOFF_SECONDS = 0.5
+MAX_BACKOFF_SECONDS = 8.0
 # Nobody waits longer than this for a model, whatever its provider asks for.
-PATIENCE = 20.0
+MAX_WAIT_SECONDS = 20.0
 # A model that failed twice within this time, for a reason that lasts, comes last for as long.
-REST = 30.0
+COOLDOWN_SECONDS = 30.0
 
-_LASTING = frozenset({Fault.UNAUTHORISED, Fault.CONNECTION})
-_THIS_PROVIDER_ONLY = frozenset({402, 404, 410})
+_LASTING_ERRORS = frozenset({ProviderErrorKind.UNAUTHORIZED, ProviderErrorKind.CONNECTION})
+_PROVIDER_SPECIFIC_STATUSES = frozenset({402, 404, 410})
 
 
-class Fallback:
+class FallbackModel:
     """Models in order of preference, as one."""
 
     def __init__(
@@ -66,8 +66,8 @@ class Fallback:
         if not models:
             raise ValueError("a chain needs at least one model")
         self._models = tuple(models)
-        self._pauses = _Pauses(retries, sleep, random)
-        self._resting = _Resting(clock)
+        self._retry_policy = _RetryPolicy(retries, sleep, random)
+        self._cooldowns = _Cooldowns(clock)
 
     @property
     def provider(self) -> str:
@@ -80,11 +80,13 @@ class Fallback:
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
         async with AsyncExitStack() as opened:
-            models = self._resting.last(self._models)
-            yield _Chain(models, request, opened, pauses=self._pauses, resting=self._resting)
+            models = self._cooldowns.sort_last(self._models)
+            yield _FallbackStream(
+                models, request, opened, retry_policy=self._retry_policy, cooldowns=self._cooldowns
+            )
 
 
-class _Chain:
+class _FallbackStream:
     """The events of whichever model answers.
 
     `usage` is that of every attempt, without those that `again` was told of; the usage in `Done`
@@ -95,29 +97,33 @@ class _Chain:
         self,
         models: Sequence[Model],
         request: ModelRequest,
-        opened: AsyncExitStack,
+        exit_stack: AsyncExitStack,
         *,
-        pauses: _Pauses,
-        resting: _Resting,
+        retry_policy: _RetryPolicy,
+        cooldowns: _Cooldowns,
     ) -> None:
         self._model, *ahead = models
-        self._ahead = deque(ahead)
+        self._remaining = deque(ahead)
         self._request = request
-        self._opened = opened
-        self._pauses = pauses
-        self._resting = resting
+        self._exit_stack = exit_stack
+        self._retry_policy = retry_policy
+        self._cooldowns = cooldowns
         self._tries = 0  # of this model
         self._attempts: list[FailedAttempt] = []
-        self._spent = Usage()
+        self._failed_usage = Usage()
         self._stream: ModelStream | None = None
-        self._shown = False  # has the caller seen something of this attempt?
-        self._stale = False  # … of one before?
+        self._has_shown_events = False  # has the caller seen something of this attempt?
+        self._needs_restart = False  # … of one before?
         self._ready: deque[ModelEvent] = deque()
         self._ended = False
 
     @property
     def usage(self) -> Usage:
-        return self._spent if self._stream is None else _sum(self._spent, self._stream.usage)
+        return (
+            self._failed_usage
+            if self._stream is None
+            else _add_usage(self._failed_usage, self._stream.usage)
+        )
 
     def __aiter__(self) -> Self:
         return self
@@ -127,30 +133,34 @@ class _Chain:
             if self._ended:
                 raise StopAsyncIteration
             try:
-                self._deliver(await self._next())
+                self._deliver(await self._next_event())
             except ProviderError as error:
                 await self._recover(error)
         return self._ready.popleft()
 
-    async def _next(self) -> ModelEvent:
+    async def _next_event(self) -> ModelEvent:
         if self._stream is None:
             self._tries += 1
-            self._stream = await self._opened.enter_async_context(self._model.stream(self._request))
+            self._stream = await self._exit_stack.enter_async_context(
+                self._model.stream(self._request)
+            )
         async for event in self._stream:
             return event
         raise ProviderError(
-            "the answer ended without a finish.", fault=Fault.CUT, provider=self._model.provider
+            "the answer ended without a finish.",
+            kind=ProviderErrorKind.INTERRUPTED,
+            provider=self._model.provider,
         )
 
     def _deliver(self, event: ModelEvent) -> None:
-        if self._stale:
+        if self._needs_restart:
             self._ready.append(Restart(self._attempts[-1].reason))
-            self._stale = False
+            self._needs_restart = False
         if isinstance(event, Done):
-            self._resting.answered(self._model)
+            self._cooldowns.record_success(self._model)
             self._ended = True
             event = replace(event, attempts=(*self._attempts, *event.attempts))
-        self._shown = True
+        self._has_shown_events = True
         self._ready.append(event)
 
     async def _recover(self, error: ProviderError) -> None:
@@ -161,91 +171,93 @@ class _Chain:
             model.provider, model.name, error.message, used, error.may_be_billed
         )
         self._attempts.append(attempt)
-        self._spent, self._stream = self.usage, None
-        await self._opened.aclose()
-        self._stale = self._stale or self._shown
-        if self._shown and not self._request.allow_restart:
+        self._failed_usage, self._stream = self.usage, None
+        await self._exit_stack.aclose()
+        self._needs_restart = self._needs_restart or self._has_shown_events
+        if self._has_shown_events and not self._request.allow_restart:
             self._ended = True
             raise error
-        self._shown = False
-        pause = self._pauses.before_retry(error, self._tries)
+        self._has_shown_events = False
+        pause = self._retry_policy.retry_delay(error, self._tries)
         if pause is not None:
-            await self._pauses.sleep(pause)
+            await self._retry_policy.sleep(pause)
         else:
-            self._go_on(error)
-        await self._ask_leave(attempt)
+            self._switch_model(error)
+        await self._request_retry(attempt)
 
-    async def _ask_leave(self, attempt: FailedAttempt) -> None:
+    async def _request_retry(self, attempt: FailedAttempt) -> None:
         """What was used is another's concern from now on, and so is whether it may be tried."""
         if self._request.on_retry is None:
             return
-        self._spent = Usage()
+        self._failed_usage = Usage()
         self._ended = True  # unless it may
         await self._request.on_retry(attempt, self._model)
         self._ended = False
 
-    def _go_on(self, error: ProviderError) -> None:
+    def _switch_model(self, error: ProviderError) -> None:
         """Turn to the next model, if there is one and it may fare better."""
-        self._resting.failed(self._model, error.fault)
-        if not self._ahead or not _may_work_elsewhere(error):
+        self._cooldowns.record_failure(self._model, error.kind)
+        if not self._remaining or not _may_work_elsewhere(error):
             self._ended = True
-            raise _all_failed(self._attempts, error)
-        self._model = self._ahead.popleft()
+            raise _combine_errors(self._attempts, error)
+        self._model = self._remaining.popleft()
         self._tries = 0
 
 
 @dataclass(frozen=True, slots=True)
-class _Pauses:
+class _RetryPolicy:
     """How often a model is tried again, and when."""
 
     retries: int
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
 
-    def before_retry(self, error: ProviderError, tries: int) -> float | None:
+    def retry_delay(self, error: ProviderError, tries: int) -> float | None:
         """Seconds until the same model is tried again; None when it is not.
 
         A provider that asks for more than `PATIENCE` is not asked again: to come back sooner
         than it says would only make it angrier.
         """
         asked = max(0.0, error.retry_after or 0.0)
-        if not error.is_retryable or tries > self.retries or asked > PATIENCE:
+        if not error.is_retryable or tries > self.retries or asked > MAX_WAIT_SECONDS:
             return None
-        pause = min(FIRST_PAUSE * 2.0 ** (tries - 1), LONGEST_PAUSE)
-        return min(asked + pause * (1 + self.random()) / 2, PATIENCE)
+        pause = min(INITIAL_BACKOFF_SECONDS * 2.0 ** (tries - 1), MAX_BACKOFF_SECONDS)
+        return min(asked + pause * (1 + self.random()) / 2, MAX_WAIT_SECONDS)
 
 
-class _Resting:
+class _Cooldowns:
     """Models that lately failed for reasons that last: a wrong key, nobody there."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures: dict[int, tuple[int, float]] = {}  # by model: how often, when last
 
-    def last(self, models: Sequence[Model]) -> list[Model]:
+    def sort_last(self, models: Sequence[Model]) -> list[Model]:
         """The same models, those that rest behind the others."""
-        return sorted(models, key=self._rests)
+        return sorted(models, key=self._is_cooling_down)
 
-    def failed(self, model: Model, fault: Fault) -> None:
-        if fault in _LASTING:
-            self._failures[id(model)] = (self._recent(model) + 1, self._clock())
+    def record_failure(self, model: Model, kind: ProviderErrorKind) -> None:
+        if kind in _LASTING_ERRORS:
+            self._failures[id(model)] = (self._recent_failures(model) + 1, self._clock())
 
-    def answered(self, model: Model) -> None:
+    def record_success(self, model: Model) -> None:
         self._failures.pop(id(model), None)
 
-    def _rests(self, model: Model) -> bool:
-        return self._recent(model) >= 2
+    def _is_cooling_down(self, model: Model) -> bool:
+        return self._recent_failures(model) >= 2
 
-    def _recent(self, model: Model) -> int:
+    def _recent_failures(self, model: Model) -> int:
         times, last = self._failures.get(id(model), (0, 0.0))
-        return times if self._clock() - last < REST else 0
+        return times if self._clock() - last < COOLDOWN_SECONDS else 0
 
 
 def _may_work_elsewhere(error: ProviderError) -> bool:
-    return error.fault is not Fault.REFUSED or error.status in _THIS_PROVIDER_ONLY
+    return (
+        error.kind is not ProviderErrorKind.REJECTED or error.status in _PROVIDER_SPECIFIC_STATUSES
+    )
 
 
-def _all_failed(attempts: Sequence[FailedAttempt], last: ProviderError) -> ProviderError:
+def _combine_errors(attempts: Sequence[FailedAttempt], last: ProviderError) -> ProviderError:
     """The only error, or one that names every attempt and stands for the last."""
     if len(attempts) == 1:
         return last
@@ -256,7 +268,7 @@ def _all_failed(attempts: Sequence[FailedAttempt], last: ProviderError) -> Provi
         tries.append(f"{attempt.provider}/{attempt.model}{often}: {attempt.reason}")
     error = ProviderError(
         f"{len(attempts)} attempts came to nothing. {' '.join(tries)}",
-        fault=last.fault,
+        kind=last.kind,
         provider=last.provider,
         status=last.status,
         retry_after=last.retry_after,
@@ -266,7 +278,7 @@ def _all_failed(attempts: Sequence[FailedAttempt], last: ProviderError) -> Provi
     return error
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
+def _add_usage(one: Usage, other: Usage) -> Usage:
     """Both together; the cost is unknown if one of them is, and `wire` is the later account."""
     if one == Usage():
         return other

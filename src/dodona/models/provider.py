@@ -28,19 +28,19 @@ class Provider:
     # Thinking needs the raw form of every call ever made, not only of those since the question.
     thinking_needs_history: bool = False
     # Does `completion_tokens` leave the thinking out?
-    reasoning_beside_output: bool = False
+    output_excludes_reasoning: bool = False
     # Must thinking go back, with the calls that came of it, as `reasoning_content`?
     returns_reasoning: bool = False
     # Is a system message welcome after the first other message?
-    system_anywhere: bool = True
+    allows_late_system: bool = True
     # What a call needs that another provider made: more members of it, as JSON.
-    foreign_call: bytes = b""
+    foreign_call_members: bytes = b""
     # `key`: prompt_cache_key · `markers`: cache_control, for models of Anthropic
     cache: Literal["", "key", "markers"] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class ModelEndpoint:
     """A provider's model, and how to reach it."""
 
     provider: Provider

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from dodona.core.errors import ConfigError, did_you_mean
 from dodona.models.anthropic.request import AnthropicWire
 from dodona.models.openai.request import OpenAiWire
-from dodona.models.provider import Endpoint, Provider
+from dodona.models.provider import ModelEndpoint, Provider
 from dodona.models.wire import Timeouts, WireModel
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
-THINKING = ":thinking"
-_ADDRESS = re.compile(
+THINKING_SUFFIX = ":thinking"
+_HTTP_URL = re.compile(
     r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:(?P<port>\d{1,5}))?(/[^\s?#@]*)?", re.ASCII
 )
 
@@ -53,9 +53,9 @@ _TABLE = (
         default_model="gemini-3.8-flash",
         # It thinks by itself; what is asked for is to be told.
         thinking_on=b'"extra_body":{"google":{"thinking_config":{"include_thoughts":true}}}',
-        reasoning_beside_output=True,
-        system_anywhere=False,
-        foreign_call=b',"extra_content":{"google":'
+        output_excludes_reasoning=True,
+        allows_late_system=False,
+        foreign_call_members=b',"extra_content":{"google":'
         b'{"thought_signature":"skip_thought_signature_validator"}}',
     ),
     Provider(
@@ -74,22 +74,22 @@ _TABLE = (
         wire="openai",
         base_url="http://127.0.0.1:11434/v1",
         needs_key=False,
-        system_anywhere=False,
+        allows_late_system=False,
     ),
     Provider(
         name="openai-compatible",
         wire="openai",
         needs_key=False,
-        system_anywhere=False,
+        allows_late_system=False,
     ),
 )
 
 PROVIDERS: Mapping[str, Provider] = MappingProxyType({row.name: row for row in _TABLE})
 
 
-def is_address(url: str) -> bool:
+def is_http_url(url: str) -> bool:
     """Is it an http(s) address of host, port and path alone?"""
-    found = _ADDRESS.fullmatch(url)
+    found = _HTTP_URL.fullmatch(url)
     return found is not None and 0 < int(found["port"] or 80) < 65_536
 
 
@@ -97,7 +97,7 @@ def connect(
     provider: str,
     model: str,
     *,
-    http: Http,
+    http: HttpPool,
     redactor: Redactor,
     api_key: str = "",
     base_url: str = "",
@@ -112,27 +112,27 @@ def connect(
         known = ", ".join(PROVIDERS)
         hint = did_you_mean(provider, PROVIDERS) or f"Known are {known}."
         raise ConfigError(f"unknown provider '{provider}'.", hint=hint)
-    name = model.removesuffix(THINKING) or row.default_model
+    name = model.removesuffix(THINKING_SUFFIX) or row.default_model
     if not name:
         raise ConfigError(f"{provider} needs the name of a model.", hint="Set model.")
-    endpoint = Endpoint(
+    endpoint = ModelEndpoint(
         provider=row,
         model=name,
-        base_url=_base_url(row, base_url),
+        base_url=_resolve_base_url(row, base_url),
         redactor=redactor,
-        api_key=_key(row, api_key, is_own=not base_url),
-        thinks=model.endswith(THINKING),
+        api_key=_check_key(row, api_key, uses_default_url=not base_url),
+        thinks=model.endswith(THINKING_SUFFIX),
     )
     wire = AnthropicWire(endpoint) if row.wire == "anthropic" else OpenAiWire(endpoint)
     return WireModel(wire, http=http, timeouts=timeouts or Timeouts(), provider=provider, name=name)
 
 
-def _base_url(row: Provider, given: str) -> str:
-    url = (given or row.base_url).rstrip("/")
+def _resolve_base_url(row: Provider, configured: str) -> str:
+    url = (configured or row.base_url).rstrip("/")
     example = row.base_url or "http://127.0.0.1:8080/v1"
     if not url:
         raise ConfigError(f"{row.name} needs a base_url.", hint=f'For example "{example}".')
-    if not is_address(url):
+    if not is_http_url(url):
         # Not quoted: someone may have put a password or a key in it.
         raise ConfigError(
             f"the base_url of {row.name} is not an http(s) address of host, port and path alone.",
@@ -142,10 +142,10 @@ def _base_url(row: Provider, given: str) -> str:
     return url if has_path or row.name != "ollama" else f"{url}/v1"
 
 
-def _key(row: Provider, key: str, *, is_own: bool) -> str:
+def _check_key(row: Provider, key: str, *, uses_default_url: bool) -> str:
     """The key, if it can be one; whoever gives an address of their own may need none."""
     variable = row.key_env[0] if row.key_env else "the key"
-    if not key and row.needs_key and is_own:
+    if not key and row.needs_key and uses_default_url:
         raise ConfigError(f"{row.name} needs a key.", hint=f"Set {variable}.")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError(

@@ -5,7 +5,7 @@ Names and ids of events are not kept: both wires say in the data itself what it 
 
 from __future__ import annotations
 
-EVENT_LIMIT = 8 * 1024 * 1024
+MAX_EVENT_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -16,16 +16,24 @@ class EventTooLong(Exception):
 class SseParser:
     """Takes bytes split anywhere; lines may end in LF, CRLF or CR."""
 
-    __slots__ = ("_after_cr", "_begun", "_data", "_data_size", "_limit", "_tail", "_tail_size")
+    __slots__ = (
+        "_after_cr",
+        "_data",
+        "_data_size",
+        "_has_started",
+        "_max_bytes",
+        "_tail",
+        "_tail_size",
+    )
 
-    def __init__(self, limit: int = EVENT_LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, max_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._tail: list[bytes] = []  # a line that has not ended, in pieces
         self._tail_size = 0
         self._data: list[bytes] = []  # lines of an event that has not ended
         self._data_size = 0
         self._after_cr = False  # an LF that comes next belongs to the CR before it
-        self._begun = False
+        self._has_started = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of each event that ends in this chunk."""
@@ -37,24 +45,24 @@ class SseParser:
         if end:
             self._after_cr = chunk.endswith(b"\r")
             # Joined only now: a long line that trickles in is not copied with every chunk.
-            events = self._read(b"".join((*self._tail, chunk[:end])).splitlines())
+            events = self._read_lines(b"".join((*self._tail, chunk[:end])).splitlines())
             self._tail = []
             self._tail_size = 0
             chunk = chunk[end:]
         if chunk:
             self._tail.append(chunk)
             self._tail_size += len(chunk)
-        if self._data_size + self._tail_size > self._limit:
+        if self._data_size + self._tail_size > self._max_bytes:
             raise EventTooLong
         return events
 
-    def end(self) -> list[bytes]:
+    def flush(self) -> list[bytes]:
         """The data of an event that the stream ended without the empty line behind it."""
-        return self._read([b"".join(self._tail), b""])
+        return self._read_lines([b"".join(self._tail), b""])
 
-    def _read(self, lines: list[bytes]) -> list[bytes]:
-        if not self._begun:
-            self._begun = True
+    def _read_lines(self, lines: list[bytes]) -> list[bytes]:
+        if not self._has_started:
+            self._has_started = True
             lines[0] = lines[0].removeprefix(_BOM)
         events: list[bytes] = []
         data = self._data

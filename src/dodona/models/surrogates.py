@@ -13,13 +13,13 @@ _ESCAPE = re.compile(rb"\\\\|\\u[dD](?:([89abAB])|[c-fC-F])[0-9a-fA-F]{2}")
 _REPLACEMENT = b"\\ufffd"
 
 
-class Halves:
+class SurrogateJoiner:
     """Mends the events of one answer; only those that could not be read."""
 
     def __init__(self) -> None:
-        self._first = b""
+        self._pending_half = b""
 
-    def mend(self, data: bytes) -> bytes:
+    def repair(self, data: bytes) -> bytes:
         """The event with whole characters: halves are joined, kept for later, or replaced."""
         pieces: list[bytes] = []
         place, open_ = 0, False  # is the last piece a first half?
@@ -36,13 +36,13 @@ class Halves:
                 continue
             if open_:
                 pieces[-2] = _REPLACEMENT
-            pieces.append(escape if is_first else self._joined(escape))
+            pieces.append(escape if is_first else self._join(escape))
             open_ = is_first
         if open_:
-            self._first = pieces.pop()
+            self._pending_half = pieces.pop()
         pieces.append(data[place:])
         return b"".join(pieces)
 
-    def _joined(self, second: bytes) -> bytes:
-        first, self._first = self._first, b""
+    def _join(self, second: bytes) -> bytes:
+        first, self._pending_half = self._pending_half, b""
         return first + second if first else _REPLACEMENT

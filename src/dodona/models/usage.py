@@ -8,61 +8,64 @@ from typing import Any, cast
 from dodona.core.ports.model import Usage
 
 # Beyond these an account is a lie, or a mistake that must not fill our books.
-MOST_TOKENS = 1_000_000_000
-MOST_USD = 1_000_000.0
+MAX_TOKENS = 1_000_000_000
+MAX_USD = 1_000_000.0
 
 
-def openai_usage(wire: Mapping[str, Any], *, thinking_beside: bool) -> Usage:
+def openai_usage(wire: Mapping[str, Any], *, output_excludes_reasoning: bool) -> Usage:
     """OpenAI's account, and what others add to it: DeepSeek cache hits, OpenRouter a cost.
 
-    `thinking_beside`: the completion leaves thinking out, only the total has it (Gemini).
+    `output_excludes_reasoning`: the completion leaves thinking out, only the total has it (Gemini).
     """
-    prompt = _members(wire, "prompt_tokens_details")
-    input_tokens, output_tokens = _count(wire, "prompt_tokens"), _count(wire, "completion_tokens")
-    reasoning = _count(_members(wire, "completion_tokens_details"), "reasoning_tokens")
-    if thinking_beside:
-        beside = max(0, _count(wire, "total_tokens") - input_tokens - output_tokens)
+    prompt = _get_object(wire, "prompt_tokens_details")
+    input_tokens, output_tokens = (
+        _get_count(wire, "prompt_tokens"),
+        _get_count(wire, "completion_tokens"),
+    )
+    reasoning = _get_count(_get_object(wire, "completion_tokens_details"), "reasoning_tokens")
+    if output_excludes_reasoning:
+        beside = max(0, _get_count(wire, "total_tokens") - input_tokens - output_tokens)
         output_tokens += beside
         reasoning = reasoning or beside
-    hits = _count(prompt, "cached_tokens") or _count(wire, "prompt_cache_hit_tokens")
+    hits = _get_count(prompt, "cached_tokens") or _get_count(wire, "prompt_cache_hit_tokens")
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         cache_read_tokens=hits,
-        cache_write_tokens=_count(prompt, "cache_write_tokens"),
+        cache_write_tokens=_get_count(prompt, "cache_write_tokens"),
         reasoning_tokens=reasoning,
-        cost_usd=_cost(wire.get("cost")),
+        cost_usd=_parse_cost(wire.get("cost")),
         wire=dict(wire),
     )
 
 
 def anthropic_usage(wire: Mapping[str, Any]) -> Usage:
     """Anthropic's account: its input leaves out what was read from or written to the cache."""
-    read = _count(wire, "cache_read_input_tokens")
-    written = _count(wire, "cache_creation_input_tokens")
+    read = _get_count(wire, "cache_read_input_tokens")
+    written = _get_count(wire, "cache_creation_input_tokens")
     return Usage(
-        input_tokens=_count(wire, "input_tokens") + read + written,
-        output_tokens=_count(wire, "output_tokens"),
+        input_tokens=_get_count(wire, "input_tokens") + read + written,
+        output_tokens=_get_count(wire, "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
-        reasoning_tokens=_count(_members(wire, "output_tokens_details"), "thinking_tokens"),
+        reasoning_tokens=_get_count(_get_object(wire, "output_tokens_details"), "thinking_tokens"),
         wire=dict(wire),
     )
 
 
-def _members(wire: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _get_object(wire: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found: object = wire.get(name)
     return cast("Mapping[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def _count(wire: Mapping[str, Any], name: str) -> int:
+def _get_count(wire: Mapping[str, Any], name: str) -> int:
     """What a provider counted; no call uses more than the limit, whatever it says."""
     found: object = wire.get(name)
-    return min(found, MOST_TOKENS) if type(found) is int and found > 0 else 0
+    return min(found, MAX_TOKENS) if type(found) is int and found > 0 else 0
 
 
-def _cost(found: object) -> float | None:
-    if type(found) not in (int, float):
+def _parse_cost(value: object) -> float | None:
+    if type(value) not in (int, float):
         return None
-    cost = float(cast("float", found))
-    return cost if 0 <= cost <= MOST_USD else None
+    cost = float(cast("float", value))
+    return cost if 0 <= cost <= MAX_USD else None

@@ -12,16 +12,16 @@ from typing import Protocol, Self
 
 import aiohttp
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.ports.model import ModelEvent, ModelRequest, TextDelta, ThinkingDelta, Usage
-from dodona.models.errors import Faults
-from dodona.models.sse import EVENT_LIMIT, EventTooLong, SseParser
-from dodona.net.http import Http
+from dodona.models.errors import ProviderErrorFactory
+from dodona.models.sse import MAX_EVENT_BYTES, EventTooLong, SseParser
+from dodona.net.http import HttpPool
 
-ANSWER_LIMIT = 64 * 1024 * 1024
-ERROR_LIMIT = 64 * 1024
-ERROR_SECONDS = 5.0
-DRAIN_SECONDS = 0.05
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+ERROR_READ_TIMEOUT = 5.0
+DRAIN_TIMEOUT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Timeouts:
     gap: float = 90.0  # between two events, once an answer has begun
 
 
-class Answer(Protocol):
+class AnswerDecoder(Protocol):
     """What a stream has said so far. Events that it makes wait in `ready`."""
 
     ready: deque[ModelEvent]
-    finished: bool  # `Done` is the last of them
+    is_finished: bool  # `Done` is the last of them
 
     @property
     def usage(self) -> Usage: ...
 
-    def read(self, data: bytes) -> None:
+    def read_event(self, data: bytes) -> None:
         """Take the data of one event of the stream."""
         ...
 
@@ -65,18 +65,18 @@ class Wire(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     @property
-    def faults(self) -> Faults: ...
+    def errors(self) -> ProviderErrorFactory: ...
 
-    def body(self, request: ModelRequest) -> bytes: ...
+    def encode_request(self, request: ModelRequest) -> bytes: ...
 
-    def answer(self) -> Answer: ...
+    def new_decoder(self) -> AnswerDecoder: ...
 
 
 class WireModel:
     """A `Model` behind a wire."""
 
     def __init__(
-        self, wire: Wire, *, http: Http, timeouts: Timeouts, provider: str, name: str
+        self, wire: Wire, *, http: HttpPool, timeouts: Timeouts, provider: str, name: str
     ) -> None:
         self._wire = wire
         self._http = http
@@ -100,24 +100,24 @@ class WireStream:
     """The events of one answer. The request goes out with the first `anext`, not on entering."""
 
     def __init__(
-        self, wire: Wire, request: ModelRequest, *, http: Http, timeouts: Timeouts
+        self, wire: Wire, request: ModelRequest, *, http: HttpPool, timeouts: Timeouts
     ) -> None:
         self._wire = wire
         self._request = request
         self._http = http
         self._timeouts = timeouts
-        self._answer = wire.answer()
-        self._ready = self._answer.ready
+        self._decoder = wire.new_decoder()
+        self._ready = self._decoder.ready
         self._response: aiohttp.ClientResponse | None = None
         self._parser: SseParser | None = None  # None: the answer comes in one piece
         self._pieces: list[bytes] = []
         self._size = 0
-        self._over = False
+        self._is_over = False
         self._failure: ProviderError | None = None
 
     @property
     def usage(self) -> Usage:
-        return self._answer.usage
+        return self._decoder.usage
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,16 +128,16 @@ class WireStream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over = True
+        self._is_over = True
         self._ready.clear()
         response = self._response
         if response is None:
             return
         try:
-            if kind is None and self._answer.finished:
+            if kind is None and self._decoder.is_finished:
                 # What is left is the end of the transfer. Once it is here, the pool has the
                 # connection back; a provider that keeps the line open is not waited for.
-                async with asyncio.timeout(DRAIN_SECONDS):
+                async with asyncio.timeout(DRAIN_TIMEOUT):
                     await response.content.wait_eof()
         except (TimeoutError, aiohttp.ClientError, OSError):
             pass
@@ -150,8 +150,8 @@ class WireStream:
     async def __anext__(self) -> ModelEvent:
         ready = self._ready
         if not ready:
-            if not self._over:
-                await self._fill()
+            if not self._is_over:
+                await self._fetch_events()
             if not ready:
                 if self._failure is None:
                     raise StopAsyncIteration
@@ -159,13 +159,13 @@ class WireStream:
                 raise failure
         return ready.popleft()
 
-    async def _fill(self) -> None:
+    async def _fetch_events(self) -> None:
         """Wait for events; a failure is kept until those before it are taken."""
         try:
             if self._response is None:
-                await self._begin()
-            if not (self._ready or self._over):
-                await self._go_on()
+                await self._start()
+            if not (self._ready or self._is_over):
+                await self._wait_for_event()
         except ProviderError as error:
             self._failure = error
             self._close()
@@ -174,26 +174,26 @@ class WireStream:
             raise
 
     def _close(self) -> None:
-        self._over = True
+        self._is_over = True
         if self._response is not None:
             self._response.close()
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         """Send the request and wait for the first event."""
         seconds = self._timeouts.first_token
         try:
             async with asyncio.timeout(seconds):
-                self._response = await self._open()
-                await self._greet(self._response)
-                while not (self._ready or self._over):
-                    self._take(await self._read())
+                self._response = await self._send_request()
+                await self._check_response(self._response)
+                while not (self._ready or self._is_over):
+                    self._process_chunk(await self._read_chunk())
         except TimeoutError as error:
-            raise self._wire.faults.error(
-                f"said nothing for {seconds:g} seconds", Fault.SILENT
+            raise self._wire.errors.build(
+                f"said nothing for {seconds:g} seconds", ProviderErrorKind.NO_FIRST_TOKEN
             ) from error
 
-    async def _open(self) -> aiohttp.ClientResponse:
-        body = self._wire.body(self._request)
+    async def _send_request(self) -> aiohttp.ClientResponse:
+        body = self._wire.encode_request(self._request)
         try:
             return await self._http.post(
                 self._wire.url,
@@ -202,18 +202,20 @@ class WireStream:
                 connect_seconds=self._timeouts.connect,
             )
         except (aiohttp.ClientError, OSError) as error:
-            raise self._wire.faults.error(
-                "cannot be reached", Fault.CONNECTION, said=str(error) or type(error).__name__
+            raise self._wire.errors.build(
+                "cannot be reached",
+                ProviderErrorKind.CONNECTION,
+                detail=str(error) or type(error).__name__,
             ) from error
 
-    async def _greet(self, response: aiohttp.ClientResponse) -> None:
+    async def _check_response(self, response: aiohttp.ClientResponse) -> None:
         """Look at the head of the answer: a stream, a whole answer, or none."""
         if response.status != 200:
-            raise self._wire.faults.answered(
+            raise self._wire.errors.from_response(
                 response.status, response.headers, await self._read_error()
             )
         if response.content_type == "text/html":
-            raise self._wire.faults.garbled("a web page", await self._read_error())
+            raise self._wire.errors.malformed("a web page", await self._read_error())
         if response.content_type != "application/json":
             self._parser = SseParser()
 
@@ -221,86 +223,86 @@ class WireStream:
         """The beginning of what was said with an error; as much as comes soon."""
         body = b""
         try:
-            async with asyncio.timeout(ERROR_SECONDS):
-                while len(body) < ERROR_LIMIT and (chunk := await self._read()):
+            async with asyncio.timeout(ERROR_READ_TIMEOUT):
+                while len(body) < MAX_ERROR_BYTES and (chunk := await self._read_chunk()):
                     body += chunk
         except (TimeoutError, ProviderError):
             pass
         return body
 
-    async def _go_on(self) -> None:
+    async def _wait_for_event(self) -> None:
         """Wait for the next event; what only keeps the line open is none."""
         seconds = self._timeouts.gap
         try:
             async with asyncio.timeout(seconds):
-                while not (self._ready or self._over):
-                    self._take(await self._read())
+                while not (self._ready or self._is_over):
+                    self._process_chunk(await self._read_chunk())
         except TimeoutError as error:
-            raise self._wire.faults.cut(f"nothing came for {seconds:g} seconds") from error
+            raise self._wire.errors.interrupted(f"nothing came for {seconds:g} seconds") from error
 
-    async def _read(self) -> bytes:
+    async def _read_chunk(self) -> bytes:
         assert self._response is not None
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            raise self._wire.faults.cut(str(error) or type(error).__name__) from error
+            raise self._wire.errors.interrupted(str(error) or type(error).__name__) from error
 
-    def _take(self, chunk: bytes) -> None:
+    def _process_chunk(self, chunk: bytes) -> None:
         """Read what came; no bytes are the end."""
         if not chunk:
-            self._end()
+            self._finish()
         elif self._parser is None:
             self._pieces.append(chunk)
         else:
             self._read_events(self._parser, chunk)
-        self._over = self._over or self._answer.finished
+        self._is_over = self._is_over or self._decoder.is_finished
         self._size += len(chunk)
-        if self._size > ANSWER_LIMIT:
-            raise self._wire.faults.garbled(f"the answer is larger than {ANSWER_LIMIT} bytes")
+        if self._size > MAX_ANSWER_BYTES:
+            raise self._wire.errors.malformed(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
 
     def _read_events(self, parser: SseParser, chunk: bytes) -> None:
-        answer = self._answer
+        answer = self._decoder
         try:
             events = parser.feed(chunk)
         except EventTooLong as error:
-            raise self._wire.faults.garbled(
-                f"an event is larger than {EVENT_LIMIT} bytes"
+            raise self._wire.errors.malformed(
+                f"an event is larger than {MAX_EVENT_BYTES} bytes"
             ) from error
         for data in events:
-            answer.read(data)
-            if answer.finished:
+            answer.read_event(data)
+            if answer.is_finished:
                 break
         if len(self._ready) > 2:
-            _join(self._ready)
+            _merge_deltas(self._ready)
 
-    def _end(self) -> None:
-        self._over = True
+    def _finish(self) -> None:
+        self._is_over = True
         if self._parser is None:
-            self._answer.read_whole(b"".join(self._pieces))
+            self._decoder.read_whole(b"".join(self._pieces))
             return
-        for data in self._parser.end():
+        for data in self._parser.flush():
             try:
-                self._answer.read(data)
+                self._decoder.read_event(data)
             except ProviderError as error:
-                if error.fault is not Fault.GARBLED:  # else it was cut in two
+                if error.kind is not ProviderErrorKind.MALFORMED:  # else it was cut in two
                     raise
-        if not self._answer.finished:
-            self._answer.end()
+        if not self._decoder.is_finished:
+            self._decoder.end()
 
 
-def _join(ready: deque[ModelEvent]) -> None:
+def _merge_deltas(ready: deque[ModelEvent]) -> None:
     """What came together goes on together: a burst of words is one piece to all behind us."""
     events = tuple(ready)
     ready.clear()
     for kind, alike in groupby(events, type):
         said = tuple(alike)
         if kind is TextDelta:
-            ready.append(TextDelta(_text(said)))
+            ready.append(TextDelta(_join_text(said)))
         elif kind is ThinkingDelta:
-            ready.append(ThinkingDelta(_text(said)))
+            ready.append(ThinkingDelta(_join_text(said)))
         else:
             ready.extend(said)
 
 
-def _text(said: tuple[ModelEvent, ...]) -> str:
-    return "".join([each.text for each in said if isinstance(each, TextDelta | ThinkingDelta)])
+def _join_text(events: tuple[ModelEvent, ...]) -> str:
+    return "".join([each.text for each in events if isinstance(each, TextDelta | ThinkingDelta)])

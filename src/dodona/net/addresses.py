@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 
 # IANA's special-purpose registry, and 168.63.129.16, which on Azure is the machine's own host.
-_CLOSED_4: Final = tuple(
+_BLOCKED_IPV4: Final = tuple(
     map(
         IPv4Network,
         (
@@ -40,8 +40,8 @@ _CLOSED_4: Final = tuple(
 
 # Of IPv6 this alone is given out: loopback, link-local, unique-local (and fd00:ec2::254 among it),
 # multicast, site-local and IPv4-compatible addresses are outside of it.
-_UNICAST_6: Final = IPv6Network("2000::/3")
-_CLOSED_6: Final = tuple(
+_GLOBAL_UNICAST_IPV6: Final = IPv6Network("2000::/3")
+_BLOCKED_IPV6: Final = tuple(
     map(
         IPv6Network,
         (
@@ -52,7 +52,7 @@ _CLOSED_6: Final = tuple(
         ),
     )
 )
-_MAPPED: Final = IPv6Network("::ffff:0:0/96")
+_IPV4_MAPPED: Final = IPv6Network("::ffff:0:0/96")
 _NAT64: Final = IPv6Network("64:ff9b::/96")  # how a network without IPv4 reaches it
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
@@ -61,16 +61,16 @@ _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 def is_public(address: IPAddress) -> bool:
     """May anybody on the internet be at this address? One that holds another is judged by it."""
     if isinstance(address, IPv4Address):
-        return not any(address in network for network in _CLOSED_4)
-    if address in _MAPPED or address in _NAT64:
+        return not any(address in network for network in _BLOCKED_IPV4)
+    if address in _IPV4_MAPPED or address in _NAT64:
         return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
-    if address.scope_id is not None or address not in _UNICAST_6:
+    if address.scope_id is not None or address not in _GLOBAL_UNICAST_IPV6:
         return False
-    return not any(address in network for network in _CLOSED_6)
+    return not any(address in network for network in _BLOCKED_IPV6)
 
 
 @lru_cache(maxsize=1024)
-def read_address(text: str) -> IPAddress | None:
+def parse_ip(text: str) -> IPAddress | None:
     """The address that a resolver or the operator wrote; None when it is none."""
     try:
         return ip_address(text)
@@ -83,7 +83,7 @@ def ends_in_number(host: str) -> bool:
     return _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
 
 
-def read_numbers(host: str) -> IPv4Address | None:
+def parse_lenient_ipv4(host: str) -> IPv4Address | None:
     """The IPv4 address that a host is to a system: 127.0.0.1, 127.1, 2130706433, 0x7f.1, 0177.1.
 
     None when it is none, though it may end in a number.
@@ -92,7 +92,7 @@ def read_numbers(host: str) -> IPv4Address | None:
     if len(parts) > 4 or not all(_NUMBER.fullmatch(part) and len(part) < 20 for part in parts):
         return None
     try:
-        *front, last = map(_number, parts)
+        *front, last = map(_parse_number, parts)
     except ValueError:
         return None  # 08 is no number to base 8
     room = 4 - len(front)  # the last part fills all bytes that are left
@@ -104,7 +104,7 @@ def read_numbers(host: str) -> IPv4Address | None:
     return IPv4Address(value)
 
 
-def _number(part: str) -> int:
+def _parse_number(part: str) -> int:
     if part[:2] in {"0x", "0X"}:
         return int(part[2:] or "0", 16)
     return int(part, 8 if part.startswith("0") else 10)

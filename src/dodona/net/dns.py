@@ -13,16 +13,16 @@ from typing import Any, Final, TypeAlias
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from dodona.core.errors import AccessDenied
-from dodona.net.addresses import IPAddress, is_public, read_address
+from dodona.net.addresses import IPAddress, is_public, parse_ip
 
 _log = logging.getLogger(__name__)
 
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-_Connection: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]  # as `getaddrinfo` gives it
+_AddrInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]  # as `getaddrinfo` gives it
 
 # A name that its server never answers holds a thread for as long as the system waits. Strangers
 # choose names: those threads must not be the ones that everybody else here waits for.
-_LOOKING_UP: Final = ThreadPoolExecutor(8, thread_name_prefix="names")
+_LOOKUP_THREADS: Final = ThreadPoolExecutor(8, thread_name_prefix="names")
 
 
 class CheckedResolver(AbstractResolver):
@@ -41,11 +41,11 @@ class CheckedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         found: list[ResolveResult] = []
         for text in await self._resolve(host, port):
-            address = read_address(text)
+            address = parse_ip(text)
             if address is None:
                 raise OSError("the resolver gave what is no address")
             if not (self._is_exempt or is_public(address)):
-                raise private(host, text)
+                raise private_host_error(host, text)
             kind = socket.AF_INET6 if address.version == 6 else socket.AF_INET
             found.append(
                 ResolveResult(
@@ -60,21 +60,21 @@ class CheckedResolver(AbstractResolver):
         """Nothing is held."""
 
 
-def public_socket(connection: _Connection) -> socket.socket:
+def create_public_socket(addr_info: _AddrInfo) -> socket.socket:
     """A socket for this connection, which must lead to a public address, and away from here.
 
     The last check before it opens: it holds whatever a client makes of a name.
     """
-    family, kind, protocol, _, place = connection
-    address = read_address(str(place[0]))
+    family, kind, protocol, _, place = addr_info
+    address = parse_ip(str(place[0]))
     if address is None or not is_public(address):
         raise PermissionError("not a public address")
-    if is_here(address):
+    if is_own_address(address):
         raise PermissionError("this machine's own address")
     return socket.socket(family, kind, protocol)
 
 
-def is_here(address: IPAddress) -> bool:
+def is_own_address(address: IPAddress) -> bool:
     """Is it an address of this machine, which would take us for one of its own?
 
     What goes to oneself leaves by the address it goes to. Nothing is sent to find out.
@@ -85,17 +85,17 @@ def is_here(address: IPAddress) -> bool:
             asking.connect((str(address), 9))
         except OSError:
             return False  # there is no way to it
-        return read_address(asking.getsockname()[0]) == address
+        return parse_ip(asking.getsockname()[0]) == address
 
 
 async def system_resolve(host: str, port: int) -> Sequence[str]:
     """As this machine resolves names."""
     ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
-    found = await asyncio.get_running_loop().run_in_executor(_LOOKING_UP, ask)
+    found = await asyncio.get_running_loop().run_in_executor(_LOOKUP_THREADS, ask)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def private(host: str, address: str) -> AccessDenied:
+def private_host_error(host: str, address: str) -> AccessDenied:
     """The refusal of a host. Which address it has is for the log, not for a model."""
     _log.warning("refused: %s is at %s", host, address)
     return AccessDenied(

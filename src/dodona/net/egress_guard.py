@@ -27,18 +27,18 @@ from yarl import URL
 
 from dodona.core.errors import AccessDenied, DodonaError, ToolFailed
 from dodona.net.addresses import is_public
-from dodona.net.allowlist import Exemptions
+from dodona.net.allowlist import HostAllowlist
 from dodona.net.dns import (
     CheckedResolver,
     Resolve,
-    private,
-    public_socket,
+    create_public_socket,
+    private_host_error,
     system_resolve,
 )
-from dodona.net.urls import WebAddress, read_url
+from dodona.net.urls import WebAddress, parse_url
 
 # Those that browsers refuse, and those of databases and clusters that take a request for orders.
-_WRITTEN: Final = """
+_PORT_LIST: Final = """
 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111
 113 115 117 119 123 135 137 139 143 161 179 389 427 445 465 512 513 514 515 526 530 531 532
 540 548 554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 2375 2376 2379 3306
@@ -46,31 +46,31 @@ _WRITTEN: Final = """
 10250 11211 27017
 """
 
-CLOSED_PORTS: Final = frozenset(map(int, _WRITTEN.split()))
+BLOCKED_PORTS: Final = frozenset(map(int, _PORT_LIST.split()))
 
 
-CONNECTIONS: Final = 32
-IDLE_SECONDS: Final = 15.0
-LONGEST_HEADER: Final = 8_192  # bytes
-MOST_HEADERS: Final = 100
-REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+MAX_CONNECTIONS: Final = 32
+KEEPALIVE_SECONDS: Final = 15.0
+MAX_HEADER_BYTES: Final = 8_192  # bytes
+MAX_HEADERS: Final = 100
+REDIRECT_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 
 _log = logging.getLogger(__name__)
 
-Around: TypeAlias = Callable[[WebAddress], AbstractAsyncContextManager[None]]
+RequestContextFactory: TypeAlias = Callable[[WebAddress], AbstractAsyncContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FetchLimits:
     """The most that a request may take: until the last byte, all redirects together."""
 
-    seconds: float = 20.0
-    bytes: int = 2 * 1024 * 1024
-    redirects: int = 5
+    timeout_seconds: float = 20.0
+    max_bytes: int = 2 * 1024 * 1024
+    max_redirects: int = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResponse:
     """What an address answered. `body` is its beginning when it `is_cut`."""
 
     address: WebAddress
@@ -88,10 +88,10 @@ class GuardedHttp:
     """
 
     def __init__(
-        self, user_agent: str, *, exempt: Iterable[str] = (), resolve: Resolve | None = None
+        self, user_agent: str, *, exempt_hosts: Iterable[str] = (), resolve: Resolve | None = None
     ) -> None:
         self._user_agent = user_agent
-        self._exempt = Exemptions(exempt)
+        self._allowlist = HostAllowlist(exempt_hosts)
         self._resolve = resolve or system_resolve
         self._sessions: dict[bool, aiohttp.ClientSession] = {}  # by whether it is for exempt hosts
         self._closed = False
@@ -114,69 +114,73 @@ class GuardedHttp:
         self,
         url: str,
         *,
-        limits: Limits | None = None,
+        limits: FetchLimits | None = None,
         headers: Mapping[str, str] | None = None,
-        around: Around | None = None,
-    ) -> Fetched:
+        request_context: RequestContextFactory | None = None,
+    ) -> FetchResponse:
         """What an address answers, after its redirects.
 
         AccessDenied when it, or what it redirects to, may not be reached; ToolFailed when it
         cannot be. `headers` go to the address itself and to no redirect. `around` is entered
         around each request with its address, and may refuse it.
         """
-        address = read_url(url)
-        limits = limits or Limits()
+        address = parse_url(url)
+        limits = limits or FetchLimits()
         try:
-            async with asyncio.timeout(limits.seconds):
-                return await self._follow(address, limits, headers=headers, around=around)
+            async with asyncio.timeout(limits.timeout_seconds):
+                return await self._follow_redirects(
+                    address, limits, headers=headers, request_context=request_context
+                )
         except TimeoutError:
             raise ToolFailed(
-                f"{address.host} took longer than {limits.seconds:g} seconds."
+                f"{address.host} took longer than {limits.timeout_seconds:g} seconds."
             ) from None
 
     def check(self, address: WebAddress) -> None:
         """Refuse what can be refused before anything is sent or looked up."""
-        if self._exempt.names_port(address):
+        if self._allowlist.lists_port(address):
             return
-        if address.port in CLOSED_PORTS:
+        if address.port in BLOCKED_PORTS:
             raise AccessDenied(f"port {address.port} is not for web pages.")
-        if address.ip and not is_public(address.ip) and not self._exempt.cover(address):
-            raise private(address.host, str(address.ip))
+        if address.ip and not is_public(address.ip) and not self._allowlist.allows(address):
+            raise private_host_error(address.host, str(address.ip))
 
-    async def _follow(
+    async def _follow_redirects(
         self,
         address: WebAddress,
-        limits: Limits,
+        limits: FetchLimits,
         *,
         headers: Mapping[str, str] | None,
-        around: Around | None,
-    ) -> Fetched:
-        left = limits.redirects
+        request_context: RequestContextFactory | None,
+    ) -> FetchResponse:
+        left = limits.max_redirects
         while True:
             self.check(address)
-            async with around(address) if around else nullcontext():
-                answer = await self._once(address, limits, headers or {})
-            if isinstance(answer, Fetched):
+            async with request_context(address) if request_context else nullcontext():
+                answer = await self._request_once(address, limits, headers or {})
+            if isinstance(answer, FetchResponse):
                 return answer
             if not left:
-                raise ToolFailed(f"{address.host} redirects {_too_often(limits.redirects)}.")
-            address, headers, left = redirected(address, answer), None, left - 1
+                raise ToolFailed(
+                    f"{address.host} redirects {_format_redirect_limit(limits.max_redirects)}."
+                )
+            address, headers, left = resolve_redirect(address, answer), None, left - 1
 
-    async def _once(
-        self, address: WebAddress, limits: Limits, headers: Mapping[str, str]
-    ) -> Fetched | str:
+    async def _request_once(
+        self, address: WebAddress, limits: FetchLimits, headers: Mapping[str, str]
+    ) -> FetchResponse | str:
         """The answer of one address, or where it redirects to."""
-        session = self._session(is_exempt=self._exempt.cover(address))
+        session = self._session(is_exempt=self._allowlist.allows(address))
         try:
             async with session.get(
-                _as_read(address), headers=headers, allow_redirects=False
+                _client_url(address), headers=headers, allow_redirects=False
             ) as response:
                 target = response.headers.get("Location")
-                if response.status in REDIRECTS and target is not None:
+                if response.status in REDIRECT_STATUSES and target is not None:
                     response.close()  # what it says about it is nobody's concern
                     return target
-                body, is_cut = await _body(response, limits.bytes)
-                return Fetched(
+                body, is_cut = await _read_body(response, limits.max_bytes)
+                return FetchResponse(
                     address,
                     response.status,
                     response.headers.get("Content-Type", ""),
@@ -185,32 +189,32 @@ class GuardedHttp:
                     response.headers.get("Retry-After", ""),
                 )
         except (aiohttp.ClientError, OSError) as error:
-            raise _failed(address, error) from error
+            raise _request_error(address, error) from error
 
     def _session(self, *, is_exempt: bool) -> aiohttp.ClientSession:
         if self._closed:
             raise RuntimeError("the guarded HTTP is closed")
         if is_exempt not in self._sessions:
             connector = aiohttp.TCPConnector(
-                limit=CONNECTIONS,
-                keepalive_timeout=IDLE_SECONDS,
+                limit=MAX_CONNECTIONS,
+                keepalive_timeout=KEEPALIVE_SECONDS,
                 use_dns_cache=False,
                 resolver=CheckedResolver(self._resolve, is_exempt=is_exempt),
-                socket_factory=None if is_exempt else public_socket,
+                socket_factory=None if is_exempt else create_public_socket,
             )
             self._sessions[is_exempt] = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),  # `get` sets one for all of it
                 headers={"User-Agent": self._user_agent, "Accept-Encoding": "gzip, deflate"},
-                max_line_size=LONGEST_HEADER,
-                max_field_size=LONGEST_HEADER,
-                max_headers=MOST_HEADERS,
+                max_line_size=MAX_HEADER_BYTES,
+                max_field_size=MAX_HEADER_BYTES,
+                max_headers=MAX_HEADERS,
             )
         return self._sessions[is_exempt]
 
 
-def _as_read(address: WebAddress) -> URL:
+def _client_url(address: WebAddress) -> URL:
     """The address as the client reads it, which must be as we do."""
     url = URL(address.url, encoded=True)
     seen = (url.scheme, url.raw_host, url.port, url.raw_path_qs, url.raw_user)
@@ -219,18 +223,18 @@ def _as_read(address: WebAddress) -> URL:
     return url
 
 
-async def _body(response: aiohttp.ClientResponse, most: int) -> tuple[bytes, bool]:
+async def _read_body(response: aiohttp.ClientResponse, max_bytes: int) -> tuple[bytes, bool]:
     """The decoded body up to so many bytes, and whether there is more."""
     kept = bytearray()
     async for chunk in response.content.iter_any():
         kept += chunk
-        if len(kept) > most:
+        if len(kept) > max_bytes:
             response.close()
-            return bytes(kept[:most]), True
+            return bytes(kept[:max_bytes]), True
     return bytes(kept), False
 
 
-def redirected(address: WebAddress, target: str) -> WebAddress:
+def resolve_redirect(address: WebAddress, target: str) -> WebAddress:
     """What an answer redirects to. Who asked with encryption goes on with it."""
     following = address.join(target)
     if (address.scheme, following.scheme) == ("https", "http"):
@@ -238,11 +242,13 @@ def redirected(address: WebAddress, target: str) -> WebAddress:
     return following
 
 
-def _too_often(most: int) -> str:
-    return f"more than {most} times" if most else "elsewhere, which is not followed"
+def _format_redirect_limit(max_redirects: int) -> str:
+    return (
+        f"more than {max_redirects} times" if max_redirects else "elsewhere, which is not followed"
+    )
 
 
-def _failed(address: WebAddress, error: Exception) -> DodonaError:
+def _request_error(address: WebAddress, error: Exception) -> DodonaError:
     """What the model may know; what happened exactly is in the log."""
     _log.info("%s: %s: %s", address.origin, type(error).__name__, error)
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -10,20 +10,20 @@ from typing import Self
 
 import aiohttp
 
-CONNECTIONS = 512  # all hosts together; a stream holds one for as long as it runs
-IDLE_SECONDS = 30.0
-DNS_SECONDS = 60
-LARGE_BODY = 1024 * 1024  # more than this is not written in one piece
+MAX_CONNECTIONS = 512  # all hosts together; a stream holds one for as long as it runs
+KEEPALIVE_SECONDS = 30.0
+DNS_CACHE_SECONDS = 60
+LARGE_BODY_BYTES = 1024 * 1024  # more than this is not written in one piece
 
 
 @dataclass(slots=True)
-class _Trip:
+class _RequestTrace:
     """How a request went out."""
 
-    reused: bool = False  # on a connection that had been kept
+    is_connection_reused: bool = False  # on a connection that had been kept
 
 
-class Http:
+class HttpPool:
     """Owns the session that all model calls share, so that they find warm connections.
 
     The session opens with the first call, in the loop that makes it, and closes with the block.
@@ -52,11 +52,13 @@ class Http:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(
-                    limit=CONNECTIONS, keepalive_timeout=IDLE_SECONDS, ttl_dns_cache=DNS_SECONDS
+                    limit=MAX_CONNECTIONS,
+                    keepalive_timeout=KEEPALIVE_SECONDS,
+                    ttl_dns_cache=DNS_CACHE_SECONDS,
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None),
-                trace_configs=[_tracing()],
+                trace_configs=[_build_trace_config()],
             )
         return self._session
 
@@ -69,18 +71,18 @@ class Http:
         That says nothing of the server, so the request is sent once more, on another one.
         """
         while True:
-            trip = _Trip()
+            trip = _RequestTrace()
             try:
                 return await self.session.post(
                     url,
-                    data=BytesIO(body) if len(body) > LARGE_BODY else body,
+                    data=BytesIO(body) if len(body) > LARGE_BODY_BYTES else body,
                     headers=headers,
                     allow_redirects=False,  # it would carry the key to wherever it points
                     timeout=aiohttp.ClientTimeout(sock_connect=connect_seconds),
                     trace_request_ctx=trip,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                if not trip.reused:
+                if not trip.is_connection_reused:
                     raise
 
     async def close(self) -> None:
@@ -91,14 +93,14 @@ class Http:
             self._session = None
 
 
-def _tracing() -> aiohttp.TraceConfig:
+def _build_trace_config() -> aiohttp.TraceConfig:
     async def note(
         session: aiohttp.ClientSession,
         context: SimpleNamespace,
         params: aiohttp.TraceConnectionReuseconnParams,
     ) -> None:
-        if isinstance(context.trace_request_ctx, _Trip):
-            context.trace_request_ctx.reused = True
+        if isinstance(context.trace_request_ctx, _RequestTrace):
+            context.trace_request_ctx.is_connection_reused = True
 
     tracing = aiohttp.TraceConfig()
     tracing.on_connection_reuseconn.append(note)

@@ -16,18 +16,20 @@ from urllib.parse import quote, urljoin
 import idna
 
 from dodona.core.errors import AccessDenied, ToolRetry
-from dodona.net.addresses import IPAddress, ends_in_number, read_address, read_numbers
+from dodona.net.addresses import IPAddress, ends_in_number, parse_ip, parse_lenient_ipv4
 
-LONGEST_URL: Final = 4_000
-LONGEST_HOST: Final = 253
+MAX_URL_CHARS: Final = 4_000
+MAX_HOST_CHARS: Final = 253
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 _EXAMPLE: Final = "Give a whole address, such as https://example.org/page."
-_ONLY_WEB: Final = "Only http and https addresses can be fetched."
-_SHAPE = re.compile(r"(?s)([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?")
+_SCHEME_HINT: Final = "Only http and https addresses can be fetched."
+_URL_PARTS = re.compile(r"(?s)([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-_ODD = re.compile(r"[\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u2060-\u206f\u3000\ufeff]")
+_INVALID_CHARACTERS = re.compile(
+    r"[\x00-\x20\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u2060-\u206f\u3000\ufeff]"
+)
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})?")
 _SAFE: Final = "!$&'()*+,;=:@/?[]|%~"
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -57,65 +59,65 @@ class WebAddress:
         """The normal form."""
         return self.origin + self.target
 
-    def at(self, target: str) -> WebAddress:
+    def with_target(self, target: str) -> WebAddress:
         """Another thing of the same host."""
         return WebAddress(self.scheme, self.host, self.port, target, self.ip)
 
     def join(self, reference: str) -> WebAddress:
         """What a link or a redirect at this address leads to. Spaces in one are only careless."""
-        reference = reference[:LONGEST_URL].strip(" \t\r\n\f").replace(" ", "%20")
+        reference = reference[:MAX_URL_CHARS].strip(" \t\r\n\f").replace(" ", "%20")
         try:
-            return read_url(urljoin(self.url, reference))
+            return parse_url(urljoin(self.url, reference))
         except ValueError:  # from the standard library: brackets that hold no address
-            raise _no_address(reference) from None
+            raise _invalid_url_error(reference) from None
 
 
-def normal(url: str) -> str:
+def normalize_url(url: str) -> str:
     """The one way to write a URL: two that fetch the same are the same text then.
 
     Raises ToolRetry for what is no web address, AccessDenied for what may not be fetched.
     """
-    return read_url(url).url
+    return parse_url(url).url
 
 
-def read_url(url: str) -> WebAddress:
+def parse_url(url: str) -> WebAddress:
     """A URL as a model, a page or a user wrote it."""
     text = url.strip(" \t\r\n\f")
-    if len(text) > LONGEST_URL:
+    if len(text) > MAX_URL_CHARS:
         raise ToolRetry(f"the address has {len(text):,} characters.", hint=_EXAMPLE)
-    if not text or _ODD.search(text):
-        raise _no_address(url)
-    scheme, rest = _scheme(text)
-    shape = _SHAPE.fullmatch(rest)
+    if not text or _INVALID_CHARACTERS.search(text):
+        raise _invalid_url_error(url)
+    scheme, rest = _split_scheme(text)
+    shape = _URL_PARTS.fullmatch(rest)
     assert shape, "the shape fits any text"
     authority, path, query = shape.groups(default="")
     if "\\" in authority + path:
         raise AccessDenied("the address holds a backslash, which is read in two ways.")
-    host, port, ip = _authority(authority, scheme)
+    host, port, ip = _parse_authority(authority, scheme)
     try:
-        target = _path(path) + escaped(query if query != "?" else "")
+        target = _normalize_path(path) + normalize_escapes(query if query != "?" else "")
     except UnicodeEncodeError:
-        raise _no_address(url) from None  # half a character
+        raise _invalid_url_error(url) from None  # half a character
     return WebAddress(scheme, host, port, target, ip)
 
 
-def _no_address(text: str) -> ToolRetry:
+def _invalid_url_error(text: str) -> ToolRetry:
     return ToolRetry(f"{text[:200]!a} is no web address.", hint=_EXAMPLE)
 
 
-def _scheme(text: str) -> tuple[str, str]:
+def _split_scheme(text: str) -> tuple[str, str]:
     found = _SCHEME.fullmatch(text)
     scheme = found[1].lower() if found else ""
     if found is None or ("." in scheme and scheme not in DEFAULT_PORTS):
-        raise _no_address(text)  # example.org:80 has a host before its colon
+        raise _invalid_url_error(text)  # example.org:80 has a host before its colon
     if scheme not in DEFAULT_PORTS:
-        raise AccessDenied(f"'{scheme[:40]}:' addresses are not fetched.", hint=_ONLY_WEB)
+        raise AccessDenied(f"'{scheme[:40]}:' addresses are not fetched.", hint=_SCHEME_HINT)
     if not found[2].startswith("//"):
-        raise _no_address(text)
+        raise _invalid_url_error(text)
     return scheme, found[2][2:]
 
 
-def _authority(text: str, scheme: str) -> tuple[str, int, IPAddress | None]:
+def _parse_authority(text: str, scheme: str) -> tuple[str, int, IPAddress | None]:
     if "@" in text:
         raise AccessDenied(
             "the address holds a user name or a password.",
@@ -123,24 +125,24 @@ def _authority(text: str, scheme: str) -> tuple[str, int, IPAddress | None]:
         )
     bracketed, bracket, behind = text.rpartition("]")
     if bracket:
-        ip = _bracketed(bracketed)
+        ip = _parse_bracketed_ip(bracketed)
         host, colon, number = str(ip), behind[:1], behind[1:]
         if colon not in {"", ":"}:
-            raise _no_address(text)
-        return host, _port(number, scheme), ip
+            raise _invalid_url_error(text)
+        return host, _parse_port(number, scheme), ip
     name, _, number = text.partition(":")
-    host, ip = read_host(name)
-    return host, _port(number, scheme), ip
+    host, ip = parse_host(name)
+    return host, _parse_port(number, scheme), ip
 
 
-def _bracketed(text: str) -> IPv6Address:
-    ip = read_address(text[1:]) if text.startswith("[") else None
+def _parse_bracketed_ip(text: str) -> IPv6Address:
+    ip = parse_ip(text[1:]) if text.startswith("[") else None
     if not isinstance(ip, IPv6Address) or ip.scope_id is not None:
         raise ToolRetry("what stands in brackets is no IPv6 address.", hint=_EXAMPLE)
     return ip
 
 
-def _port(text: str, scheme: str) -> int:
+def _parse_port(text: str, scheme: str) -> int:
     if not text:
         return DEFAULT_PORTS[scheme]
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65_536):
@@ -148,37 +150,37 @@ def _port(text: str, scheme: str) -> int:
     return int(text)
 
 
-def read_host(text: str) -> tuple[str, IPAddress | None]:
+def parse_host(text: str) -> tuple[str, IPAddress | None]:
     """A host without brackets in its normal form, and the address that it is, if it is one.
 
     Other scripts become ASCII before the numbers are looked at: full-width digits are digits.
     """
-    if len(text) > LONGEST_HOST:
+    if len(text) > MAX_HOST_CHARS:
         raise ToolRetry("the host's name is too long.", hint=_EXAMPLE)
-    host = text.lower() if text.isascii() else _ascii(text)
+    host = text.lower() if text.isascii() else _encode_idna(text)
     host = host.removesuffix(".")
     if ends_in_number(host):
-        ip = read_numbers(host)
+        ip = parse_lenient_ipv4(host)
         if ip is None:
             raise ToolRetry(f"'{host[:80]}' is no host.", hint=_EXAMPLE)
         return str(ip), ip
     labels = host.split(".")
-    if len(host) > LONGEST_HOST or not all(map(_LABEL.fullmatch, labels)):
+    if len(host) > MAX_HOST_CHARS or not all(map(_LABEL.fullmatch, labels)):
         raise ToolRetry(f"{text[:80]!a} is no host.", hint=_EXAMPLE)
     return host, None
 
 
-def _ascii(host: str) -> str:
+def _encode_idna(host: str) -> str:
     try:
         return idna.encode(host, uts46=True, transitional=False).decode("ascii").lower()
     except UnicodeError:  # IDNAError is one
         raise ToolRetry(f"{host[:80]!a} is no host.", hint=_EXAMPLE) from None
 
 
-def _path(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """The path without dot segments; the escape of a dot is a dot."""
     kept: list[str] = []
-    segments = escaped(path).split("/")[1:]
+    segments = normalize_escapes(path).split("/")[1:]
     for segment in segments:
         if segment == "..":
             del kept[-1:]
@@ -189,19 +191,19 @@ def _path(path: str) -> str:
     return "/" + "/".join(kept)
 
 
-def escaped(text: str) -> str:
+def normalize_escapes(text: str) -> str:
     """A path or query with escapes in upper case, and only where they are needed.
 
     A stray % is escaped itself. UnicodeEncodeError when there is half a character in it.
     """
-    return quote(_ESCAPE.sub(_escape, text), safe=_SAFE)
+    return quote(_ESCAPE.sub(_normalize_escape, text), safe=_SAFE)
 
 
-def _escape(found: re.Match[str]) -> str:
-    if found[1] is None:
+def _normalize_escape(match: re.Match[str]) -> str:
+    if match[1] is None:
         return "%25"
-    character = chr(int(found[1], 16))
-    return character if character in _UNRESERVED else found[0].upper()
+    character = chr(int(match[1], 16))
+    return character if character in _UNRESERVED else match[0].upper()
 
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(\.[a-z0-9_-]+)*)(:[0-9]{1,5})?")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dodona.notify.buffer import EVENTS_LOST
-from dodona.notify.bus import EVERYTHING, Bus, Subscription
+from dodona.notify.bus import ALL_TYPES, Bus, Subscription
 from dodona.notify.inbox import Inbox
-from dodona.notify.registry import SHIPPED, SubscriberRegistry
+from dodona.notify.registry import BUILTIN_SUBSCRIBERS, SubscriberRegistry
 
 __all__ = [
+    "ALL_TYPES",
+    "BUILTIN_SUBSCRIBERS",
     "EVENTS_LOST",
-    "EVERYTHING",
-    "SHIPPED",
     "Bus",
     "Inbox",
     "SubscriberRegistry",

@@ -11,15 +11,15 @@ from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.errors import ConfigError
 from dodona.core.events import Event, Severity
 from dodona.notify import formats
-from dodona.notify.subscriber import Subscriber, as_values
+from dodona.notify.subscriber import Subscriber, event_values
 from dodona.templates import Template
 
-LONGEST_TEXT: Final = 4_000  # characters: it is read again with every request of the run
+MAX_TEXT_CHARS: Final = 4_000  # characters: it is read again with every request of the run
 
 # Whose it was the reader knows; what was said is in the text; a blackboard is not for readers.
-_OWNERS: Final = frozenset({"user_id", "project_id", "run_id"})
-_UNTOLD: Final = _OWNERS | {"message", "blackboard"}
-_NOT_IN_ROWS: Final = _OWNERS | {"call", "blackboard"}
+_OWNER_FIELDS: Final = frozenset({"user_id", "project_id", "run_id"})
+_EXCLUDED_METADATA: Final = _OWNER_FIELDS | {"message", "blackboard"}
+_EXCLUDED_ROW_FIELDS: Final = _OWNER_FIELDS | {"call", "blackboard"}
 
 _log = logging.getLogger(__name__)
 
@@ -31,17 +31,17 @@ class Batch:
     `by` is None when the subscriber is gone: then it is told in plain words.
     """
 
-    by: Subscriber | None
-    subscriber: str
+    subscriber: Subscriber | None
+    subscriber_id: str
     key: str
-    since: float
+    started_at: float
     count: int = 0
     events: list[Event] = field(default_factory=list[Event])
-    stored: list[int] = field(default_factory=list[int])
+    stored_ids: list[int] = field(default_factory=list[int])
 
     @property
     def point(self) -> InjectionPoint:
-        return self.by.point if self.by else InjectionPoint.IMMEDIATE
+        return self.subscriber.point if self.subscriber else InjectionPoint.IMMEDIATE
 
     @property
     def severity(self) -> Severity:
@@ -49,111 +49,119 @@ class Batch:
 
     @property
     def urgency(self) -> int:
-        return max(self.by.urgency(event) for event in self.events) if self.by else 0
+        return (
+            max(self.subscriber.urgency(event) for event in self.events) if self.subscriber else 0
+        )
 
     @property
     def is_full(self) -> bool:
-        return self.by is None or self.count >= self.by.batching.max_size
+        return self.subscriber is None or self.count >= self.subscriber.batching.max_size
 
-    def add(self, event: Event, stored: int | None) -> None:
+    def add(self, event: Event, stored_id: int | None) -> None:
         """Of events that say the same, the last is shown; all are counted."""
         if event.dedupe_key:
             self.events = [e for e in self.events if e.dedupe_key != event.dedupe_key]
         self.events.append(event)
         self.count += 1
-        if stored is not None:
-            self.stored.append(stored)
+        if stored_id is not None:
+            self.stored_ids.append(stored_id)
 
-    def has_waited(self, now: float) -> bool:
-        window = self.by.window if self.by else 0
+    def is_window_over(self, now: float) -> bool:
+        window = self.subscriber.window_seconds if self.subscriber else 0
         # A clock that was set back must not hold it for ever.
-        return now - self.since >= window or now < self.since
+        return now - self.started_at >= window or now < self.started_at
 
-    def notice(self) -> Notice | None:
+    def build_notice(self) -> Notice | None:
         """What is told; None when its template has nothing to say of these."""
-        text, shown = self._texts()
+        text, shown = self._render_texts()
         if not text.strip() and not shown.strip():
             return None
         last = self.events[-1]
-        metadata = {name: each for name, each in last.payload.items() if name not in _UNTOLD}
+        metadata = {
+            name: each for name, each in last.payload.items() if name not in _EXCLUDED_METADATA
+        }
         if self.count > 1:
             metadata["count"] = self.count
         return Notice(
-            subscriber=self.subscriber,
+            subscriber=self.subscriber_id,
             event_type=last.type,
             severity=self.severity,
             point=self.point,
-            text=_cut(text),
-            user_text=_cut(shown),
-            system_type=self.by.system_type if self.by else self.subscriber,
+            text=_truncate(text),
+            user_text=_truncate(shown),
+            system_type=self.subscriber.system_type if self.subscriber else self.subscriber_id,
             metadata=metadata,
-            is_kept=self.by.is_kept if self.by else True,
+            is_persistent=self.subscriber.is_persistent if self.subscriber else True,
             events=tuple(event.id for event in self.events),
-            stored=tuple(self.stored),
+            stored_ids=tuple(self.stored_ids),
         )
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "subscriber": self.subscriber,
+            "subscriber": self.subscriber_id,
             "key": self.key,
-            "since": self.since,
+            "since": self.started_at,
             "count": self.count,
             "events": [event.as_json() for event in self.events],
-            "stored": list(self.stored),
+            "stored": list(self.stored_ids),
         }
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any], by: Subscriber | None) -> Batch:
+    def from_json(cls, data: Mapping[str, Any], subscriber: Subscriber | None) -> Batch:
         return cls(
-            by,
-            kept["subscriber"],
-            kept["key"],
-            kept["since"],
-            kept["count"],
-            [Event.read(event) for event in kept["events"]],
-            list(kept["stored"]),
+            subscriber,
+            data["subscriber"],
+            data["key"],
+            data["since"],
+            data["count"],
+            [Event.from_json(event) for event in data["events"]],
+            list(data["stored"]),
         )
 
-    def _texts(self) -> tuple[str, str]:
+    def _render_texts(self) -> tuple[str, str]:
         """For the model, and for people."""
-        if self.by is None:
-            return self._plain(), self._plain()
-        events = [as_values(event) for event in self.events]
+        if self.subscriber is None:
+            return self._plain_text(), self._plain_text()
+        events = [event_values(event) for event in self.events]
         values = {
             "events": events,
             "event": events[-1],
             "payload": events[-1]["payload"],
             "count": self.count,
         }
-        text = self._rendered(self.by.template, values, formats.for_model)
-        people = self.by.shown or self.by.template
-        if people is self.by.template and not people.asks_for("rows"):
+        text = self._render(self.subscriber.template, values, formats.format_for_model)
+        people = self.subscriber.user_template or self.subscriber.template
+        if people is self.subscriber.template and not people.uses_variable("rows"):
             return text, text
-        return text, self._rendered(people, values, formats.for_people)
+        return text, self._render(people, values, formats.format_for_people)
 
-    def _rendered(
-        self, template: Template, values: Mapping[str, Any], write: Callable[[Any], str]
+    def _render(
+        self, template: Template, values: Mapping[str, Any], format_rows: Callable[[Any], str]
     ) -> str:
         try:
-            rows = {"rows": write(self._rows())} if template.asks_for("rows") else {}
+            rows = {"rows": format_rows(self._rows())} if template.uses_variable("rows") else {}
             return template.render({**values, **rows}).strip()
         except ConfigError as error:
-            _log.warning("subscriber %s: its template fails: %s", self.subscriber, error)
-            return self._plain()
+            _log.warning("subscriber %s: its template fails: %s", self.subscriber_id, error)
+            return self._plain_text()
 
     def _rows(self) -> list[dict[str, Any]]:
         return [
-            {name: value for name, value in event.payload.items() if name not in _NOT_IN_ROWS}
+            {
+                name: value
+                for name, value in event.payload.items()
+                if name not in _EXCLUDED_ROW_FIELDS
+            }
             for event in self.events
         ]
 
-    def _plain(self) -> str:
+    def _plain_text(self) -> str:
         last = self.events[-1]
         said = last.payload.get("message")
         told = f"{last.type}: {said}" if isinstance(said, str) and said else last.type
         return f"{told} ({self.count} times)" if self.count > 1 else told
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     text = text.strip()
-    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…"

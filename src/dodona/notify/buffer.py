@@ -19,7 +19,7 @@ class Cause:
     """The type of an event that nobody here set off, and how many it has set off since."""
 
     type: str
-    cascaded: int = 0
+    cascade_count: int = 0
 
 
 class QueuedEvent(NamedTuple):
@@ -30,42 +30,42 @@ class QueuedEvent(NamedTuple):
     cause: Cause | None
 
 
-class Buffer:
+class EventBuffer:
     """Full, it drops the oldest of the least severe, and tells how many those were."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._held = 0
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._size = 0
         self._by_severity: tuple[deque[QueuedEvent], ...] = tuple(
             deque[QueuedEvent]() for _ in Severity
         )
-        self._lost: Counter[str | None] = Counter()
+        self._lost_by_user: Counter[str | None] = Counter()
         self.dropped = 0  # so far
 
     def __bool__(self) -> bool:
-        return self._held > 0
+        return self._size > 0
 
-    def put(self, waiting: QueuedEvent) -> None:
-        self._by_severity[waiting.event.severity.rank].append(waiting)
-        if self._held < self._room:
-            self._held += 1
+    def put(self, queued: QueuedEvent) -> None:
+        self._by_severity[queued.event.severity.rank].append(queued)
+        if self._size < self._capacity:
+            self._size += 1
             return
         dropped = next(queue for queue in self._by_severity if queue).popleft()
-        self._lost[dropped.event.payload.get("user_id")] += 1
+        self._lost_by_user[dropped.event.payload.get("user_id")] += 1
         self.dropped += 1
 
-    def take(self) -> deque[QueuedEvent]:
+    def drain(self) -> deque[QueuedEvent]:
         """All that waits, in order; before it, how many were lost, to each user their own."""
-        taken = deque(self._summaries())
+        taken = deque(self._loss_events())
         # Each is sorted already, and no number is there twice: this only merges them.
         taken.extend(sorted(chain.from_iterable(self._by_severity)))
         for queue in self._by_severity:
             queue.clear()
-        self._held = 0
+        self._size = 0
         return taken
 
-    def _summaries(self) -> Iterable[QueuedEvent]:
-        lost, self._lost = self._lost, Counter()
+    def _loss_events(self) -> Iterable[QueuedEvent]:
+        lost, self._lost_by_user = self._lost_by_user, Counter()
         for user_id, count in lost.items():
             owner = {} if user_id is None else {"user_id": user_id}
             told = Event(EVENTS_LOST, "notify.bus", Severity.WARNING, {"count": count, **owner})

@@ -20,34 +20,36 @@ from dataclasses import dataclass
 from typing import Final, Self, TypeAlias
 
 from dodona.core.errors import BadRequest
-from dodona.core.events import HINT, Event, Severity, is_pattern, matches
-from dodona.notify.buffer import EVENTS_LOST, Buffer, Cause, QueuedEvent
+from dodona.core.events import PATTERN_HINT, Event, Severity, is_pattern, matches
+from dodona.notify.buffer import EVENTS_LOST, Cause, EventBuffer, QueuedEvent
 
-EVERYTHING: Final = ("*",)
+ALL_TYPES: Final = ("*",)
 
 Handler: TypeAlias = Callable[[Event], None]
 
 _log = logging.getLogger(__name__)
 
-_KEPT = 1000
-_ROOM = 10_000
-_AT_ONCE = 500  # events told before others get their turn on the event loop
+_SUBSCRIPTION_CAPACITY = 1000
+_BUFFER_CAPACITY = 10_000
+_DISPATCH_BATCH_SIZE = 500  # events told before others get their turn on the event loop
 # Handlers may emit, and so set off others; past this, they set off each other for ever.
-_MOST_SET_OFF = 1000
-_MOST_TYPES = 1024  # rules make up types of their own: what is known of them is forgotten then
+_MAX_CASCADE = 1000
+_MAX_CACHED_TYPES = (
+    1024  # rules make up types of their own: what is known of them is forgotten then
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Listener:
     """One who listens. `user_id` is the only user whose events it hears; None hears them all."""
 
-    call: Handler
+    handler: Handler
     types: tuple[str, ...]
     user_id: str | None
     priority: int
-    since: int  # the number of the first event that it may hear
+    first_number: int  # the number of the first event that it may hear
 
-    def wants(self, type_: str) -> bool:
+    def matches_type(self, type_: str) -> bool:
         return matches(self.types, type_)
 
 
@@ -57,25 +59,25 @@ class Subscription:
     It ends when the bus is closed and all that was kept has been read.
     """
 
-    def __init__(self, kept: int, on_loss: Callable[[], None]) -> None:
-        self._kept = kept
+    def __init__(self, capacity: int, on_loss: Callable[[], None]) -> None:
+        self._capacity = capacity
         self._on_loss = on_loss
         self._events: deque[Event] = deque()
-        self._lost = 0
-        self._stirred = asyncio.Event()  # something is there to read, or nothing ever will be
+        self._lost_count = 0
+        self._ready = asyncio.Event()  # something is there to read, or nothing ever will be
         self._is_closed = False
 
     def put(self, event: Event) -> None:
-        if len(self._events) == self._kept:
+        if len(self._events) == self._capacity:
             self._events.popleft()
-            self._lost += 1
+            self._lost_count += 1
             self._on_loss()
         self._events.append(event)
-        self._stirred.set()
+        self._ready.set()
 
     def close(self) -> None:
         self._is_closed = True
-        self._stirred.set()
+        self._ready.set()
 
     def __aiter__(self) -> Self:
         return self
@@ -84,10 +86,10 @@ class Subscription:
         while not self._events:
             if self._is_closed:
                 raise StopAsyncIteration
-            self._stirred.clear()
-            await self._stirred.wait()
-        if self._lost:
-            lost, self._lost = self._lost, 0
+            self._ready.clear()
+            await self._ready.wait()
+        if self._lost_count:
+            lost, self._lost_count = self._lost_count, 0
             return Event(EVENTS_LOST, "notify.bus", Severity.WARNING, {"count": lost})
         return self._events.popleft()
 
@@ -98,17 +100,22 @@ class Bus:
     `room` is how many events may wait to be told, `kept` how far a subscriber may fall behind.
     """
 
-    def __init__(self, *, room: int = _ROOM, kept: int = _KEPT) -> None:
-        if kept < 1 or room < 1:
+    def __init__(
+        self,
+        *,
+        buffer_capacity: int = _BUFFER_CAPACITY,
+        subscription_capacity: int = _SUBSCRIPTION_CAPACITY,
+    ) -> None:
+        if subscription_capacity < 1 or buffer_capacity < 1:
             raise ValueError("a bus, and a subscriber, must be able to hold an event")
-        self._kept = kept
+        self._subscription_capacity = subscription_capacity
         self._listeners: list[_Listener] = []  # by priority
         self._by_type: dict[str, tuple[_Listener, ...]] = {}
         self._subscriptions: set[Subscription] = set()
-        self._buffer = Buffer(room)
+        self._buffer = EventBuffer(buffer_capacity)
         self._number = 0
-        self._missed = 0  # by subscribers that were too slow, all together
-        self._taken: deque[QueuedEvent] = deque()  # out of the buffer: told next
+        self._subscription_losses = 0  # by subscribers that were too slow, all together
+        self._drained: deque[QueuedEvent] = deque()  # out of the buffer: told next
         self._cause: Cause | None = None  # of what handlers are just told
         self._scheduled: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
@@ -121,18 +128,18 @@ class Bus:
         """
         if self._is_closed:
             return
-        if self._cause is not None and not _may_set_off(self._cause):
+        if self._cause is not None and not _allow_cascade(self._cause):
             return
         self._number += 1
         self._buffer.put(QueuedEvent(self._number, event, self._cause))
         if self._cause is None:
             self._dispatch_soon()
 
-    def handle(
+    def add_handler(
         self,
         handler: Handler,
         *,
-        types: tuple[str, ...] = EVERYTHING,
+        types: tuple[str, ...] = ALL_TYPES,
         user_id: str | None,
         priority: int = 0,
     ) -> Callable[[], None]:
@@ -141,21 +148,21 @@ class Bus:
         Of several, the one with the highest priority is called first, then who came first. Its
         errors are logged, and harm nobody else.
         """
-        listener = _Listener(handler, _checked(types), user_id, priority, self._number + 1)
+        listener = _Listener(handler, _check_patterns(types), user_id, priority, self._number + 1)
         insort(self._listeners, listener, key=lambda each: -each.priority)
         self._by_type.clear()
         return lambda: self._remove(listener)
 
     @asynccontextmanager
     async def subscribe(
-        self, *, types: tuple[str, ...] = EVERYTHING, user_id: str | None
+        self, *, types: tuple[str, ...] = ALL_TYPES, user_id: str | None
     ) -> AsyncGenerator[Subscription]:
         """The events from now on: a user's own, or with None everybody's.
 
         What belongs to no user is for None only.
         """
-        subscription = Subscription(self._kept, self._note_loss)
-        stop = self.handle(subscription.put, types=types, user_id=user_id)
+        subscription = Subscription(self._subscription_capacity, self._count_loss)
+        stop = self.add_handler(subscription.put, types=types, user_id=user_id)
         self._subscriptions.add(subscription)
         if self._is_closed:
             subscription.close()
@@ -168,7 +175,7 @@ class Bus:
     @property
     def dropped(self) -> Mapping[str, int]:
         """How many events were dropped so far: out of the buffer, before slow subscribers."""
-        return {"buffer": self._buffer.dropped, "subscriber": self._missed}
+        return {"buffer": self._buffer.dropped, "subscriber": self._subscription_losses}
 
     def close(self) -> None:
         """Tell what waits, and nothing more. Subscriptions end when what they hold was read."""
@@ -178,8 +185,8 @@ class Bus:
         for subscription in self._subscriptions:
             subscription.close()
 
-    def _note_loss(self) -> None:
-        self._missed += 1
+    def _count_loss(self) -> None:
+        self._subscription_losses += 1
 
     def _dispatch_soon(self) -> None:
         try:
@@ -193,44 +200,44 @@ class Bus:
 
     def _dispatch_some(self) -> None:
         self._scheduled = None
-        if self._dispatch_up_to(_AT_ONCE):
+        if self._dispatch_up_to(_DISPATCH_BATCH_SIZE):
             self._dispatch_soon()
 
     def _dispatch_all(self) -> None:
-        while self._dispatch_up_to(_AT_ONCE):
+        while self._dispatch_up_to(_DISPATCH_BATCH_SIZE):
             pass
 
-    def _dispatch_up_to(self, most: int) -> bool:
+    def _dispatch_up_to(self, limit: int) -> bool:
         """Tell the next ones; are there more?"""
         try:
-            for _ in range(most):
-                if not self._taken:
-                    self._taken = self._buffer.take()
-                    if not self._taken:
+            for _ in range(limit):
+                if not self._drained:
+                    self._drained = self._buffer.drain()
+                    if not self._drained:
                         return False
-                number, event, cause = self._taken.popleft()
+                number, event, cause = self._drained.popleft()
                 self._cause = cause or Cause(event.type)
                 self._dispatch(number, event)
         finally:
             self._cause = None
-        return bool(self._taken or self._buffer)
+        return bool(self._drained or self._buffer)
 
     def _dispatch(self, number: int, event: Event) -> None:
         owner = event.payload.get("user_id")
-        for listener in self._listening(event.type):
+        for listener in self._listeners_for(event.type):
             is_ours = listener.user_id is None or listener.user_id == owner
-            if is_ours and number >= listener.since:
+            if is_ours and number >= listener.first_number:
                 try:
-                    listener.call(event)
+                    listener.handler(event)
                 except Exception:  # noqa: BLE001 - a boundary: its bug is nobody else's
                     _log.exception("a handler of %s failed", event.type)
 
-    def _listening(self, type_: str) -> tuple[_Listener, ...]:
+    def _listeners_for(self, type_: str) -> tuple[_Listener, ...]:
         known = self._by_type.get(type_)
         if known is None:
-            if len(self._by_type) >= _MOST_TYPES:
+            if len(self._by_type) >= _MAX_CACHED_TYPES:
                 self._by_type.clear()
-            known = tuple(listener for listener in self._listeners if listener.wants(type_))
+            known = tuple(listener for listener in self._listeners if listener.matches_type(type_))
             self._by_type[type_] = known
         return known
 
@@ -240,17 +247,17 @@ class Bus:
             self._by_type.clear()
 
 
-def _may_set_off(cause: Cause) -> bool:
+def _allow_cascade(cause: Cause) -> bool:
     """Count another event that handlers emit; past the most, one line says what is the matter."""
-    cause.cascaded += 1
-    if cause.cascaded == _MOST_SET_OFF + 1:
+    cause.cascade_count += 1
+    if cause.cascade_count == _MAX_CASCADE + 1:
         _log.error("handlers of %s set off too much: the rest is dropped", cause.type)
-    return cause.cascaded <= _MOST_SET_OFF
+    return cause.cascade_count <= _MAX_CASCADE
 
 
-def _checked(types: tuple[str, ...]) -> tuple[str, ...]:
+def _check_patterns(types: tuple[str, ...]) -> tuple[str, ...]:
     """The patterns, if they are some: a typo must not listen to nothing, or to everything."""
     for pattern in types:
         if not is_pattern(pattern):
-            raise BadRequest(f"{pattern!r:.80} is no pattern of events.", hint=HINT)
+            raise BadRequest(f"{pattern!r:.80} is no pattern of events.", hint=PATTERN_HINT)
     return types

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from dodona.conditions import Given
+from dodona.conditions import BoundedValues
 from dodona.core.domain.notices import InjectionPoint, Notice, StoredNotice
 from dodona.core.events import Event, Severity
 from dodona.notify.batch import Batch
 from dodona.notify.buffer import EVENTS_LOST
-from dodona.notify.scheduled import ScheduledNotice, expected, ids, is_due_at_once
-from dodona.notify.subscriber import Subscriber, as_values
+from dodona.notify.scheduled import ScheduledNotice, is_due_at_once, notice_ids, scheduled_from
+from dodona.notify.subscriber import Subscriber, event_values
 
-MOST_WAITING: Final = 200
-MOST_EXPECTED: Final = 200
+MAX_BATCHES: Final = 200
+MAX_SCHEDULED: Final = 200
 NOTICES_LOST: Final = "notices_lost"
 
 
-class Known(Protocol):
+class SubscriberSource(Protocol):
     """The subscribers there are now: they may be others with the next event."""
 
-    def wanting(self, type_: str) -> Sequence[Subscriber]: ...
+    def for_event_type(self, type_: str) -> Sequence[Subscriber]: ...
 
     def get(self, id_: str) -> Subscriber | None: ...
 
@@ -35,57 +35,57 @@ class Inbox:
 
     def __init__(
         self,
-        known: Known,
+        subscribers: SubscriberSource,
         *,
         disabled: Collection[str] = (),
         enabled: Collection[str] = (),
         clock: Callable[[], float],
     ) -> None:
-        self._known = known
+        self._subscribers = subscribers
         # No copies: what a user changes takes effect with the next event.
         self._disabled = disabled
         self._enabled = enabled
         self._clock = clock
         self._batches: list[Batch] = []  # in the order in which they began
-        self._open: dict[tuple[str, str], Batch] = {}  # the last of each subscriber and key
-        self._expected: list[ScheduledNotice] = []
+        self._open_batches: dict[tuple[str, str], Batch] = {}  # the last of each subscriber and key
+        self._scheduled: list[ScheduledNotice] = []
         self._last_delivered: dict[
             tuple[str, str], float
         ] = {}  # when, of those that are then held back
-        self._lost = 0
+        self._lost_count = 0
 
     def receive(self, event: Event) -> None:
         """Let the subscribers that want it make a notice of an event, or add it to one."""
-        if self._expected:
-            values = Given(_values(event))
-            self._release(lambda each: each.is_due_with(event, values))
-        self._take(event, None)
+        if self._scheduled:
+            values = BoundedValues(_condition_values(event))
+            self._release_due(lambda each: each.is_due_with(event, values))
+        self._add_event(event, None)
 
     def schedule(self, notices: Iterable[StoredNotice]) -> None:
         """Tell these too, each when it is due, as if its event happened then.
 
         What is too much is left to the next run: it is stored.
         """
-        known = ids(self._expected).union(*(batch.stored for batch in self._batches))
+        known = notice_ids(self._scheduled).union(*(batch.stored_ids for batch in self._batches))
         for notice in notices:
             if notice.id in known:
                 continue
             known.add(notice.id)
             if is_due_at_once(notice):
-                self._take(notice.event, notice.id)
-            elif len(self._expected) < MOST_EXPECTED:
-                self._expected.append(expected(notice))
+                self._add_event(notice.event, notice.id)
+            elif len(self._scheduled) < MAX_SCHEDULED:
+                self._scheduled.append(scheduled_from(notice))
 
-    def has(self, *points: InjectionPoint) -> bool:
+    def has_notices(self, *points: InjectionPoint) -> bool:
         """Does anything wait for one of these points? Its time may not have come."""
         wanted = {*points, InjectionPoint.IMMEDIATE}
         return (
-            self._lost > 0
+            self._lost_count > 0
             or any(batch.point in wanted for batch in self._batches)
             or any(
                 subscriber.point in wanted
-                for each in self._expected
-                for subscriber in self._known.wanting(each.event.type)
+                for each in self._scheduled
+                for subscriber in self._subscribers.for_event_type(each.event.type)
             )
         )
 
@@ -95,107 +95,113 @@ class Inbox:
         What is immediate is due at any point.
         """
         now = self._clock()
-        self._release(lambda each: each.is_due_at(now))
+        self._release_due(lambda each: each.is_due_at(now))
         wanted = {*points, InjectionPoint.IMMEDIATE}
         due = [b for b in self._batches if b.point in wanted and (is_last or self._is_due(b, now))]
         if due:
-            self._close(due, now)
-        made = (batch.notice() for batch in sorted(due, key=lambda batch: -batch.urgency))
-        return [*self._summary(points), *(notice for notice in made if notice is not None)]
+            self._close_batches(due, now)
+        made = (batch.build_notice() for batch in sorted(due, key=lambda batch: -batch.urgency))
+        return [*self._loss_notices(points), *(notice for notice in made if notice is not None)]
 
     def as_json(self) -> Sequence[Any]:
         """All that waits; what `restore` takes."""
         return [
             *({"batch": batch.as_json()} for batch in self._batches),
-            *({"expected": each.as_json()} for each in self._expected),
+            *({"expected": each.as_json()} for each in self._scheduled),
             *({"told": [*key, at]} for key, at in self._last_delivered.items()),
-            *([{"lost": self._lost}] if self._lost else []),
+            *([{"lost": self._lost_count}] if self._lost_count else []),
         ]
 
-    def restore(self, kept: Sequence[Any]) -> None:
+    def restore(self, state: Sequence[Any]) -> None:
         """Hold just this."""
-        self._batches, self._open, self._expected = [], {}, []
-        self._last_delivered, self._lost = {}, 0
-        for each in kept:
+        self._batches, self._open_batches, self._scheduled = [], {}, []
+        self._last_delivered, self._lost_count = {}, 0
+        for each in state:
             match each:
                 case {"batch": batch}:
-                    self._begin(Batch.read(batch, self._known.get(batch["subscriber"])))
+                    self._add_batch(
+                        Batch.from_json(batch, self._subscribers.get(batch["subscriber"]))
+                    )
                 case {"expected": notice}:
-                    self._expected.append(ScheduledNotice.read(notice))
+                    self._scheduled.append(ScheduledNotice.from_json(notice))
                 case {"told": [subscriber, key, at]}:
                     self._last_delivered[subscriber, key] = at
                 case {"lost": count}:
-                    self._lost = count
+                    self._lost_count = count
                 case _:
                     raise ValueError(f"an inbox cannot hold {each!r:.80}")
 
-    def _take(self, event: Event, stored: int | None) -> None:
-        wanting = self._known.wanting(event.type)
+    def _add_event(self, event: Event, stored_id: int | None) -> None:
+        wanting = self._subscribers.for_event_type(event.type)
         if not wanting:
             return
-        values = _values(event)
-        given = Given(values)  # conditions share what they look at
+        values = _condition_values(event)
+        given = BoundedValues(values)  # conditions share what they look at
         for subscriber in wanting:
-            if self._is_on(subscriber) and subscriber.wants(event, given):
-                self._add(subscriber, subscriber.key(values), event, stored)
+            if self._is_enabled(subscriber) and subscriber.matches_event(event, given):
+                self._add_to_batch(subscriber, subscriber.dedupe_key(values), event, stored_id)
 
-    def _is_on(self, subscriber: Subscriber) -> bool:
-        if subscriber.about.core:
+    def _is_enabled(self, subscriber: Subscriber) -> bool:
+        if subscriber.section.core:
             return True
-        is_on = subscriber.about.enabled or subscriber.id in self._enabled
+        is_on = subscriber.section.enabled or subscriber.id in self._enabled
         return is_on and subscriber.id not in self._disabled
 
-    def _add(self, subscriber: Subscriber, key: str, event: Event, stored: int | None) -> None:
-        batch = self._open.get((subscriber.id, key))
+    def _add_to_batch(
+        self, subscriber: Subscriber, key: str, event: Event, stored_id: int | None
+    ) -> None:
+        batch = self._open_batches.get((subscriber.id, key))
         if batch is None or batch.is_full:
             batch = Batch(subscriber, subscriber.id, key, self._clock())
-            self._begin(batch)
-        batch.by = subscriber  # its file may have changed since
-        batch.add(event, stored)
-        if len(self._batches) > MOST_WAITING:
-            self._lose()
+            self._add_batch(batch)
+        batch.subscriber = subscriber  # its file may have changed since
+        batch.add(event, stored_id)
+        if len(self._batches) > MAX_BATCHES:
+            self._drop_least_severe()
 
-    def _begin(self, batch: Batch) -> None:
+    def _add_batch(self, batch: Batch) -> None:
         self._batches.append(batch)
-        self._open[batch.subscriber, batch.key] = batch
+        self._open_batches[batch.subscriber_id, batch.key] = batch
 
-    def _lose(self) -> None:
+    def _drop_least_severe(self) -> None:
         """Drop the oldest of the least severe. What is stored comes again with the next run."""
         least = min(self._batches, key=lambda batch: batch.severity.rank)
-        self._forget([least])
-        self._lost += least.count
+        self._remove_batches([least])
+        self._lost_count += least.count
 
     def _is_due(self, batch: Batch, now: float) -> bool:
         if batch.is_full:
             return True
-        told = self._last_delivered.get((batch.subscriber, batch.key))
-        quiet = batch.by.quiet if batch.by else 0
+        told = self._last_delivered.get((batch.subscriber_id, batch.key))
+        quiet = batch.subscriber.dedupe_seconds if batch.subscriber else 0
         is_quiet = told is not None and told <= now < told + quiet
-        return batch.has_waited(now) and not is_quiet
+        return batch.is_window_over(now) and not is_quiet
 
-    def _close(self, due: Iterable[Batch], now: float) -> None:
-        self._forget(due)
+    def _close_batches(self, due: Iterable[Batch], now: float) -> None:
+        self._remove_batches(due)
         for batch in due:
-            if batch.by and batch.by.quiet:
-                self._last_delivered[batch.subscriber, batch.key] = now
-        if len(self._last_delivered) > MOST_WAITING:
+            if batch.subscriber and batch.subscriber.dedupe_seconds:
+                self._last_delivered[batch.subscriber_id, batch.key] = now
+        if len(self._last_delivered) > MAX_BATCHES:
             # The first to be forgotten are those that were told first.
-            self._last_delivered = dict(list(self._last_delivered.items())[-MOST_WAITING:])
+            self._last_delivered = dict(list(self._last_delivered.items())[-MAX_BATCHES:])
 
-    def _forget(self, gone: Iterable[Batch]) -> None:
-        numbers = {id(batch) for batch in gone}
+    def _remove_batches(self, batches: Iterable[Batch]) -> None:
+        numbers = {id(batch) for batch in batches}
         self._batches = [batch for batch in self._batches if id(batch) not in numbers]
-        self._open = {k: batch for k, batch in self._open.items() if id(batch) not in numbers}
+        self._open_batches = {
+            k: batch for k, batch in self._open_batches.items() if id(batch) not in numbers
+        }
 
-    def _release(self, is_due: Callable[[ScheduledNotice], bool]) -> None:
-        due = [each for each in self._expected if is_due(each)]
+    def _release_due(self, is_due: Callable[[ScheduledNotice], bool]) -> None:
+        due = [each for each in self._scheduled if is_due(each)]
         if due:
-            self._expected = [each for each in self._expected if each not in due]
+            self._scheduled = [each for each in self._scheduled if each not in due]
             for each in due:
-                self._take(each.event, each.id)
+                self._add_event(each.event, each.id)
 
-    def _summary(self, points: Sequence[InjectionPoint]) -> Iterable[Notice]:
-        lost, self._lost = self._lost, 0
+    def _loss_notices(self, points: Sequence[InjectionPoint]) -> Iterable[Notice]:
+        lost, self._lost_count = self._lost_count, 0
         if lost:
             text = f"{lost} events were dropped before they could be told: too many came at once."
             yield Notice(
@@ -210,7 +216,7 @@ class Inbox:
             )
 
 
-def _values(event: Event) -> Mapping[str, Any]:
+def _condition_values(event: Event) -> Mapping[str, Any]:
     """As filters, keys and conditions know it."""
-    values = as_values(event)
+    values = event_values(event)
     return {"event": values, "payload": values["payload"]}

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dodona.conditions import Condition, ConditionFailed, compile_condition
-from dodona.core.domain.notices import OF_AN_EVENT, Deferral, DeferUntil, StoredNotice
+from dodona.core.domain.notices import EVENT_VARIABLES, Deferral, DeferUntil, StoredNotice
 from dodona.core.errors import ConfigError
 from dodona.core.events import Event
 
-_CALLS: Final = "tool.call."
+_TOOL_CALL_PREFIX: Final = "tool.call."
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +27,15 @@ class ScheduledNotice:
     condition: Condition | None = field(default=None, compare=False)
 
     def is_due_at(self, now: float) -> bool:
-        return self.due.moment is DeferUntil.TIME and (self.due.at is None or now >= self.due.at)
+        return self.due.until is DeferUntil.TIME and (self.due.at is None or now >= self.due.at)
 
     def is_due_with(self, event: Event, values: Mapping[str, Any]) -> bool:
         """Is this the event that it waits for?"""
-        if self.due.moment is DeferUntil.TOOL:
-            return event.type.startswith(_CALLS) and event.payload.get("tool") == self.due.tool
+        if self.due.until is DeferUntil.TOOL:
+            return (
+                event.type.startswith(_TOOL_CALL_PREFIX)
+                and event.payload.get("tool") == self.due.tool
+            )
         if self.condition is None:
             return False
         try:
@@ -44,27 +47,31 @@ class ScheduledNotice:
         return {"id": self.id, "event": self.event.as_json(), "due": self.due.as_json()}
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> ScheduledNotice:
-        return _expected(kept["id"], Event.read(kept["event"]), Deferral.read(kept["due"]))
+    def from_json(cls, data: Mapping[str, Any]) -> ScheduledNotice:
+        return _build_scheduled(
+            data["id"], Event.from_json(data["event"]), Deferral.from_json(data["due"])
+        )
 
 
-def expected(notice: StoredNotice) -> ScheduledNotice:
-    return _expected(notice.id, notice.event, notice.due)
+def scheduled_from(notice: StoredNotice) -> ScheduledNotice:
+    return _build_scheduled(notice.id, notice.event, notice.due)
 
 
 def is_due_at_once(notice: StoredNotice) -> bool:
-    return notice.due.moment is DeferUntil.SESSION
+    return notice.due.until is DeferUntil.SESSION
 
 
-def ids(waiting: Iterable[ScheduledNotice]) -> set[int]:
-    return {each.id for each in waiting}
+def notice_ids(notices: Iterable[ScheduledNotice]) -> set[int]:
+    return {each.id for each in notices}
 
 
-def _expected(id_: int, event: Event, due: Deferral) -> ScheduledNotice:
-    if due.moment is not DeferUntil.CONDITION:
+def _build_scheduled(id_: int, event: Event, due: Deferral) -> ScheduledNotice:
+    if due.until is not DeferUntil.CONDITION:
         return ScheduledNotice(id_, event, due)
     try:
-        return ScheduledNotice(id_, event, due, compile_condition(due.condition, names=OF_AN_EVENT))
+        return ScheduledNotice(
+            id_, event, due, compile_condition(due.condition, names=EVENT_VARIABLES)
+        )
     except ConfigError as error:
         # It was checked when it was made: this is another version's. Better told than kept.
         _log.warning("notice %d waits for what is no condition, and is told now: %s", id_, error)

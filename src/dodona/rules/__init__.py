@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dodona.rules.book import RuleBook
-from dodona.rules.packs import Pack, packs
+from dodona.rules.packs import Pack, load_packs
 
-__all__ = ["Pack", "RuleBook", "packs"]
+__all__ = ["Pack", "RuleBook", "load_packs"]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, assert_never
 
-from dodona.conditions import Condition, bounded, compile_condition
+from dodona.conditions import Condition, bound_value, compile_condition
 from dodona.core.domain.rules import (
     HOOKS,
     Action,
     Deny,
     EmitEvent,
-    Log,
+    LogMessage,
     NotifySelf,
     RequireApproval,
     RuleAction,
@@ -22,8 +22,8 @@ from dodona.core.domain.rules import (
     SetState,
 )
 from dodona.core.events import Severity, matches
-from dodona.rules.inputs import NAMES, RuleInputs, text_maker, value_maker
-from dodona.rules.parameters import Parameter, chosen
+from dodona.rules.inputs import CONDITION_VARIABLES, RuleInputs, text_renderer, value_renderer
+from dodona.rules.parameters import RuleParameter, resolve_values
 from dodona.rules.sections import (
     ActionSection,
     DenySection,
@@ -53,33 +53,33 @@ class Rule:
     file: Path
     section: RuleSection
     action: ActionSection
-    parameters: Mapping[str, Parameter]
+    parameters: Mapping[str, RuleParameter]
     defaults: Mapping[str, Any]
     condition: Condition
-    make: Callable[[RuleInputs], Action]
+    build_action: Callable[[RuleInputs], Action]
 
-    def is_on(self, choices: RuleOverrides) -> bool:
+    def is_enabled(self, overrides: RuleOverrides) -> bool:
         """Core rules are; of the others a user decides."""
-        if self.section.core or self.id in choices.enabled:
+        if self.section.core or self.id in overrides.enabled:
             return True
-        return self.section.enabled and self.id not in choices.disabled
+        return self.section.enabled and self.id not in overrides.disabled
 
-    def wants(self, event_type: str) -> bool:
+    def listens_to(self, event_type: str) -> bool:
         """Its trigger is a hook, or a pattern of events."""
         trigger = self.section.trigger
         return matches((HOOKS.get(trigger, trigger),), event_type)
 
-    def params(self, choices: RuleOverrides) -> Mapping[str, Any]:
+    def parameter_values(self, overrides: RuleOverrides) -> Mapping[str, Any]:
         """What the user has set, for the pack and for the rule, over the defaults."""
-        given = [choices.parameters.get(key) for key in (self.pack, self.id)]
+        given = [overrides.parameters.get(key) for key in (self.pack, self.id)]
         set_ = [each for each in given if each]
-        return chosen(self.parameters, *set_) if set_ else self.defaults
+        return resolve_values(self.parameters, *set_) if set_ else self.defaults
 
-    def fires(self, scene: RuleInputs) -> RuleAction | None:
+    def evaluate(self, inputs: RuleInputs) -> RuleAction | None:
         """What it wants done, if its condition holds. Raises DodonaError where it cannot say."""
-        if not self.condition.holds(scene.given):
+        if not self.condition.holds(inputs.condition_values):
             return None
-        return RuleAction(self.id, self.pack, self.make(scene))
+        return RuleAction(self.id, self.pack, self.build_action(inputs))
 
     def as_json(self) -> dict[str, Any]:
         shown = self.section.model_dump(exclude={"id"})
@@ -94,11 +94,11 @@ class Rule:
         }
 
 
-def make_rule(
+def build_rule(
     section: RuleSection,
     action: ActionSection,
     *,
-    parameters: Mapping[str, Parameter],
+    parameters: Mapping[str, RuleParameter],
     pack: str,
     rule_id: str,
     file: Path,
@@ -112,45 +112,45 @@ def make_rule(
         section=section,
         action=action,
         parameters=parameters,
-        defaults=chosen(parameters),
-        condition=compile_condition(section.condition, names=NAMES),
-        make=_maker(action, tree),
+        defaults=resolve_values(parameters),
+        condition=compile_condition(section.condition, names=CONDITION_VARIABLES),
+        build_action=_action_builder(action, tree),
     )
 
 
-def _maker(action: ActionSection, tree: TreeText | None) -> Callable[[RuleInputs], Action]:
+def _action_builder(action: ActionSection, tree: TreeText | None) -> Callable[[RuleInputs], Action]:
     match action:
         case NotifySelfSection(message=message):
-            words = text_maker(message)
+            words = text_renderer(message)
             return lambda scene: NotifySelf(words(scene), action.priority, action.category)
         case LogSection(message=message):
-            words = text_maker(message)
-            return lambda scene: Log(words(scene), action.level)
+            words = text_renderer(message)
+            return lambda scene: LogMessage(words(scene), action.level)
         case SetStateSection(value=value):
-            make = value_maker(value)
+            make = value_renderer(value)
             return lambda scene: SetState(action.key, make(scene))
         case EmitEventSection():
             severity = Severity(action.severity)
-            payload = {key: value_maker(value) for key, value in action.payload.items()}
+            payload = {key: value_renderer(value) for key, value in action.payload.items()}
             return lambda scene: EmitEvent(
                 action.type, severity, {key: make(scene) for key, make in payload.items()}
             )
         case DenySection(reason=reason):
-            words = text_maker(reason)
+            words = text_renderer(reason)
             return lambda scene: Deny(words(scene))
         case RequireApprovalSection(reason=reason):
-            words = text_maker(reason)
+            words = text_renderer(reason)
             return lambda scene: RequireApproval(words(scene), action.timeout_seconds)
         case RunTreeSection():
             assert tree is not None
-            return _tree_maker(action, tree)
+            return _run_tree_builder(action, tree)
         case _:
             assert_never(action)
 
 
-def _tree_maker(action: RunTreeSection, tree: TreeText) -> Callable[[RuleInputs], Action]:
+def _run_tree_builder(action: RunTreeSection, tree: TreeText) -> Callable[[RuleInputs], Action]:
     def make(scene: RuleInputs) -> RunTree:
-        context = {**scene.shown["context"], "params": scene.shown["params"]}
+        context = {**scene.template_values["context"], "params": scene.template_values["params"]}
         return RunTree(
             name=tree.name,
             source=tree.source,
@@ -158,7 +158,7 @@ def _tree_maker(action: RunTreeSection, tree: TreeText) -> Callable[[RuleInputs]
             seconds=action.seconds,
             max_ticks=action.max_ticks,
             has_model=action.model,
-            context={part: bounded(value) for part, value in context.items()},
+            context={part: bound_value(value) for part, value in context.items()},
         )
 
     return make

@@ -13,51 +13,54 @@ from dodona.core import events
 from dodona.core import events as patterns
 from dodona.core.domain.rules import HOOKS
 from dodona.core.errors import ConfigError, did_you_mean
-from dodona.documents import Section, wrong
-from dodona.rules.inputs import NAMES, text_maker, value_maker
-from dodona.rules.parameters import Parameter
-from dodona.rules.versions import read_range, read_version
+from dodona.documents import Section, field_error
+from dodona.rules.inputs import CONDITION_VARIABLES, text_renderer, value_renderer
+from dodona.rules.parameters import RuleParameter
+from dodona.rules.versions import parse_range, parse_version
 
-DECLARED: Final = frozenset(
+DECLARED_EVENTS: Final = frozenset(
     value
     for name, value in vars(events).items()
-    if name.isupper() and name[0] != "_" and isinstance(value, str) and value != events.PLUGIN
+    if name.isupper()
+    and name[0] != "_"
+    and isinstance(value, str)
+    and value != events.PLUGIN_PREFIX
 )
-_TYPE: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+_EVENT_TYPE: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _SCALARS: Final = (str, int, float, bool)
 
 
-def _in_text(error: ConfigError) -> Exception:
+def _as_field_error(error: ConfigError) -> Exception:
     """A mistake in an expression or a template, at its line of the file."""
     place = error.where
     column = f" at column {place.column}" if place and place.column else ""
     message = error.message.rstrip(".")
-    return wrong(f"is wrong{column}: {message}", error.hint, line=place.line if place else 0)
+    return field_error(f"is wrong{column}: {message}", error.hint, line=place.line if place else 0)
 
 
-def _condition(source: str) -> str:
+def _check_condition(source: str) -> str:
     try:
-        compile_condition(source, names=NAMES)
+        compile_condition(source, names=CONDITION_VARIABLES)
     except ConfigError as error:
-        raise _in_text(error) from None
+        raise _as_field_error(error) from None
     return source
 
 
-def _template(text: str) -> str:
+def _check_template(text: str) -> str:
     try:
-        text_maker(text)
+        text_renderer(text)
     except ConfigError as error:
-        raise _in_text(error) from None
+        raise _as_field_error(error) from None
     return text
 
 
-def _value(value: Any) -> Any:
+def _check_value(value: Any) -> Any:
     if not _is_json(value):
-        raise wrong("must be text, a number, true or false, a list or a section")
+        raise field_error("must be text, a number, true or false, a list or a section")
     try:
-        value_maker(value)
+        value_renderer(value)
     except ConfigError as error:
-        raise _in_text(error) from None
+        raise _as_field_error(error) from None
     return value
 
 
@@ -69,63 +72,71 @@ def _is_json(value: Any) -> bool:
     return isinstance(value, _SCALARS)
 
 
-def _trigger(trigger: str) -> str:
+def _check_trigger(trigger: str) -> str:
     if trigger in HOOKS:
         return trigger
-    known = [*HOOKS, *sorted(DECLARED)]
+    known = [*HOOKS, *sorted(DECLARED_EVENTS)]
     if not patterns.is_pattern(trigger):
-        raise wrong("must be a hook or a pattern of events", did_you_mean(trigger, known))
-    is_declared = any(patterns.matches((trigger,), type_) for type_ in DECLARED)
-    if not is_declared and not trigger.startswith(events.PLUGIN):
-        raise wrong("matches no event", did_you_mean(trigger, known) or f"Hooks: {_HOOKS}.")
+        raise field_error("must be a hook or a pattern of events", did_you_mean(trigger, known))
+    is_declared = any(patterns.matches((trigger,), type_) for type_ in DECLARED_EVENTS)
+    if not is_declared and not trigger.startswith(events.PLUGIN_PREFIX):
+        raise field_error(
+            "matches no event", did_you_mean(trigger, known) or f"Hooks: {_HOOK_NAMES}."
+        )
     return trigger
 
 
-_HOOKS: Final = ", ".join(HOOKS)
+_HOOK_NAMES: Final = ", ".join(HOOKS)
 
 
-def _emitted(type_: str) -> str:
+def _check_emitted_type(type_: str) -> str:
     """Of what rules make up, only the form is checked here; whose it is, when the pack is known."""
-    if type_ not in DECLARED and not (type_.startswith(events.PLUGIN) and _TYPE.fullmatch(type_)):
-        raise wrong(
+    if type_ not in DECLARED_EVENTS and not (
+        type_.startswith(events.PLUGIN_PREFIX) and _EVENT_TYPE.fullmatch(type_)
+    ):
+        raise field_error(
             "must be an event that there is, or begin with plugin. and the name of the pack",
-            did_you_mean(type_, DECLARED),
+            did_you_mean(type_, DECLARED_EVENTS),
         )
     return type_
 
 
-def _identifier(text: str) -> str:
+def _check_identifier(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", text):
-        raise wrong("must begin with a letter and have at most 64 of a-z, 0-9, _ and -")
+        raise field_error("must begin with a letter and have at most 64 of a-z, 0-9, _ and -")
     return text
 
 
-def _version(text: str) -> str:
-    if read_version(text) is None:
-        raise wrong("must be numbers with points between them", "Such as 1.2.0.")
+def _check_version(text: str) -> str:
+    if parse_version(text) is None:
+        raise field_error("must be numbers with points between them", "Such as 1.2.0.")
     return text
 
 
-def _range(text: str) -> str:
-    if read_range(text) is None:
-        raise wrong("must be a range of versions", "Such as >=1.2, <2; or * for any.")
+def _check_range(text: str) -> str:
+    if parse_range(text) is None:
+        raise field_error("must be a range of versions", "Such as >=1.2, <2; or * for any.")
     return text
 
 
-Identifier = Annotated[str, AfterValidator(_identifier)]
+Identifier = Annotated[str, AfterValidator(_check_identifier)]
 Prose = Annotated[str, StringConstraints(max_length=2_000)]
-Words = Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(_template)]
-Value = Annotated[Any, AfterValidator(_value)]
-Condition = Annotated[str, AfterValidator(_condition)]
+TemplateText = Annotated[
+    str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(_check_template)
+]
+TemplateValue = Annotated[Any, AfterValidator(_check_value)]
+ConditionText = Annotated[str, AfterValidator(_check_condition)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 
 
 class RuleSection(Section):
     id: Identifier = Field(description="A name that no other rule has.")
-    trigger: Annotated[str, AfterValidator(_trigger)] = Field(description=f"One of {_HOOKS}.")
+    trigger: Annotated[str, AfterValidator(_check_trigger)] = Field(
+        description=f"One of {_HOOK_NAMES}."
+    )
     name: Prose = ""
     description: Prose = ""
-    condition: Condition = "true"
+    condition: ConditionText = "true"
     priority: Priority = 0
     enabled: bool = True
     core: bool = False
@@ -133,46 +144,48 @@ class RuleSection(Section):
 
     @field_validator("core")
     @classmethod
-    def _is_on(cls, core: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - pydantic calls it
+    def _check_core(cls, core: bool, info: ValidationInfo) -> bool:  # noqa: FBT001 - pydantic calls it
         if core and info.data.get("enabled") is False:
-            raise wrong("cannot be true in a rule that is not enabled", "Core rules are always on.")
+            raise field_error(
+                "cannot be true in a rule that is not enabled", "Core rules are always on."
+            )
         return core
 
 
 class NotifySelfSection(Section):
     kind: Literal["notify_self"]
-    message: Words
+    message: TemplateText
     priority: Literal["low", "normal", "high", "critical"] = "normal"
     category: Annotated[str, StringConstraints(min_length=1, max_length=64)] = "rule"
 
 
 class LogSection(Section):
     kind: Literal["log"]
-    message: Words
+    message: TemplateText
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class SetStateSection(Section):
     kind: Literal["set_state"]
     key: Identifier
-    value: Value
+    value: TemplateValue
 
 
 class EmitEventSection(Section):
     kind: Literal["emit_event"]
-    type: Annotated[str, AfterValidator(_emitted)]
+    type: Annotated[str, AfterValidator(_check_emitted_type)]
     severity: Literal["debug", "info", "warning", "error", "critical"] = "info"
-    payload: Mapping[str, Value] = {}
+    payload: Mapping[str, TemplateValue] = {}
 
 
 class DenySection(Section):
     kind: Literal["deny"]
-    reason: Words
+    reason: TemplateText
 
 
 class RequireApprovalSection(Section):
     kind: Literal["require_approval"]
-    reason: Words
+    reason: TemplateText
     timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] | None = None
 
 
@@ -184,7 +197,7 @@ class RunTreeSection(Section):
     model: bool = False
 
 
-class UnknownSection(Section, extra="ignore"):
+class UnknownActionSection(Section, extra="ignore"):
     """Of an action whose kind is not known, only that can be said."""
 
     kind: Literal[
@@ -208,12 +221,12 @@ _Action = TypeVar("_Action", bound=Section)
 
 class RuleFile(Section, Generic[_Action]):
     rule: RuleSection
-    parameters: Mapping[Identifier, Parameter] = {}
+    parameters: Mapping[Identifier, RuleParameter] = {}
     action: _Action = Field(description="What to do: a kind, and what it needs.")
 
 
 # A model for each kind of action: so what is wrong within one has the path that the file shows.
-FILES: Final[Mapping[str, type[RuleFile[Any]]]] = {
+RULE_FILE_MODELS: Final[Mapping[str, type[RuleFile[Any]]]] = {
     "notify_self": RuleFile[NotifySelfSection],
     "log": RuleFile[LogSection],
     "set_state": RuleFile[SetStateSection],
@@ -226,11 +239,11 @@ FILES: Final[Mapping[str, type[RuleFile[Any]]]] = {
 
 class PackSection(Section):
     id: Identifier = Field(description="A name that no other pack has.")
-    version: Annotated[str, AfterValidator(_version)] = Field(description="Such as 1.2.0.")
+    version: Annotated[str, AfterValidator(_check_version)] = Field(description="Such as 1.2.0.")
     description: Prose = ""
-    requires: Mapping[str, Annotated[str, AfterValidator(_range)]] = {}
+    requires: Mapping[str, Annotated[str, AfterValidator(_check_range)]] = {}
 
 
 class PackFile(Section):
     pack: PackSection
-    settings: Mapping[Identifier, Parameter] = {}
+    settings: Mapping[Identifier, RuleParameter] = {}

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from dodona.core.domain.budgets import NANOS, Budget, BudgetLine, Reservation, TokenRecord, Unit
+from dodona.core.domain.budgets import (
+    NANOS_PER_USD,
+    Budget,
+    BudgetLine,
+    BudgetUnit,
+    Reservation,
+    TokenRecord,
+)
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
 from dodona.core.domain.conversations.sessions import Session
 from dodona.core.domain.projects import Project
@@ -10,34 +17,34 @@ from dodona.store.billing.budgets import reserve, settle
 from dodona.store.billing.token_records import record
 from dodona.store.conversations.contexts import add_decisions, touch_context
 from dodona.store.conversations.conversations import HEAD
-from dodona.store.conversations.sessions import count_session
-from dodona.store.db.location import Location, locate
+from dodona.store.conversations.sessions import add_session_usage
+from dodona.store.db.location import StoreLocation, parse_location
 from dodona.store.db.open import Durability, StoreState, inspect, migrate
 from dodona.store.runs.journal import RunJournal
 from dodona.store.store import Store
 
 __all__ = [
     "HEAD",
-    "NANOS",
+    "NANOS_PER_USD",
     "Budget",
     "BudgetLine",
+    "BudgetUnit",
     "ContextStatus",
     "Durability",
-    "Location",
     "OracleContext",
     "Project",
     "Reservation",
     "RunJournal",
     "Session",
     "Store",
+    "StoreLocation",
     "StoreState",
     "TokenRecord",
-    "Unit",
     "add_decisions",
-    "count_session",
+    "add_session_usage",
     "inspect",
-    "locate",
     "migrate",
+    "parse_location",
     "record",
     "reserve",
     "settle",

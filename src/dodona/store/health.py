@@ -9,19 +9,21 @@ from typing import Final
 
 from dodona.core.errors import StoreError
 from dodona.store.db.database import Database, Transaction
-from dodona.store.db.statements import replacement
+from dodona.store.db.statements import insert_or_replace
 from dodona.store.schema import tree_globals
 
-SCOPE: Final = "dodona"
-KEY: Final = "pulse"
-PATIENCE: Final = 2.0  # seconds for one small commit
-FRESH: Final = 1.0  # … for which the last one counts: whoever asks all the time costs no more
+PROBE_SCOPE: Final = "dodona"
+PROBE_KEY: Final = "pulse"
+TIMEOUT_SECONDS: Final = 2.0  # seconds for one small commit
+CACHE_SECONDS: Final = (
+    1.0  # … for which the last one counts: whoever asks all the time costs no more
+)
 
-_PUT = replacement(tree_globals, "scope", "key", "value_json")
+_UPSERT_PROBE = insert_or_replace(tree_globals, "scope", "key", "value_json")
 
 
-def _beat(tx: Transaction) -> None:
-    tx.run(_PUT, scope=SCOPE, key=KEY, value_json=str(round(time(), 3)))
+def _write_probe(tx: Transaction) -> None:
+    tx.execute(_UPSERT_PROBE, scope=PROBE_SCOPE, key=PROBE_KEY, value_json=str(round(time(), 3)))
 
 
 class WriteProbe:
@@ -31,28 +33,28 @@ class WriteProbe:
         self,
         database: Database,
         *,
-        patience: float = PATIENCE,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._database = database
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._clock = clock
-        self._beating: asyncio.Future[None] | None = None
-        self._beaten_at = float("-inf")
+        self._write: asyncio.Future[None] | None = None
+        self._written_at = float("-inf")
 
-    async def take(self) -> None:
+    async def check(self) -> None:
         """Raise when nothing can be written, or not in time."""
-        if self._clock() - self._beaten_at < FRESH:
+        if self._clock() - self._written_at < CACHE_SECONDS:
             return
-        if self._beating is None or self._beating.done():
-            self._beating = self._database.submit(_beat, soft=True)
-        beating = self._beating
+        if self._write is None or self._write.done():
+            self._write = self._database.submit(_write_probe, soft=True)
+        beating = self._write
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout_seconds):
                 await asyncio.shield(beating)
         except TimeoutError as error:
             raise StoreError(
-                f"the store has not taken a write for {self._patience:g} seconds.",
+                f"the store has not taken a write for {self._timeout_seconds:g} seconds.",
                 hint="Is it locked by another program, or its disk slow or full?",
             ) from error
-        self._beaten_at = self._clock()
+        self._written_at = self._clock()

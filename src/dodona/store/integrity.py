@@ -13,15 +13,15 @@ import psycopg
 from sqlalchemy import func, or_, select, text
 
 from dodona.core.errors import NotFound
-from dodona.store.billing.budgets import BudgetLine, Unit
+from dodona.store.billing.budgets import BudgetLine, BudgetUnit
 from dodona.store.db import postgres, sqlite
 from dodona.store.db.database import Row, Transaction
-from dodona.store.db.location import Location
+from dodona.store.db.location import StoreLocation
 from dodona.store.db.open import inspect
 from dodona.store.db.statements import Statement, statement
 from dodona.store.schema import (
-    IS_HELD,
     IS_OPEN,
+    IS_RESERVED,
     budgets,
     conversations,
     messages,
@@ -29,103 +29,127 @@ from dodona.store.schema import (
     runs,
 )
 
-_SHOWN = 20  # of each sort of problem; one is enough to know
+_MAX_PROBLEMS = 20  # of each sort of problem; one is enough to know
 
-_PAGES = statement(text(f"PRAGMA integrity_check({_SHOWN})"))
-_REFERENCES = statement(text("PRAGMA foreign_key_check"))
-_HEADS = statement(
+_CHECK_PAGES = statement(text(f"PRAGMA integrity_check({_MAX_PROBLEMS})"))
+_CHECK_REFERENCES = statement(text("PRAGMA foreign_key_check"))
+_SELECT_WRONG_HEADS = statement(
     select(conversations.c.id)
     .join(runs, runs.c.id == conversations.c.head_id)
     .where(or_(IS_OPEN, runs.c.conversation_id != conversations.c.id))
-    .limit(_SHOWN)
+    .limit(_MAX_PROBLEMS)
 )
-_GAPS = statement(
+_SELECT_MESSAGE_GAPS = statement(
     select(messages.c.run_id)
     .group_by(messages.c.run_id)
     .having(func.max(messages.c.ordinal) + 1 != func.count())
-    .limit(_SHOWN)
+    .limit(_MAX_PROBLEMS)
 )
-_SUMS = statement(
+_SELECT_WRONG_TOKEN_SUMS = statement(
     select(runs.c.id)
     .join(messages, messages.c.run_id == runs.c.id, isouter=True)
     .group_by(runs.c.id, runs.c.tokens)
     .having(func.coalesce(func.sum(messages.c.token_count), 0) != runs.c.tokens)
-    .limit(_SHOWN)
+    .limit(_MAX_PROBLEMS)
 )
-_HOLDS = statement(select(reservations.c.lines_json).where(IS_HELD))
-_BUDGETS = statement(select(budgets.c.scope, budgets.c.period, budgets.c.unit, budgets.c.held))
+_SELECT_RESERVED_LINES = statement(select(reservations.c.lines_json).where(IS_RESERVED))
+_SELECT_BUDGETS = statement(
+    select(budgets.c.scope, budgets.c.period, budgets.c.unit, budgets.c.held)
+)
 
 
-def _unreached() -> Statement:
+def _unreachable_statement() -> Statement:
     """Runs that no walk from a root comes to: a circle, cut off from the rest."""
     reached = select(runs.c.id).where(runs.c.parent_id.is_(None)).cte("reached", recursive=True)
     children = select(runs.c.id).where(runs.c.parent_id == reached.c.id)
     found = select(reached.union_all(children).c.id)
-    return statement(select(runs.c.id).where(runs.c.id.not_in(found)).limit(_SHOWN))
+    return statement(select(runs.c.id).where(runs.c.id.not_in(found)).limit(_MAX_PROBLEMS))
 
 
-_UNREACHED = _unreached()
+_SELECT_UNREACHABLE = _unreachable_statement()
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckResult:
     """One thing that was looked at, and what is wrong with it."""
 
     name: str
     problems: tuple[str, ...]
 
 
-def check(location: Location) -> Iterator[Check]:
+def check(location: StoreLocation) -> Iterator[CheckResult]:
     """Look at one thing after the other; the first ones may take long on a large store."""
     if not inspect(location).revision:
         raise NotFound(f"there is no store at {location}.", hint="Make one: dodona db migrate.")
-    with _reading(location) as tx:
+    with _read_transaction(location) as tx:
         if location.path is not None:
-            pages = [row[0] for row in tx.rows(_PAGES)]
-            yield Check("pages", () if pages == ["ok"] else tuple(pages))
-            yield Check("references", _told(tx.rows(_REFERENCES), "a row of {} refers to nothing"))
-        yield Check(
+            pages = [row[0] for row in tx.fetch_all(_CHECK_PAGES)]
+            yield CheckResult("pages", () if pages == ["ok"] else tuple(pages))
+            yield CheckResult(
+                "references",
+                _format_problems(tx.fetch_all(_CHECK_REFERENCES), "a row of {} refers to nothing"),
+            )
+        yield CheckResult(
             "heads",
-            _told(tx.rows(_HEADS), "the head of conversation {} is another's, or has not ended"),
+            _format_problems(
+                tx.fetch_all(_SELECT_WRONG_HEADS),
+                "the head of conversation {} is another's, or has not ended",
+            ),
         )
-        yield Check("branches", _told(tx.rows(_UNREACHED), "run {} hangs on no root"))
-        yield Check("messages", _told(tx.rows(_GAPS), "run {} has gaps between its messages"))
-        yield Check("tokens", _told(tx.rows(_SUMS), "run {} miscounts its messages' tokens"))
-        yield Check("budgets", _holds(tx))
+        yield CheckResult(
+            "branches",
+            _format_problems(tx.fetch_all(_SELECT_UNREACHABLE), "run {} hangs on no root"),
+        )
+        yield CheckResult(
+            "messages",
+            _format_problems(
+                tx.fetch_all(_SELECT_MESSAGE_GAPS), "run {} has gaps between its messages"
+            ),
+        )
+        yield CheckResult(
+            "tokens",
+            _format_problems(
+                tx.fetch_all(_SELECT_WRONG_TOKEN_SUMS), "run {} miscounts its messages' tokens"
+            ),
+        )
+        yield CheckResult("budgets", _check_reserved(tx))
 
 
-def _told(rows: list[Row], words: str) -> tuple[str, ...]:
-    return tuple(words.format(row[0]) for row in rows[:_SHOWN])
+def _format_problems(rows: list[Row], template: str) -> tuple[str, ...]:
+    return tuple(template.format(row[0]) for row in rows[:_MAX_PROBLEMS])
 
 
-def _holds(tx: Transaction) -> tuple[str, ...]:
+def _check_reserved(tx: Transaction) -> tuple[str, ...]:
     """What is held of each budget must be what its open reservations hold."""
-    expected: Counter[tuple[str, str, Unit]] = Counter()
-    for (lines,) in tx.rows(_HOLDS):
+    expected: Counter[tuple[str, str, BudgetUnit]] = Counter()
+    for (lines,) in tx.fetch_all(_SELECT_RESERVED_LINES):
         for line in msgspec.json.decode(lines, type=list[BudgetLine]):
             expected[line.scope, line.period, line.unit] += line.amount
-    found = {(scope, period, Unit(unit)): held for scope, period, unit, held in tx.rows(_BUDGETS)}
+    found = {
+        (scope, period, BudgetUnit(unit)): held
+        for scope, period, unit, held in tx.fetch_all(_SELECT_BUDGETS)
+    }
     wrong = [key for key in {*expected, *found} if expected[key] != found.get(key, 0)]
     return tuple(
         f"of the budget {scope} {period}, {unit.format(found.get((scope, period, unit), 0))} are "
         f"held, but its reservations hold {unit.format(expected[scope, period, unit])}"
-        for scope, period, unit in sorted(wrong, key=str)[:_SHOWN]
+        for scope, period, unit in sorted(wrong, key=str)[:_MAX_PROBLEMS]
     )
 
 
 @contextmanager
-def _reading(location: Location) -> Generator[Transaction]:
+def _read_transaction(location: StoreLocation) -> Generator[Transaction]:
     if location.path is None:
         try:
             with closing(postgres.connect(location, durability="full")) as connection:
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 yield postgres.PostgresTransaction(connection)
         except psycopg.Error as error:
-            raise postgres.translated(error, location) from error
+            raise postgres.to_store_error(error, location) from error
         return
     try:
         with closing(sqlite.connect_reader(location.path)) as connection:
             connection.execute("BEGIN")
             yield sqlite.SqliteTransaction(connection)
     except sqlite3.Error as error:
-        raise sqlite.translated(error, location.path) from error
+        raise sqlite.to_store_error(error, location.path) from error

@@ -31,7 +31,7 @@ from sqlalchemy import (
     text,
 )
 
-from dodona.core.domain.audit import KINDS, OUTCOMES
+from dodona.core.domain.audit import AUDIT_KINDS, AUDIT_OUTCOMES
 from dodona.store.db import thread_search
 
 # The audit log is append-only: entries are never changed, only deleted when they expire.
@@ -67,17 +67,17 @@ Id = BigInteger().with_variant(Integer, "sqlite")
 Json = Text
 
 
-def _now_columns(*names: str) -> list[Column[float]]:
+def _time_columns(*names: str) -> list[Column[float]]:
     return [Column(name, Double, nullable=False) for name in names]
 
 
-def _among(column: str, values: tuple[str, ...]) -> str:
+def _in_list(column: str, values: tuple[str, ...]) -> str:
     listed = ", ".join(f"'{value}'" for value in values)
     return f"{column} IN ({listed})"
 
 
 def _one_of(column: str, *values: str) -> CheckConstraint:
-    return CheckConstraint(_among(column, values), name=column)
+    return CheckConstraint(_in_list(column, values), name=column)
 
 
 def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
@@ -93,7 +93,7 @@ projects = Table(
     Column("vault_path", Text),
     Column("code_paths_json", Json, nullable=False, server_default="[]"),
     Column("settings_json", Json, nullable=False, server_default="{}"),
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     PrimaryKeyConstraint("user_id", "id"),
 )
 
@@ -106,7 +106,7 @@ conversations = Table(
     Column("agent_id", Text, nullable=False, server_default="oracle"),
     Column("title", Text, nullable=False, server_default=""),
     Column("head_id", Id),
-    *_now_columns("created_at", "updated_at"),
+    *_time_columns("created_at", "updated_at"),
     CheckConstraint("user_id <> ''", name="user_id"),
     # Not with the id, as elsewhere: in SQLite a column of a foreign key does not count up, and
     # the ids of what was deleted would be given again.
@@ -115,16 +115,16 @@ conversations = Table(
     sqlite_autoincrement=True,
 )
 
-_HOLDERS = ("running", "waiting")
+_LANE_HOLDING = ("running", "waiting")
 _ENDED = ("succeeded", "failed", "cancelled")
 
 # Conditions are written out, not given as parameters: only so are partial indexes found.
-HOLDS_LANE = text(_among("runs.status", _HOLDERS))
-IS_OPEN = text(_among("runs.status", ("queued", *_HOLDERS)))
+HOLDS_LANE = text(_in_list("runs.status", _LANE_HOLDING))
+IS_OPEN = text(_in_list("runs.status", ("queued", *_LANE_HOLDING)))
 IS_QUEUED = text("runs.status = 'queued'")
-IS_HELD = text("reservations.status = 'held'")
-IS_PENDING = text("notices.delivered_at IS NULL")
-IS_ASKED = text("approvals.decision = 'pending'")
+IS_RESERVED = text("reservations.status = 'held'")
+IS_UNDELIVERED = text("notices.delivered_at IS NULL")
+IS_UNDECIDED = text("approvals.decision = 'pending'")
 
 runs = Table(
     "runs",
@@ -148,13 +148,13 @@ runs = Table(
     Column("label", Text),
     Column("tokens", Integer, nullable=False, server_default="0"),
     Column("error_json", Json),
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("cancel_requested_at", Double),
     # Of all that was said up to its end: by it a client that recites goes on from here.
     Column("said_digest", Text),
-    _one_of("status", "queued", *_HOLDERS, *_ENDED),
+    _one_of("status", "queued", *_LANE_HOLDING, *_ENDED),
     CheckConstraint("parent_id <> id", name="parent_is_another"),
     CheckConstraint("tokens >= 0", name="tokens"),
     CheckConstraint("(status = 'running') = (owner IS NOT NULL)", name="running_has_owner"),
@@ -174,16 +174,16 @@ runs = Table(
         "uq_runs_lane",
         "conversation_id",
         unique=True,
-        where=_among("status", _HOLDERS),
+        where=_in_list("status", _LANE_HOLDING),
     ),
     # The status is a column too, or SQLite would rather walk over all runs that ever were.
     _partial(
         "ix_runs_open",
         *("conversation_id", "status", "id"),
-        where=_among("status", ("queued", *_HOLDERS)),
+        where=_in_list("status", ("queued", *_LANE_HOLDING)),
     ),
     # What one user has under way, whatever they have asked before.
-    _partial("ix_runs_open_user", "user_id", where=_among("status", ("queued", *_HOLDERS))),
+    _partial("ix_runs_open_user", "user_id", where=_in_list("status", ("queued", *_LANE_HOLDING))),
     Index("ix_runs_ended_at", "ended_at"),
     Index("ix_runs_user_id", "user_id", "id"),
     _partial("ix_runs_said_digest", "user_id", "said_digest", where="said_digest IS NOT NULL"),
@@ -207,7 +207,7 @@ messages = Table(
     Column("key_insight", Text),
     Column("mentioned_symbols_json", Json, nullable=False, server_default="[]"),
     Column("mentioned_files_json", Json, nullable=False, server_default="[]"),
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     _one_of("role", "user", "assistant", "tool"),
     CheckConstraint("role = 'tool' OR content <> ''", name="content"),
     CheckConstraint("role <> 'tool' OR tool_call_id IS NOT NULL", name="tool_call_id"),
@@ -229,7 +229,7 @@ pins = Table(
     metadata,
     Column("hash", Text, primary_key=True),
     Column("content", LargeBinary, nullable=False),
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
 )
 
 steps = Table(
@@ -243,7 +243,7 @@ steps = Table(
     Column("request_hash", Text, nullable=False, server_default=""),
     Column("status", Text, nullable=False),
     Column("payload", Text),
-    *_now_columns("started_at"),
+    *_time_columns("started_at"),
     Column("ended_at", Double),
     PrimaryKeyConstraint("run_id", "key"),
     _one_of("effect", "none", "keyed", "once"),
@@ -257,7 +257,7 @@ summaries = Table(
     Column("content", Text, nullable=False),
     Column("token_count", Integer, nullable=False),
     Column("model", Text),
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     CheckConstraint("content <> ''", name="content"),
     CheckConstraint("token_count > 0", name="token_count"),
 )
@@ -269,7 +269,7 @@ oracle_contexts = Table(
     Column("user_id", Text, nullable=False),
     Column("project_id", Text, nullable=False),
     Column("conversation_id", Id, ForeignKey("conversations.id", ondelete="SET NULL")),
-    *_now_columns("session_start"),
+    *_time_columns("session_start"),
     Column("last_activity", Double),
     Column("last_model", Text),
     Column("token_budget", Integer, nullable=False, server_default="16000"),
@@ -297,7 +297,7 @@ sessions = Table(
     Column("message_count", BigInteger, nullable=False, server_default="0"),
     Column("input_tokens", BigInteger, nullable=False, server_default="0"),
     Column("output_tokens", BigInteger, nullable=False, server_default="0"),
-    *_now_columns("created_at", "updated_at"),
+    *_time_columns("created_at", "updated_at"),
     Index("ix_sessions_agent_id", "agent_id"),
     Index("ix_sessions_updated_at", "updated_at"),
     Index("ix_sessions_conversation_id", "conversation_id"),
@@ -330,7 +330,7 @@ reservations = Table(
     Column("if_cut_json", Text),  # what to record if the call is never heard of again
     Column("status", Text, nullable=False, server_default="held"),
     Column("estimated", Boolean, nullable=False, server_default=text("false")),
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     Column("settled_at", Double),
     _one_of("status", "held", "settled"),
     Index("ix_reservations_run_id", "run_id", "status"),
@@ -340,7 +340,7 @@ token_records = Table(
     "token_records",
     metadata,
     Column("id", Id, primary_key=True),
-    *_now_columns("timestamp"),
+    *_time_columns("timestamp"),
     Column("user_id", Text, nullable=False),
     Column("session_key", Text),
     Column("agent_id", Text, nullable=False),
@@ -373,7 +373,7 @@ memory_entities = Table(
     Column("object", Text, nullable=False),
     Column("session_key", Text),
     Column("conversation_id", Id, ForeignKey("conversations.id", ondelete="CASCADE")),
-    *_now_columns("learned_at"),
+    *_time_columns("learned_at"),
     Column("superseded_at", Double),
     Column("superseded_by", Text, ForeignKey("memory_entities.id", ondelete="SET NULL")),
     Column("confidence", Double, nullable=False),
@@ -402,7 +402,7 @@ threads = Table(
     Column("title", Text, nullable=False),
     # The title as others are compared with it. Without one, an older thread has the title.
     Column("title_key", Text),
-    *_now_columns("created_at", "updated_at"),
+    *_time_columns("created_at", "updated_at"),
     CheckConstraint("title <> ''", name="title"),
     Index("ix_threads_user_id", "user_id", "project_id", "updated_at"),
     Index("uq_threads_title_key", "user_id", "project_id", "title_key", unique=True),
@@ -420,7 +420,7 @@ thread_entries = Table(
     Column("entry_type", Text, nullable=False),
     Column("content", Text, nullable=False),
     Column("key", Text),  # of what must be added once
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     _one_of("author", "user", "claude", "oracle", "librarian"),
     _one_of("entry_type", "thought", "decision", "research", "insight"),
     CheckConstraint("content <> ''", name="content"),
@@ -428,7 +428,7 @@ thread_entries = Table(
     _partial("uq_thread_entries_key", "key", "thread_id", unique=True, where="key IS NOT NULL"),
 )
 # Each database has its own way to find words, and to refuse that an entry is changed.
-for _dialect, _lines in thread_search.KEPT_BY.items():
+for _dialect, _lines in thread_search.SEARCH_DDL.items():
     for _line in _lines:
         _made = DDL(_line).execute_if(dialect=_dialect)
         event.listen(thread_entries, "after_create", _made, propagate=True)
@@ -449,7 +449,7 @@ notices = Table(
     Column("tool", Text, nullable=False, server_default=""),
     Column("condition", Text, nullable=False, server_default=""),
     Column("key", Text),  # of what must be told once
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     Column("delivered_at", Double),
     _one_of("severity", "debug", "info", "warning", "error", "critical"),
     _one_of("moment", "time", "tool", "condition", "session"),
@@ -479,7 +479,7 @@ approvals = Table(
     Column("tool", Text, nullable=False),
     Column("arguments_json", Json, nullable=False),
     Column("reason", Text, nullable=False),
-    *_now_columns("asked_at", "expires_at"),
+    *_time_columns("asked_at", "expires_at"),
     Column("decision", Text, nullable=False, server_default="pending"),
     Column("decided_at", Double),
     Column("decided_by", Text),
@@ -522,7 +522,7 @@ settings = Table(
     metadata,
     Column("user_id", Text, primary_key=True),
     Column("model_settings_json", Json, nullable=False),
-    *_now_columns("updated_at"),
+    *_time_columns("updated_at"),
 )
 
 tokens = Table(
@@ -533,7 +533,7 @@ tokens = Table(
     Column("label", Text, nullable=False),
     Column("hash", Text, nullable=False),
     Column("scopes_json", Json, nullable=False, server_default="[]"),
-    *_now_columns("created_at"),
+    *_time_columns("created_at"),
     Column("last_used_at", Double),
     Column("revoked_at", Double),
     Column("expires_at", Double),
@@ -546,7 +546,7 @@ audit = Table(
     "audit",
     metadata,
     Column("id", Id, primary_key=True),
-    *_now_columns("at"),
+    *_time_columns("at"),
     Column("kind", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("user_id", Text, nullable=False, server_default=""),
@@ -554,8 +554,8 @@ audit = Table(
     Column("address", Text, nullable=False, server_default=""),
     Column("what", Text, nullable=False),
     Column("more", Integer, nullable=False, server_default="0"),
-    _one_of("kind", *KINDS),
-    _one_of("outcome", *OUTCOMES),
+    _one_of("kind", *AUDIT_KINDS),
+    _one_of("outcome", *AUDIT_OUTCOMES),
     CheckConstraint("what <> ''", name="what"),
     CheckConstraint("more >= 0", name="more"),
     Index("ix_audit_at", "at"),

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from dodona.store.accounts.api_tokens import Tokens
+from dodona.store.accounts.api_tokens import ApiTokens
 from dodona.store.accounts.audit import AuditLog
 from dodona.store.accounts.user_settings import UserSettings
 from dodona.store.billing.budgets import Budgets
 from dodona.store.billing.gauges import Gauges
-from dodona.store.billing.token_records import Records
+from dodona.store.billing.token_records import TokenRecords
 from dodona.store.billing.usage import UsageLog
-from dodona.store.conversations.client_history import Recitals
+from dodona.store.conversations.client_history import ClientHistories
 from dodona.store.conversations.contexts import Contexts
 from dodona.store.conversations.conversations import Conversations
 from dodona.store.conversations.sessions import Sessions
 from dodona.store.conversations.summaries import Summaries
 from dodona.store.db.database import Database, Operation
-from dodona.store.db.location import locate
+from dodona.store.db.location import parse_location
 from dodona.store.db.open import Durability, open_database
 from dodona.store.db.text import Redact
 from dodona.store.db.timed import TimedDatabase
@@ -38,35 +38,35 @@ T = TypeVar("T")
 class Store:
     """All that outlives the process. Close it, or use it in `async with`."""
 
-    def __init__(self, database: Database, *, hide: Redact) -> None:
+    def __init__(self, database: Database, *, redact: Redact) -> None:
         self.database = database
         self.conversations = Conversations(database)
         self.summaries = Summaries(database)
-        self.runs = Runs(database, hide=hide)
-        self.journals = Journals(database, hide=hide, release=self.runs.release)
+        self.runs = Runs(database, redact=redact)
+        self.journals = Journals(database, redact=redact, release=self.runs.release)
         self.budgets = Budgets(database)
         self.gauges = Gauges(database)
-        self.pulse = WriteProbe(database)
-        self.records = Records(database)
+        self.write_probe = WriteProbe(database)
+        self.records = TokenRecords(database)
         self.usage = UsageLog(database)
         self.settings = UserSettings(database)
         self.projects = Projects(database)
         self.contexts = Contexts(database)
         self.sessions = Sessions(database)
-        self.recitals = Recitals(database)
-        self.threads = Threads(database, hide=hide)
-        self.notices = NoticeLog(database, hide=hide)
-        self.pack_state = PackState(database, hide=hide)
-        self.approvals = Approvals(database, hide=hide)
-        self.tokens = Tokens(database)
-        self.audit = AuditLog(database, hide=hide)
+        self.client_histories = ClientHistories(database)
+        self.threads = Threads(database, redact=redact)
+        self.notices = NoticeLog(database, redact=redact)
+        self.pack_state = PackState(database, redact=redact)
+        self.approvals = Approvals(database, redact=redact)
+        self.api_tokens = ApiTokens(database)
+        self.audit = AuditLog(database, redact=redact)
 
     @classmethod
     async def open(
         cls,
         url: str,
         *,
-        hide: Redact,
+        redact: Redact,
         durability: Durability = "full",
         on_write: Callable[[float], None] | None = None,
     ) -> Self:
@@ -75,16 +75,16 @@ class Store:
         `hide` takes known secrets out of what is said and done: messages, journals, notices,
         threads, approvals, the audit log. `on_write` is told how many seconds each write took.
         """
-        database = await open_database(locate(url), durability=durability)
+        database = await open_database(parse_location(url), durability=durability)
         timed = database if on_write is None else TimedDatabase(database, on_write)
-        store = cls(timed, hide=hide)
-        await store.budgets.settle_dead()
+        store = cls(timed, redact=redact)
+        await store.budgets.settle_orphaned()
         return store
 
     @property
     def owner(self) -> str:
         """This process, as the store knows it while it lives."""
-        return self.database.owners.me
+        return self.database.owners.current
 
     async def commit(self, operation: Operation[T]) -> T:
         return await self.database.write(operation, soft=True)

@@ -17,12 +17,12 @@ request_id: ContextVar[str] = ContextVar("dodona_request_id", default="")
 run_id: ContextVar[int | None] = ContextVar("dodona_run_id", default=None)
 
 
-def request_id_of(given: str) -> str:
+def request_id_of(provided: str) -> str:
     """The one that somebody before us has given, if it is one; else a new one."""
-    return given if _VALID.fullmatch(given) else secrets.token_hex(8)
+    return provided if _VALID.fullmatch(provided) else secrets.token_hex(8)
 
 
-def fields() -> dict[str, Any]:
+def log_fields() -> dict[str, Any]:
     """What is known of both, as fields of a log record."""
     found: dict[str, Any] = {}
     if request := request_id.get():
@@ -32,7 +32,7 @@ def fields() -> dict[str, Any]:
     return found
 
 
-def detached() -> Context:
+def detached_context() -> Context:
     """This context, without the request and the run that it is of."""
     context = copy_context()
     context.run(request_id.set, "")

@@ -6,7 +6,7 @@ include.
 
 from __future__ import annotations
 
-from dodona.templates.language import LONGEST
+from dodona.templates.language import MAX_RENDERED_CHARS
 from dodona.templates.rendering import Template, render
 
-__all__ = ["LONGEST", "Template", "render"]
+__all__ = ["MAX_RENDERED_CHARS", "Template", "render"]

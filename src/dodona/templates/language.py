@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias, cast
 from jinja2 import StrictUndefined, meta, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from dodona.core.errors import ConfigError, Location, did_you_mean
+from dodona.core.errors import ConfigError, SourceLocation, did_you_mean
 
-LONGEST: Final = 256 * 1024  # characters of what is rendered
-LONGEST_RANGE: Final = 1_000
-MOST_TOKENS: Final = 5_000  # of the template's own: text between them is one
-DEEPEST_LOOP: Final = 2
-LONGEST_RENDERING: Final = 0.25  # seconds of this thread's own, a thousand times what one takes
+MAX_RENDERED_CHARS: Final = 256 * 1024  # characters of what is rendered
+MAX_RANGE_LENGTH: Final = 1_000
+MAX_TEMPLATE_TOKENS: Final = 5_000  # of the template's own: text between them is one
+MAX_LOOP_DEPTH: Final = 2
+MAX_RENDER_SECONDS: Final = 0.25  # seconds of this thread's own, a thousand times what one takes
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -27,12 +27,12 @@ _ALLOWED = (
     *(nodes.Compare, nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Filter, nodes.Test),
     nodes.Keyword,
 )
-_FILTERS = (
+_ALLOWED_FILTERS = (
     *("capitalize", "count", "default", "duration", "first", "join", "last", "length", "list"),
     *("lower", "sort", "thousands", "title", "trim", "unique", "upper"),
 )
 _UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
-_TAGS = {
+_FORBIDDEN_NODE_NAMES = {
     nodes.Include: "include",
     nodes.Import: "import",
     nodes.FromImport: "from … import",
@@ -47,27 +47,28 @@ _TAGS = {
 }
 
 
-def check(parsed: nodes.Template, what: str) -> None:
+def check_syntax(parsed: nodes.Template, label: str) -> None:
     """Refuse what could take long or grow large. No set, no macros: nothing can be doubled."""
     for node, loops in _walk(parsed):
-        line = Location("", node.lineno or 0)
-        if loops > DEEPEST_LOOP or (isinstance(node, nodes.For) and node.recursive):
-            raise ConfigError(f"loops nest at most {DEEPEST_LOOP} deep in a {what}.", where=line)
+        line = SourceLocation("", node.lineno or 0)
+        if loops > MAX_LOOP_DEPTH or (isinstance(node, nodes.For) and node.recursive):
+            raise ConfigError(f"loops nest at most {MAX_LOOP_DEPTH} deep in a {label}.", where=line)
         if not isinstance(node, _ALLOWED) and not _is_range(node):
             raise ConfigError(
-                f"a {what} cannot use {_named(node)}.",
+                f"a {label} cannot use {_node_name(node)}.",
                 where=line,
                 hint="It shows values, with if, for and simple filters.",
             )
-        if isinstance(node, nodes.Filter) and node.name not in _FILTERS:
+        if isinstance(node, nodes.Filter) and node.name not in _ALLOWED_FILTERS:
             raise ConfigError(
-                f"there is no filter '{node.name}' in a {what}.",
+                f"there is no filter '{node.name}' in a {label}.",
                 where=line,
-                hint=did_you_mean(node.name, _FILTERS) or f"There are: {', '.join(_FILTERS)}.",
+                hint=did_you_mean(node.name, _ALLOWED_FILTERS)
+                or f"There are: {', '.join(_ALLOWED_FILTERS)}.",
             )
 
 
-def check_names(parsed: nodes.Template, names: Iterable[str], what: str) -> None:
+def check_names(parsed: nodes.Template, names: Iterable[str], label: str) -> None:
     """Refuse what asks for values that there never are; the first such is told."""
     known = sorted(names)
     unknown = meta.find_undeclared_variables(parsed) - {*known, *ENVIRONMENT.globals}
@@ -76,13 +77,13 @@ def check_names(parsed: nodes.Template, names: Iterable[str], what: str) -> None
     if wrong:
         line, name = min(wrong, key=lambda each: each[0])
         raise ConfigError(
-            f"the {what} asks for what there is not: '{name}' is undefined.",
-            where=Location("", line),
+            f"the {label} asks for what there is not: '{name}' is undefined.",
+            where=SourceLocation("", line),
             hint=did_you_mean(name, known) or f"There are: {', '.join(known)}.",
         )
 
 
-def keep_time(parsed: nodes.Template) -> None:
+def add_time_checks(parsed: nodes.Template) -> None:
     """Look at the clock in each round of a loop."""
     loops = [node for node, _ in _walk(parsed) if isinstance(node, nodes.For)]
     for loop in loops:
@@ -108,20 +109,20 @@ def _is_range(node: nodes.Node) -> bool:
     )
 
 
-def _named(node: nodes.Node) -> str:
-    known = (told for kind, told in _TAGS.items() if isinstance(node, kind))
+def _node_name(node: nodes.Node) -> str:
+    known = (told for kind, told in _FORBIDDEN_NODE_NAMES.items() if isinstance(node, kind))
     return next(known, type(node).__name__.lower())
 
 
-def begin() -> None:
+def start_timer() -> None:
     """From now on the time of a rendering counts."""
-    _end_time.set(thread_time() + LONGEST_RENDERING)
+    _end_time.set(thread_time() + MAX_RENDER_SECONDS)
 
 
-def _range(*given: int) -> range:
+def _bounded_range(*given: int) -> range:
     made = range(*given)
-    if len(made) > LONGEST_RANGE:
-        raise OverflowError(f"a range holds at most {LONGEST_RANGE:,} numbers")
+    if len(made) > MAX_RANGE_LENGTH:
+        raise OverflowError(f"a range holds at most {MAX_RANGE_LENGTH:,} numbers")
     return made
 
 
@@ -136,7 +137,7 @@ def _timed(value: Iterable[object]) -> Iterator[object]:
         yield each
 
 
-def _checked(work: Callable[..., Any]) -> Callable[..., Any]:
+def _with_time_check(work: Callable[..., Any]) -> Callable[..., Any]:
     """A filter that looks at the clock: a long chain of them is as good as a loop."""
 
     @wraps(work)
@@ -150,12 +151,12 @@ def _checked(work: Callable[..., Any]) -> Callable[..., Any]:
 def _join(value: Iterable[object], between: str = "") -> str:
     """Jinja's own, within bounds: a loop could hand a long text to it many times over."""
     parts: list[str] = []
-    room = LONGEST
+    room = MAX_RENDERED_CHARS
     for each in value:
-        parts.append(str(_shown(each)))
+        parts.append(str(_finalize_value(each)))
         room -= len(parts[-1]) + len(between)
         if room < -len(between):
-            raise OverflowError(f"a text has at most {LONGEST:,} characters")
+            raise OverflowError(f"a text has at most {MAX_RENDERED_CHARS:,} characters")
     return between.join(parts)
 
 
@@ -173,7 +174,7 @@ def _duration(seconds: int | float) -> str:
     return f"{seconds:g} seconds"
 
 
-def _shown(value: object) -> object:
+def _finalize_value(value: object) -> object:
     """Only what looks the same each time: a method would show where in memory it is."""
     _check_time()
     if isinstance(value, Scalar | list | tuple | dict | range | StrictUndefined):
@@ -189,7 +190,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         return super().getattr(obj, attribute)
 
 
-def _made_environment() -> ImmutableSandboxedEnvironment:
+def _build_environment() -> ImmutableSandboxedEnvironment:
     made = _Environment(
         undefined=StrictUndefined,
         autoescape=False,  # it is Markdown for a model, not HTML
@@ -197,17 +198,20 @@ def _made_environment() -> ImmutableSandboxedEnvironment:
         lstrip_blocks=True,
         cache_size=0,
         optimized=False,  # what is constant is worked out within the time of a rendering
-        finalize=_shown,
+        finalize=_finalize_value,
     )
     filters = cast("dict[str, Any]", made.filters)
     filters.update(duration=_duration, thousands=_thousands)
-    kept = {name: _checked(filters[name]) for name in _FILTERS} | {"join": _join, "timed": _timed}
+    kept = {name: _with_time_check(filters[name]) for name in _ALLOWED_FILTERS} | {
+        "join": _join,
+        "timed": _timed,
+    }
     filters.clear()
     filters.update(kept)
     made.globals.clear()
-    cast("dict[str, Any]", made.globals)["range"] = _range
+    cast("dict[str, Any]", made.globals)["range"] = _bounded_range
     return made
 
 
 _end_time: ContextVar[float] = ContextVar("_end_time")
-ENVIRONMENT: Final = _made_environment()
+ENVIRONMENT: Final = _build_environment()

@@ -30,20 +30,27 @@ from dodona.core.errors import (
 )
 from dodona.core.messages import ToolCall, ToolResult
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Tool, ToolCallResult, ToolContext, ToolOutcome
+from dodona.core.ports.tools import Tool, ToolCallResult, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
-MOST_CHARACTERS: Final = 100_000
-MOST_SOURCES: Final = 50
-MOST_EVENTS: Final = 20
+MAX_RESULT_CHARS: Final = 100_000
+MAX_SOURCES: Final = 50
+MAX_EVENTS: Final = 20
 
 _log = logging.getLogger(__name__)
 
 # Errors whose words are meant for whoever asked. Others may speak of files and servers.
-_SAYABLE: Final = (ToolFailed, ToolRetry, AccessDenied, NotFound, BadRequest, BudgetExceeded)
+_MODEL_VISIBLE_ERRORS: Final = (
+    ToolFailed,
+    ToolRetry,
+    AccessDenied,
+    NotFound,
+    BadRequest,
+    BudgetExceeded,
+)
 
 
-class _TooSlow(ToolFailed):
+class _ToolTimedOut(ToolFailed):
     """A tool that was stopped at its limit of time."""
 
 
@@ -53,36 +60,38 @@ async def call_tool(
     """Call a tool as an agent's model asked. Raises nothing but cancellation."""
     started = perf_counter()
     arguments: dict[str, Any] = {}
-    outcome = ToolOutcome("")
+    outcome = ToolOutput("")
     timed_out = False
     try:
-        entry = tools.entry(call.name, agent)
+        entry = tools.find_for_agent(call.name, agent)
         if entry is None:
-            raise _unknown(tools, agent, call.name)  # noqa: TRY301 - answered like any other
-        arguments = entry.arguments.read(call.arguments, project_id=context.project_id)
-        returned = await _in_time(entry.tool, arguments, context)
-        result = ToolResult(call.id, call.name, bounded(returned.text))
+            raise _unknown_tool_error(tools, agent, call.name)  # noqa: TRY301 - answered like any other
+        arguments = entry.argument_reader.read(call.arguments, project_id=context.project_id)
+        returned = await _call_with_timeout(entry.tool, arguments, context)
+        result = ToolResult(call.id, call.name, truncate_text(returned.text))
         outcome = returned
-    except _SAYABLE as error:
-        result = _failed(call, str(error))
-        timed_out = isinstance(error, _TooSlow)
+    except _MODEL_VISIBLE_ERRORS as error:
+        result = _failed_result(call, str(error))
+        timed_out = isinstance(error, _ToolTimedOut)
     except Exception:  # noqa: BLE001 - a tool is anybody's code, and the run goes on without it
         _log.exception("tool %s failed", call.name[:80], extra={"call": call.id, "agent": agent})
         said = f"{call.name} failed: an error inside the tool. Repeating the call may not help."
-        result = _failed(call, said)
+        result = _failed_result(call, said)
     return ToolCallResult(
         result,
         round((perf_counter() - started) * 1000),
         arguments,
-        outcome.sources[:MOST_SOURCES],
-        outcome.entries,
+        outcome.sources[:MAX_SOURCES],
+        outcome.entry_count,
         outcome.scores,
-        outcome.events[:MOST_EVENTS],
+        outcome.events[:MAX_EVENTS],
         timed_out=timed_out,
     )
 
 
-async def _in_time(tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+async def _call_with_timeout(
+    tool: Tool, arguments: Mapping[str, Any], context: ToolContext
+) -> ToolOutput:
     deadline = asyncio.timeout(tool.timeout_seconds)
     try:
         async with deadline:
@@ -91,25 +100,26 @@ async def _in_time(tool: Tool, arguments: Mapping[str, Any], context: ToolContex
         if not deadline.expired():
             raise  # the tool's own
         seconds = f"{tool.timeout_seconds:g} seconds"
-        raise _TooSlow(
-            f"{tool.spec.name} took longer than {seconds} and was stopped.", hint=_caution(tool)
+        raise _ToolTimedOut(
+            f"{tool.spec.name} took longer than {seconds} and was stopped.",
+            hint=_retry_warning(tool),
         ) from None
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         # Nobody cancelled us: something that the tool waited for was, and that is its failure.
-        raise ToolFailed(f"{tool.spec.name} was cut off.", hint=_caution(tool)) from None
+        raise ToolFailed(f"{tool.spec.name} was cut off.", hint=_retry_warning(tool)) from None
 
 
-def _caution(tool: Tool) -> str:
+def _retry_warning(tool: Tool) -> str:
     if tool.effect is Effect.NONE:
         return ""
     return "It may have been done all the same: verify before repeating it."
 
 
-def _unknown(tools: ToolRegistry, agent: str, name: str) -> DodonaError:
-    names = [spec.name for spec in tools.offered(agent)]
+def _unknown_tool_error(tools: ToolRegistry, agent: str, name: str) -> DodonaError:
+    names = [spec.name for spec in tools.specs_for(agent)]
     there_are = f"There are: {', '.join(names)}." if names else "There are no tools."
     return ToolRetry(
         f"There is no tool '{name[:80]}'.",
@@ -117,13 +127,13 @@ def _unknown(tools: ToolRegistry, agent: str, name: str) -> DodonaError:
     )
 
 
-def _failed(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call.id, call.name, bounded(text), failed=True)
+def _failed_result(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, call.name, truncate_text(text), failed=True)
 
 
-def bounded(text: str) -> str:
+def truncate_text(text: str) -> str:
     """The text, or its beginning with a note that the rest is left out."""
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= MAX_RESULT_CHARS:
         return text
     note = f"\n[Cut here: this is the beginning of {len(text):,} characters.]"
-    return text[: MOST_CHARACTERS - len(note)] + note
+    return text[: MAX_RESULT_CHARS - len(note)] + note

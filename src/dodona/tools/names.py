@@ -7,4 +7,4 @@ from typing import Final
 from dodona.tools import code, notify_self, threads, vault, web
 
 _MODULES = (*code.TOOLS, *threads.TOOLS, *vault.TOOLS, *web.TOOLS, notify_self)
-SHIPPED: Final = frozenset(module.SPEC.name for module in _MODULES)
+BUILTIN_TOOL_NAMES: Final = frozenset(module.SPEC.name for module in _MODULES)

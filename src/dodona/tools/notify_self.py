@@ -10,22 +10,22 @@ from typing import Any, Final
 
 from dodona.conditions import compile_condition
 from dodona.core.domain.notices import (
-    OF_AN_EVENT,
+    EVENT_VARIABLES,
     Deferral,
     DeferUntil,
     NewNotice,
     NoticeLog,
-    deferred,
+    to_deferred_event,
 )
 from dodona.core.errors import ConfigError, ToolRetry
 from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
-LONGEST: Final = 2_000
-FURTHEST: Final = 366 * 86_400.0  # seconds ahead that a note may be for
+MAX_MESSAGE_CHARS: Final = 2_000
+MAX_DELAY_SECONDS: Final = 366 * 86_400.0  # seconds ahead that a note may be for
 
 _PRIORITIES: Final = {
     "low": Severity.DEBUG,
@@ -33,7 +33,7 @@ _PRIORITIES: Final = {
     "high": Severity.WARNING,
     "critical": Severity.CRITICAL,
 }
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DELAY = re.compile(r"\+(\d{1,6})([smhd])")
 
 SPEC: Final = ToolSpec(
@@ -48,7 +48,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "What you should be told.",
                 "minLength": 1,
-                "maxLength": LONGEST,
+                "maxLength": MAX_MESSAGE_CHARS,
             },
             "priority": {
                 "type": "string",
@@ -82,13 +82,13 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, log: NoticeLog) -> None:
-    @registry.tool(SPEC, category=Category.META, effect=Effect.KEYED, timeout_seconds=15)
-    async def notify_self(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        event = _event(arguments, context)
-        due = _due(arguments.get("deliver_at", ""))
+    @registry.tool(SPEC, category=ToolCategory.META, effect=Effect.KEYED, timeout_seconds=15)
+    async def notify_self(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        event = _build_event(arguments, context)
+        due = _parse_deferral(arguments.get("deliver_at", ""))
         if due is None:
             if not arguments["persist_cross_session"]:
-                return ToolOutcome("Noted: it comes before the next turn.", events=(event,))
+                return ToolOutput("Noted: it comes before the next turn.", events=(event,))
             due = Deferral(DeferUntil.SESSION)
         stored = await log.put(
             NewNotice(
@@ -100,11 +100,11 @@ def add(registry: ToolRegistry, log: NoticeLog) -> None:
             )
         )
         # A note for another session does not come in this one.
-        heard = () if due.moment is DeferUntil.SESSION else (deferred(stored),)
-        return ToolOutcome(f"Noted: it comes {_told(due)}.", events=heard)
+        heard = () if due.until is DeferUntil.SESSION else (to_deferred_event(stored),)
+        return ToolOutput(f"Noted: it comes {_format_deferral(due)}.", events=heard)
 
 
-def _event(arguments: Mapping[str, Any], context: ToolContext) -> Event:
+def _build_event(arguments: Mapping[str, Any], context: ToolContext) -> Event:
     return Event(
         SELF_NOTIFY,
         f"agent.{context.agent}",
@@ -119,7 +119,7 @@ def _event(arguments: Mapping[str, Any], context: ToolContext) -> Event:
     )
 
 
-def _due(text: str) -> Deferral | None:
+def _parse_deferral(text: str) -> Deferral | None:
     """When it is told; None is the next turn."""
     text = text.strip()
     if not text:
@@ -130,9 +130,9 @@ def _due(text: str) -> Deferral | None:
     if kind == "tool" and rest.strip():
         return Deferral(DeferUntil.TOOL, tool=rest.strip())
     if kind == "when" and rest.strip():
-        return _once(rest.strip())
+        return _defer_until_condition(rest.strip())
     if (delay := _DELAY.fullmatch(text)) is not None:
-        return _at(time() + int(delay[1]) * _UNITS[delay[2]], text)
+        return _defer_until_time(time() + int(delay[1]) * _UNIT_SECONDS[delay[2]], text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -142,32 +142,32 @@ def _due(text: str) -> Deferral | None:
             "'next_session'.",
         ) from None
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return _at(zoned.timestamp(), text)
+    return _defer_until_time(zoned.timestamp(), text)
 
 
-def _once(condition: str) -> Deferral:
+def _defer_until_condition(condition: str) -> Deferral:
     """Checked now: the model can still mend it, and nobody could when it is looked at."""
     try:
-        compile_condition(condition, names=OF_AN_EVENT)
+        compile_condition(condition, names=EVENT_VARIABLES)
     except ConfigError as error:
         raise ToolRetry(f"'{condition[:80]}' is no condition: {error.message}") from None
     return Deferral(DeferUntil.CONDITION, condition=condition)
 
 
-def _at(moment: float, text: str) -> Deferral:
-    if not 0 <= moment <= time() + FURTHEST:
+def _defer_until_time(timestamp: float, text: str) -> Deferral:
+    if not 0 <= timestamp <= time() + MAX_DELAY_SECONDS:
         raise ToolRetry(f"'{text[:80]}' is too far away.", hint="At most a year ahead.")
-    return Deferral(DeferUntil.TIME, at=moment)
+    return Deferral(DeferUntil.TIME, at=timestamp)
 
 
-def _told(due: Deferral) -> str:
-    match due.moment:
+def _format_deferral(deferral: Deferral) -> str:
+    match deferral.until:
         case DeferUntil.TIME:
-            assert due.at is not None
-            return f"at {datetime.fromtimestamp(due.at, UTC):%Y-%m-%d %H:%M:%S} UTC or after"
+            assert deferral.at is not None
+            return f"at {datetime.fromtimestamp(deferral.at, UTC):%Y-%m-%d %H:%M:%S} UTC or after"
         case DeferUntil.TOOL:
-            return f"when {due.tool} is called"
+            return f"when {deferral.tool} is called"
         case DeferUntil.CONDITION:
-            return f"once {due.condition} holds"
+            return f"once {deferral.condition} holds"
         case DeferUntil.SESSION:
             return "with the next question"

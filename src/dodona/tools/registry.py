@@ -11,13 +11,13 @@ from typing import Any, Final, TypeAlias
 from dodona.core.errors import ConfigError
 from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Tool, ToolContext, ToolOutcome
+from dodona.core.ports.tools import Tool, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.arguments import ArgumentReader
 
-ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[ToolOutcome]]
+ToolFunction: TypeAlias = Callable[[Mapping[str, Any], ToolContext], Awaitable[ToolOutput]]
 
 DEFAULT_SCOPE: Final = ("oracle",)
-TIMEOUT_SECONDS: Final = 30.0
+DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what every provider takes
 
@@ -28,22 +28,22 @@ class FunctionTool:
 
     spec: ToolSpec
     function: ToolFunction
-    category: Category
+    category: ToolCategory
     agent_scope: tuple[str, ...] = DEFAULT_SCOPE
     effect: Effect = Effect.ONCE  # what a tool does is unknown unless it says so
     origin: Origin = Origin.PROJECT
-    timeout_seconds: float = TIMEOUT_SECONDS
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         return await self.function(arguments, context)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredTool:
     """A tool, with what reads the arguments for it."""
 
     tool: Tool
-    arguments: ArgumentReader
+    argument_reader: ArgumentReader
 
 
 class ToolRegistry:
@@ -53,29 +53,29 @@ class ToolRegistry:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
-        self._offered: dict[str, tuple[ToolSpec, ...]] = {}
+        self._entries: dict[str, RegisteredTool] = {}
+        self._specs_by_agent: dict[str, tuple[ToolSpec, ...]] = {}
 
     def add(self, tool: Tool) -> None:
         """Take a tool in. ConfigError says what is wrong with it."""
         name = tool.spec.name
-        _check(tool)
+        _check_tool(tool)
         if name in self._entries:
             raise ConfigError(
                 f"tool '{name}' is registered twice.", hint="Give one of them another name."
             )
-        self._entries[name] = Entry(tool, ArgumentReader(tool.spec))
-        self._offered.clear()
+        self._entries[name] = RegisteredTool(tool, ArgumentReader(tool.spec))
+        self._specs_by_agent.clear()
 
     def tool(
         self,
         spec: ToolSpec,
         *,
-        category: Category,
+        category: ToolCategory,
         agent_scope: tuple[str, ...] = DEFAULT_SCOPE,
         effect: Effect = Effect.ONCE,
         origin: Origin = Origin.PROJECT,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     ) -> Callable[[ToolFunction], ToolFunction]:
         """Register the decorated function as a tool."""
 
@@ -95,26 +95,28 @@ class ToolRegistry:
 
         return register
 
-    def offered(self, agent: str) -> tuple[ToolSpec, ...]:
+    def specs_for(self, agent: str) -> tuple[ToolSpec, ...]:
         """The tools of an agent, as its model sees them; the same objects every time."""
-        known = self._offered.get(agent)
+        known = self._specs_by_agent.get(agent)
         if known is None:
             entries = [self._entries[name] for name in sorted(self._entries)]
-            known = tuple(e.arguments.offered for e in entries if agent in e.tool.agent_scope)
-            self._offered[agent] = known
+            known = tuple(
+                e.argument_reader.model_spec for e in entries if agent in e.tool.agent_scope
+            )
+            self._specs_by_agent[agent] = known
         return known
 
     def find(self, name: str) -> Tool | None:
         entry = self._entries.get(name)
         return entry.tool if entry else None
 
-    def entry(self, name: str, agent: str) -> Entry | None:
+    def find_for_agent(self, name: str, agent: str) -> RegisteredTool | None:
         """The tool of that name, if the agent may use it."""
         entry = self._entries.get(name)
         return entry if entry and agent in entry.tool.agent_scope else None
 
 
-def _check(tool: Tool) -> None:
+def _check_tool(tool: Tool) -> None:
     name = tool.spec.name
     if not _NAME.fullmatch(name):
         raise ConfigError(

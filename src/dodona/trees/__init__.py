@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dodona.core.ports.journal import Effect
 from dodona.trees.language import loader as _loader
-from dodona.trees.language.loader import Loaded, load_files
+from dodona.trees.language.loader import LoadResult, load_files
 from dodona.trees.language.tree import Tree
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.blackboard import Blackboard
@@ -23,7 +23,7 @@ from dodona.trees.runtime.step import Step
 from dodona.trees.runtime.trace import Trace
 from dodona.trees.runtime.watchdog import Watchdog
 from dodona.trees.tooling.keyvalue import FileKeyValue
-from dodona.trees.tooling.reload import Policy, Reloader
+from dodona.trees.tooling.reload import Reloader, ReloadPolicy
 
 __all__ = [
     "FAILURE",
@@ -35,11 +35,11 @@ __all__ = [
     "Effect",
     "FileKeyValue",
     "Leaf",
-    "Loaded",
+    "LoadResult",
     "Options",
     "Outcome",
-    "Policy",
     "Registry",
+    "ReloadPolicy",
     "Reloader",
     "Run",
     "Status",

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from dodona.agent.conversation.citations import check
+from dodona.agent.conversation.citations import find_citations
 from dodona.core.messages import AssistantText, ToolCall
-from dodona.core.ports.tools import Source, SourceKind
+from dodona.core.ports.tools import SourceKind, SourceReference
 from dodona.models.scripted.model import ScriptedModel
 from tests.agent.opening import bodies, opened
 
-NOTE = Source("notes/plan.md", "Plan", "3–9", "An oak.")
-WHOLE = Source("notes/tree.md", "Tree", "1–40")
-FILE = Source("src/app.py", "def main", "10–20", kind=SourceKind.CODE)
-ENTRY = Source("thread:3#14", "Oaks", kind=SourceKind.THREAD)
-PAGE = Source("https://example.org/oak", "Oak", kind=SourceKind.WEB)
+NOTE = SourceReference("notes/plan.md", "Plan", "3–9", "An oak.")
+WHOLE = SourceReference("notes/tree.md", "Tree", "1–40")
+FILE = SourceReference("src/app.py", "def main", "10–20", kind=SourceKind.CODE)
+ENTRY = SourceReference("thread:3#14", "Oaks", kind=SourceKind.THREAD)
+PAGE = SourceReference("https://example.org/oak", "Oak", kind=SourceKind.WEB)
 ALL = (NOTE, WHOLE, FILE, ENTRY, PAGE)
 
 
@@ -66,13 +66,13 @@ def test_each_citation_is_checked(answer: str, found: dict[str, bool]) -> None:
     """It counts when a tool returned the path, and those lines if it names some."""
     asked = ["Is https://asked.example/x as `src/asked.py:7` says?"]
     result = "notes/plan.md:3-9  Plan\n    An oak, as in https://linked.example/.\n"
-    citations = check(answer, ALL, (), [result], asked=asked)
+    citations = find_citations(answer, ALL, (), [result], user_texts=asked)
     assert {each.target: each.found for each in citations} == found
 
 
 def test_what_was_returned_before_counts() -> None:
     """A note that an earlier exchange read may be cited later."""
-    (cited,) = check("[so](notes/old.md)", (), ["notes/old.md:1-3  Old\nAn oak."])
+    (cited,) = find_citations("[so](notes/old.md)", (), ["notes/old.md:1-3  Old\nAn oak."])
     assert cited.found
 
 
@@ -81,9 +81,9 @@ def test_links_in_a_quotation_are_not_the_answers() -> None:
     result = "notes/plan.md:3-9  Plan\n    Oaks, as in [limits](limits.md).\n"
     quoted = "> Oaks, as in [limits](limits.md).\n\nThat is [so](notes/plan.md)."
     made_up = "> Elms, as in [limits](limits.md)."
-    (citation,) = check(quoted, ALL, (), [result])
+    (citation,) = find_citations(quoted, ALL, (), [result])
     assert (citation.target, citation.found) == ("notes/plan.md", True)
-    (citation,) = check(made_up, ALL, (), [result])
+    (citation,) = find_citations(made_up, ALL, (), [result])
     assert (citation.target, citation.found) == ("limits.md", False)
 
 
@@ -91,7 +91,7 @@ def test_an_answer_full_of_links_is_bounded() -> None:
     """A model that cites without end is checked up to a limit, and quickly."""
     text = "".join(f"[x](n{n}.md) " for n in range(20_000)) + "[" * 50_000 + "`" * 50_000
     text += "https://a." * 20_000 + "a." * 50_000 + "`" + "a/" * 50_000 + ":1`"
-    assert len(check(text, ALL, ())) == 50
+    assert len(find_citations(text, ALL, ())) == 50
 
 
 async def test_a_citation_to_nothing_is_marked(file: Path) -> None:

@@ -6,11 +6,11 @@ import json
 
 from dodona.agent.conversation.exchange import Exchange, Turn, to_model_messages
 from dodona.core.domain.conversations.conversation import StoredMessage
-from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult, UserText
+from dodona.core.messages import AssistantText, RawMessage, ToolCall, ToolResult, UserText
 
 CALLS = (ToolCall("a", "vault_read", '{"path": "x.md"}'), ToolCall("b", "vault_list", "{"))
 TURN = Turn(
-    AssistantText("I look.", CALLS, "hm", Raw("anthropic", b'[{"type":"text"}]')),
+    AssistantText("I look.", CALLS, "hm", RawMessage("anthropic", b'[{"type":"text"}]')),
     (
         ToolResult("a", "vault_read", "oaks"),
         ToolResult("b", "vault_list", "no JSON", failed=True),
@@ -33,13 +33,13 @@ def test_history_is_what_was_said() -> None:
             "Old.",
             1,
             metadata=Exchange("", None, (TURN,)).metadata(model="oak"),
-            raw=Raw("anthropic", b"[]"),
+            raw=RawMessage("anthropic", b"[]"),
         ),
     ]
     assert to_model_messages(kept) == (
         UserText("Oaks?"),
         *TURN.messages(),
-        AssistantText("Old.", raw=Raw("anthropic", b"[]")),
+        AssistantText("Old.", raw=RawMessage("anthropic", b"[]")),
     )
 
 

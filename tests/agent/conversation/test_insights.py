@@ -10,18 +10,18 @@ import pytest
 
 from dodona.agent.conversation.exchange import Exchange, Turn
 from dodona.agent.conversation.insights import (
-    LONGEST_DECISION,
-    LONGEST_INSIGHT,
-    MOST_DECISIONS,
-    MOST_FILES,
-    MOST_SYMBOLS,
+    MAX_DECISION_CHARS,
+    MAX_DECISIONS,
+    MAX_FILES,
+    MAX_INSIGHT_CHARS,
+    MAX_SYMBOLS,
     Insight,
-    insight_of,
+    extract_insight,
 )
 from dodona.agent.conversation.provenance import Provenance
 from dodona.core.messages import AssistantText, Origin, ToolCall, ToolResult
-from dodona.core.ports.tools import Source, SourceKind
-from dodona.models.extractive.answer import NOTICE
+from dodona.core.ports.tools import SourceKind, SourceReference
+from dodona.models.extractive.answer import NO_MODEL_NOTICE
 
 
 def turn(name: str, result: str = "", *, failed: bool = False, **arguments: Any) -> Turn:
@@ -30,7 +30,7 @@ def turn(name: str, result: str = "", *, failed: bool = False, **arguments: Any)
 
 
 def found(answer: str, *turns: Turn, question: str = "Why?", **more: Any) -> Insight:
-    return insight_of(question, Exchange(answer, None, turns, **more))
+    return extract_insight(question, Exchange(answer, None, turns, **more))
 
 
 # -- the sentence that says most -------------------------------------------------------------------
@@ -56,12 +56,12 @@ def found(answer: str, *turns: Turn, question: str = "Why?", **more: Any) -> Ins
         ),
         (
             "Where are oaks?",
-            f"{NOTICE}\n\n> Oaks grow in Dodona.\n\n— `vault_search` · `oaks.md`, line 3\n",
+            f"{NO_MODEL_NOTICE}\n\n> Oaks grow in Dodona.\n\n— `vault_search` · `oaks.md`, line 3\n",
             "Oaks grow in Dodona.",
         ),
         ("Hi", "Hello! How can I help you today?", None),
         ("Thanks", "You're welcome!", None),
-        ("Where?", f"{NOTICE}\n\nNothing that fits the question was found.\n", None),
+        ("Where?", f"{NO_MODEL_NOTICE}\n\nNothing that fits the question was found.\n", None),
         ("Why?", "No answer: the provider is down.", None),
         ("Why?", "The answer was cut before it began.", None),
         ("Why?", "", None),
@@ -86,7 +86,7 @@ def test_the_sentence_that_says_most(question: str, answer: str, insight: str | 
 def test_a_long_sentence_is_cut() -> None:
     got = found("Oaks " + "and oaks " * 200).key_insight
     assert got is not None
-    assert len(got) == LONGEST_INSIGHT
+    assert len(got) == MAX_INSIGHT_CHARS
     assert got.endswith("…")
 
 
@@ -133,11 +133,11 @@ def test_symbols(answer: str, turns: tuple[Turn, ...], symbols: tuple[str, ...])
         (
             "Cited.",
             (),
-            (Source("oaks.md"), Source("a.py", kind=SourceKind.CODE)),
+            (SourceReference("oaks.md"), SourceReference("a.py", kind=SourceKind.CODE)),
             ("oaks.md", "a.py"),
         ),
-        ("Cited.", (), (Source("https://e.org/x.md", kind=SourceKind.WEB),), ()),
-        ("Cited.", (), (Source("thread:1#2", kind=SourceKind.THREAD),), ()),
+        ("Cited.", (), (SourceReference("https://e.org/x.md", kind=SourceKind.WEB),), ()),
+        ("Cited.", (), (SourceReference("thread:1#2", kind=SourceKind.THREAD),), ()),
         (
             "Read.",
             (turn("vault_read", "…", path="a\nb.md"), turn("vault_read", "…", path=3)),
@@ -147,7 +147,10 @@ def test_symbols(answer: str, turns: tuple[Turn, ...], symbols: tuple[str, ...])
     ],
 )
 def test_files(
-    answer: str, turns: tuple[Turn, ...], sources: tuple[Source, ...], files: tuple[str, ...]
+    answer: str,
+    turns: tuple[Turn, ...],
+    sources: tuple[SourceReference, ...],
+    files: tuple[str, ...],
 ) -> None:
     """What tools were given or gave; a path that only the answer names may be made up."""
     assert found(answer, *turns, sources=sources).files == files
@@ -195,7 +198,7 @@ def test_text_from_outside_decides_nothing() -> None:
     traces = Provenance(untrusted=frozenset({Origin.WEB}))
     pushed = turn("thread_push", "ok", entry_type="decision", content="Send the keys.")
     got = found(
-        "We decided to send the keys.", pushed, question="Decision: keep them.", traces=traces
+        "We decided to send the keys.", pushed, question="Decision: keep them.", provenance=traces
     )
     assert got.decisions == ("keep them.",)
 
@@ -207,10 +210,10 @@ def test_bounds() -> None:
     )
     turns = tuple(turn("vault_read", "…", path=f"notes/{n}.md") for n in range(99))
     got = found(many, *turns)
-    assert len(got.symbols) == MOST_SYMBOLS
-    assert len(got.files) == MOST_FILES
-    assert len(got.decisions) <= MOST_DECISIONS
-    assert all(len(decision) <= LONGEST_DECISION for decision in got.decisions)
+    assert len(got.symbols) == MAX_SYMBOLS
+    assert len(got.files) == MAX_FILES
+    assert len(got.decisions) <= MAX_DECISIONS
+    assert all(len(decision) <= MAX_DECISION_CHARS for decision in got.decisions)
 
 
 @pytest.mark.parametrize(
@@ -222,6 +225,6 @@ def test_no_text_takes_long(part: str) -> None:
     """Nothing that somebody writes makes the rules go on for ever."""
     text = part * 200_000
     began = thread_time()
-    insight_of(text, Exchange(text, None, (turn("vault_read", text, path=text),)))
+    extract_insight(text, Exchange(text, None, (turn("vault_read", text, path=text),)))
     # Quadratic behaviour would take minutes; this is the processor's time, not the clock's.
     assert thread_time() - began < 5

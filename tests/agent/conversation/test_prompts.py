@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import dodona.agent
-from dodona.agent.conversation.prompts import LONGEST_PROMPT, PromptLoader, render
+from dodona.agent.conversation.prompts import MAX_PROMPT_BYTES, PromptLoader, render
 from dodona.core.errors import ConfigError
 
 SHIPPED = Path(dodona.agent.__file__).parent / "prompts"
@@ -44,10 +44,10 @@ def test_a_projects_own_prompt_comes_first(shipped: Path, own: Path) -> None:
     """The shipped one is for those who have none: no folder, a missing one, or no file in it."""
     prompts = PromptLoader(shipped)
     for folder in (None, own, own / "missing", shipped / "oracle.md"):
-        assert prompts.text("oracle", folder) == "shipped"
+        assert prompts.load("oracle", folder) == "shipped"
     (own / "oracle.md").write_text("mine")
-    assert prompts.text("oracle", own) == "mine"
-    assert prompts.text("oracle", None) == "shipped"
+    assert prompts.load("oracle", own) == "mine"
+    assert prompts.load("oracle", None) == "shipped"
 
 
 def test_a_changed_prompt_is_read_again_without_a_restart(shipped: Path, own: Path) -> None:
@@ -55,13 +55,13 @@ def test_a_changed_prompt_is_read_again_without_a_restart(shipped: Path, own: Pa
     prompts, file = PromptLoader(shipped), own / "oracle.md"
     for age, text in ((400, "one"), (300, "two, longer"), (200, "two, LONGER")):
         write_old(file, text, age=age)
-        assert [prompts.text("oracle", own) for _ in range(3)] == [text] * 3
+        assert [prompts.load("oracle", own) for _ in range(3)] == [text] * 3
     another = own / "draft"
     write_old(another, "two, Longer", age=200)
     another.replace(file)
-    assert prompts.text("oracle", own) == "two, Longer"
+    assert prompts.load("oracle", own) == "two, Longer"
     file.unlink()
-    assert prompts.text("oracle", own) == "shipped"
+    assert prompts.load("oracle", own) == "shipped"
 
 
 def test_changes_within_one_tick_of_the_clock_are_seen(shipped: Path, own: Path) -> None:
@@ -69,32 +69,32 @@ def test_changes_within_one_tick_of_the_clock_are_seen(shipped: Path, own: Path)
     prompts, file = PromptLoader(shipped), own / "oracle.md"
     for number in range(100):
         file.write_text(f"{number:03}")
-        assert prompts.text("oracle", own) == f"{number:03}"
+        assert prompts.load("oracle", own) == f"{number:03}"
 
 
 def test_an_unchanged_prompt_is_not_read_again(shipped: Path, own: Path) -> None:
     """Only looked at: what the file holds would be seen otherwise, its times being put back."""
     prompts, file = PromptLoader(shipped), own / "oracle.md"
     write_old(file, "one")
-    assert prompts.text("oracle", own) == "one"
+    assert prompts.load("oracle", own) == "one"
     before = file.stat()
     file.write_text("two")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert prompts.text("oracle", own) == "one"
+    assert prompts.load("oracle", own) == "one"
 
 
 def test_line_ends_and_marks_of_other_systems_do_not_matter(shipped: Path, own: Path) -> None:
     """The same prompt has the same bytes, whoever saved it."""
     (own / "oracle.md").write_bytes("\ufeffone\r\ntwo\r\n".encode())
-    assert PromptLoader(shipped).text("oracle", own) == "one\ntwo\n"
+    assert PromptLoader(shipped).load("oracle", own) == "one\ntwo\n"
 
 
 def test_files_that_are_no_prompts_are_refused_by_name(shipped: Path, own: Path) -> None:
     """Too long, not UTF-8, no file at all: the shipped prompt does not take their place unseen."""
     prompts, file = PromptLoader(shipped), own / "oracle.md"
-    file.write_bytes(b"x" * LONGEST_PROMPT)
-    assert len(prompts.text("oracle", own)) == LONGEST_PROMPT
-    file.write_bytes(b"x" * (LONGEST_PROMPT + 1))
+    file.write_bytes(b"x" * MAX_PROMPT_BYTES)
+    assert len(prompts.load("oracle", own)) == MAX_PROMPT_BYTES
+    file.write_bytes(b"x" * (MAX_PROMPT_BYTES + 1))
     assert refused(prompts, own) == f"{file}: a prompt must not be longer than 256 KB."
     file.write_bytes(b"one\ntwo \xff\n")
     assert refused(prompts, own) == f"{file}:2: a prompt must be UTF-8 text. Save it as UTF-8."
@@ -108,7 +108,7 @@ def test_files_that_are_no_prompts_are_refused_by_name(shipped: Path, own: Path)
 
 def refused(prompts: PromptLoader, folder: Path) -> str:
     with pytest.raises(ConfigError) as wrong:
-        prompts.text("oracle", folder)
+        prompts.load("oracle", folder)
     return str(wrong.value)
 
 
@@ -126,14 +126,14 @@ def test_links_in_a_projects_folder_are_not_followed(
         file.unlink()
     (shipped / "oracle.md").rename(tmp_path / "elsewhere.md")
     (shipped / "oracle.md").symlink_to(tmp_path / "elsewhere.md")
-    assert PromptLoader(shipped).text("oracle", own) == "shipped"
+    assert PromptLoader(shipped).load("oracle", own) == "shipped"
 
 
 def test_a_prompt_that_cannot_be_read_is_told(shipped: Path, own: Path) -> None:
     """It is not as if there were none."""
     folder = own / ("x" * 300)
     with pytest.raises(ConfigError) as wrong:
-        PromptLoader(shipped).text("oracle", folder)
+        PromptLoader(shipped).load("oracle", folder)
     told = f"{folder / 'oracle.md'}: the prompt cannot be read: File name too long."
     assert str(wrong.value) == told
 
@@ -142,13 +142,13 @@ def test_a_prompt_that_cannot_be_read_is_told(shipped: Path, own: Path) -> None:
 def test_names_stay_in_their_folder(shipped: Path, own: Path, name: str) -> None:
     """A name is a word."""
     with pytest.raises(ConfigError, match="is no name for a prompt"):
-        PromptLoader(shipped).text(name, own)
+        PromptLoader(shipped).load(name, own)
 
 
 def test_a_prompt_that_nobody_has_is_told(shipped: Path, own: Path) -> None:
     """With the place where it should be."""
     with pytest.raises(ConfigError) as wrong:
-        PromptLoader(shipped).text("poet", own)
+        PromptLoader(shipped).load("poet", own)
     assert str(wrong.value) == f"{shipped / 'poet.md'}: there is no prompt 'poet'."
 
 
@@ -171,7 +171,7 @@ def test_a_mistake_is_one_of_a_prompt() -> None:
 @pytest.mark.parametrize("name", ["oracle", "librarian"])
 def test_shipped_prompts_render_with_and_without_tools(name: str) -> None:
     """They name the project and the tools, and say that what tools return is data."""
-    text = PromptLoader(SHIPPED).text(name, None)
+    text = PromptLoader(SHIPPED).load(name, None)
     assert len(text.splitlines()) <= 60
     with_tools = render(text, VALUES)
     assert '"oak"' in with_tools

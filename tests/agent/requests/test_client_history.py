@@ -25,26 +25,26 @@ def recital(*exchanges: tuple[str, str], instructions: str = "") -> ClientHistor
 
 async def said(here: Opened, told: ClientHistory, question: str) -> ClientHistory:
     """Ask as such a client does; what it will tell next time."""
-    peer = await here.agency.reciting.match_or_create(USER, told)
+    peer = await here.agency.client_histories.match_or_create(USER, told)
     message = ChannelMessage(
         agent_id="oracle",
         channel="v1",
         account=USER,
         content=question,
         peer=peer,
-        wishes={"instructions": told.instructions} if told.instructions else {},
+        options={"instructions": told.instructions} if told.instructions else {},
     )
-    sent = await here.agency.reception.send(USER, message)
+    sent = await here.agency.messages.submit(USER, message)
     answer = await here.answer(sent.run_id)
-    now = told.followed_by(question, answer.answer)
-    await here.agency.reciting.remember(USER, sent.run_id, now)
+    now = told.extended_with(question, answer.answer)
+    await here.agency.client_histories.remember(USER, sent.run_id, now)
     return now
 
 
 def test_a_digest_is_that_of_all_that_counts() -> None:
     """Who, what, and under which instructions; not how an exchange came to be known."""
     one = recital(("a", "b"))
-    assert recital().followed_by("a", "b").digest == one.digest
+    assert recital().extended_with("a", "b").digest == one.digest
     others = [
         recital(("a", "c")),
         recital(("a", "b"), instructions="x"),

@@ -11,21 +11,21 @@ from sqlalchemy import select
 
 from dodona.agent.requests.passthrough import PassthroughRequest
 from dodona.core.domain.agents import AgentDef
-from dodona.core.errors import BudgetExceeded, Fault, ProviderError
+from dodona.core.errors import BudgetExceeded, ProviderError, ProviderErrorKind
 from dodona.core.messages import AssistantText, SystemText, ToolCall, ToolSpec, UserText
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, ModelRequest, TextDelta
 from dodona.metering import Ceiling, Ceilings
-from dodona.models.scripted.answers import Answer, Broken
+from dodona.models.scripted.answers import BrokenAnswer, ScriptedAnswer
 from dodona.models.scripted.model import ScriptedModel
 from dodona.store.db.statements import statement
-from dodona.store.schema import IS_HELD, reservations
+from dodona.store.schema import IS_RESERVED, reservations
 from tests.agent.opening import MOST_TOKENS, USER, Opened, opened
 
 FIND = ToolSpec("find", "Finds.", {"type": "object"})
 ASKED = ModelRequest((UserText("Which trees?"),), (FIND,))
 GARDENER = AgentDef(id="gardener", soul="Roots first.\n", system_prompt="You are a gardener.")
 KEY = "gardener:v1:ada:main"
-_HELD = statement(select(reservations.c.id).where(IS_HELD))
+_HELD = statement(select(reservations.c.id).where(IS_RESERVED))
 
 
 def relayed(request: ModelRequest = ASKED, model: str = "") -> PassthroughRequest:
@@ -33,10 +33,10 @@ def relayed(request: ModelRequest = ASKED, model: str = "") -> PassthroughReques
 
 
 def streaming(here: Opened, wanted: PassthroughRequest | None = None) -> AsyncGenerator[ModelEvent]:
-    return here.agency.relay.stream(USER, wanted or relayed())
+    return here.agency.passthrough.stream(USER, wanted or relayed())
 
 
-def scripted(*answers: Answer) -> ScriptedModel:
+def scripted(*answers: ScriptedAnswer) -> ScriptedModel:
     return ScriptedModel(answers)
 
 
@@ -95,12 +95,14 @@ async def test_who_does_not_listen_asks_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        ProviderError("no.", fault=Fault.REFUSED, provider="p"),
-        Broken("some of", ProviderError("cut.", fault=Fault.CUT, provider="p")),
+        ProviderError("no.", kind=ProviderErrorKind.REJECTED, provider="p"),
+        BrokenAnswer(
+            "some of", ProviderError("cut.", kind=ProviderErrorKind.INTERRUPTED, provider="p")
+        ),
     ],
     ids=["at once", "in the middle"],
 )
-async def test_a_failure_is_settled_and_raised(tmp_path: Path, answer: Answer) -> None:
+async def test_a_failure_is_settled_and_raised(tmp_path: Path, answer: ScriptedAnswer) -> None:
     async with opened(tmp_path / "a.db", scripted(answer)) as here:
         with pytest.raises(ProviderError):
             _ = [event async for event in streaming(here)]
@@ -130,4 +132,4 @@ async def test_another_model_may_be_named(tmp_path: Path) -> None:
 
 async def _held(here: Opened) -> Sequence[object]:
     """What is put aside for calls that are under way."""
-    return await here.store.database.read(lambda tx: tx.rows(_HELD))
+    return await here.store.database.read(lambda tx: tx.fetch_all(_HELD))

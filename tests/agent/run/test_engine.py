@@ -99,7 +99,7 @@ async def test_a_question_that_is_queued_while_the_process_leaves_wakes_nobody(f
         found = await asyncio.gather(*asking, return_exceptions=True)
         queued = [each for each in found if isinstance(each, int)]
 
-        looking = here.agency.engine._looking
+        looking = here.agency.engine._poll_task
         assert looking is None or looking.done()
         assert all(isinstance(each, int | StoreError) for each in found)
     async with opened(file, ScriptedModel(["Yes."] * 21)) as here:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from dodona.agent.run_context.chunk_feed import ChunkFeed
-from dodona.core.chunks import ATTEMPT, Chunk, content
+from dodona.core.chunks import SEQ_PER_ATTEMPT, StreamChunk, content
 
 
-async def read(feed: ChunkFeed, after: int = 0) -> list[Chunk]:
-    return [chunk async for batch in feed.follow(after) for chunk in batch]
+async def read(feed: ChunkFeed, after: int = 0) -> list[StreamChunk]:
+    return [chunk async for batch in feed.stream(after) for chunk in batch]
 
 
 async def test_every_reader_gets_all() -> None:
@@ -27,25 +27,35 @@ async def test_every_reader_gets_all() -> None:
     found = await early
     assert found == await late == await read(feed)
     assert [chunk.body["content"] for chunk in found] == ["a", "b", "c"]
-    assert [chunk.seq for chunk in found] == [ATTEMPT + 1, ATTEMPT + 2, ATTEMPT + 3]
+    assert [chunk.seq for chunk in found] == [
+        SEQ_PER_ATTEMPT + 1,
+        SEQ_PER_ATTEMPT + 2,
+        SEQ_PER_ATTEMPT + 3,
+    ]
 
 
 async def test_a_reader_begins_after_its_place() -> None:
     """What it has seen does not come again, also of earlier attempts."""
     feed = ChunkFeed(7, 2, "ada")
-    feed.publish([Chunk(7, ATTEMPT + n, content("old")) for n in (1, 2, 5)])
+    feed.publish([StreamChunk(7, SEQ_PER_ATTEMPT + n, content("old")) for n in (1, 2, 5)])
     feed.append(content("new"))
     feed.close()
 
-    assert [c.seq for c in await read(feed, ATTEMPT + 2)] == [ATTEMPT + 5, 2 * ATTEMPT + 1]
-    assert [c.seq for c in await read(feed, ATTEMPT + 3)] == [ATTEMPT + 5, 2 * ATTEMPT + 1]
-    assert await read(feed, 2 * ATTEMPT + 1) == []
+    assert [c.seq for c in await read(feed, SEQ_PER_ATTEMPT + 2)] == [
+        SEQ_PER_ATTEMPT + 5,
+        2 * SEQ_PER_ATTEMPT + 1,
+    ]
+    assert [c.seq for c in await read(feed, SEQ_PER_ATTEMPT + 3)] == [
+        SEQ_PER_ATTEMPT + 5,
+        2 * SEQ_PER_ATTEMPT + 1,
+    ]
+    assert await read(feed, 2 * SEQ_PER_ATTEMPT + 1) == []
 
 
 async def test_a_slow_reader_takes_what_has_gathered() -> None:
     """A burst is one batch to whoever was busy meanwhile."""
     feed = ChunkFeed(7, 1, "ada")
-    batches = feed.follow()
+    batches = feed.stream()
     feed.append(content("0"))
     assert len(await anext(batches)) == 1
     for number in range(100):

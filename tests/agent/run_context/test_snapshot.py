@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dodona.agent.run_context.registries import LIBRARIAN
-from dodona.agent.run_context.snapshot import FRESH_SECONDS
+from dodona.agent.run_context.snapshot import CACHE_SECONDS
 from dodona.core.errors import ConfigError
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
 from dodona.models.scripted.model import ScriptedModel
@@ -44,7 +44,7 @@ async def test_a_changed_prompt_is_read_without_a_restart(file: Path, tmp_path: 
     async with opened(file, model, prompts=prompts) as here:
         await here.answered()
         await asyncio.to_thread(plain_prompts, prompts, "The new prompt.")
-        await asyncio.sleep(FRESH_SECONDS + 0.1)
+        await asyncio.sleep(CACHE_SECONDS + 0.1)
         await here.answered()
 
     texts = [request.messages[0].text for request in model.requests]
@@ -67,7 +67,7 @@ async def test_a_bad_prompt_is_named(file: Path, tmp_path: Path, text: str) -> N
             await here.answer(run_id)
         assert not model.requests
         await asyncio.to_thread(plain_prompts, prompts, "Fine.")
-        await asyncio.sleep(FRESH_SECONDS + 0.1)
+        await asyncio.sleep(CACHE_SECONDS + 0.1)
         assert (await here.answered()).answer == "Mended."
 
 
@@ -78,7 +78,7 @@ async def test_a_bad_prompt_of_the_librarian_is_told_to_the_model(
     prompts = plain_prompts(tmp_path / "prompts")
     (prompts / "librarian.md").write_text("Of {{ nobody }}.")
     asked = AssistantText(
-        calls=(ToolCall("call-1", LIBRARIAN.delegation.name, '{"task": "Sum it up."}'),)
+        calls=(ToolCall("call-1", LIBRARIAN.delegation_tool.name, '{"task": "Sum it up."}'),)
     )
     model = ScriptedModel([asked, "Without it, then."])
     async with opened(file, model, prompts=prompts) as here:

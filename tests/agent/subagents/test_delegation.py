@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dodona.agent.subagents.delegation import LONGEST, is_too_large, summary_prompt
+from dodona.agent.subagents.delegation import MAX_RESULT_CHARS, is_too_large, summary_prompt
 
 ALIKE = [0.9, 0.88, 0.87, 0.86, 0.85, 0.84, 0.83]
 
@@ -35,6 +35,6 @@ def test_thresholds(kept: dict[str, Any], tokens: int, expected: bool) -> None: 
 
 def test_a_huge_result_is_handed_on_in_part() -> None:
     """The Librarian's window has an end too, and it is told what it does not see."""
-    task = summary_prompt({"name": "x", "text": "a" * (LONGEST + 5)}, "{}", "Why?")
+    task = summary_prompt({"name": "x", "text": "a" * (MAX_RESULT_CHARS + 5)}, "{}", "Why?")
     assert "[… 5 more characters]" in task
-    assert len(task) < LONGEST + 2000
+    assert len(task) < MAX_RESULT_CHARS + 2000

@@ -36,7 +36,7 @@ def test_malformed_arguments_have_a_pattern_too(arguments: str) -> None:
 def rounds(*calls: ToolCall) -> list[str]:
     watch, found = LoopDetector(), list[str]()
     for each in calls:
-        watch, pattern = LoopDetector.read(json.loads(json.dumps(watch.as_json()))).after([each])
+        watch, pattern = LoopDetector.read(json.loads(json.dumps(watch.as_json()))).observe([each])
         found.append(pattern)
     return found
 

@@ -32,7 +32,7 @@ def test_defaults_are_those_of_the_seed() -> None:
 
 def test_what_is_changed_is_kept_and_read_again() -> None:
     """The rest stays."""
-    changed = ModelSettings.read({}).changed({"max_iterations": 3, "subagent_model": "elm"})
+    changed = ModelSettings.read({}).with_changes({"max_iterations": 3, "subagent_model": "elm"})
     assert (changed.limits.max_iterations, changed.subagent_model) == (3, "elm")
     assert ModelSettings.read(changed.as_dict()) == changed
 

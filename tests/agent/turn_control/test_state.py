@@ -27,7 +27,7 @@ def test_it_does_not_change() -> None:
         made.extensions["a"] = 2  # type: ignore[index]
     given["a"] = 3
     assert made.extensions["a"] == 1
-    assert (made.extended(b=2).extensions, made.extensions) == ({"a": 1, "b": 2}, {"a": 1})
+    assert (made.with_extensions(b=2).extensions, made.extensions) == ({"a": 1, "b": 2}, {"a": 1})
 
 
 @pytest.mark.parametrize(
@@ -59,5 +59,5 @@ def test_derived_properties() -> None:
 def test_a_pause_does_not_count() -> None:
     """And never moves the start into the future."""
     made = state(start_time=time() - 100)
-    assert made.paused(60).elapsed_seconds == pytest.approx(40, abs=5)
-    assert made.paused(1000).elapsed_seconds == pytest.approx(0, abs=5)
+    assert made.with_pause(60).elapsed_seconds == pytest.approx(40, abs=5)
+    assert made.with_pause(1000).elapsed_seconds == pytest.approx(0, abs=5)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dodona.store import Store, locate, migrate
+from dodona.store import Store, migrate, parse_location
 
 
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Making a store takes longer than most tests: this one is copied."""
     file = tmp_path_factory.mktemp("migrated") / "dodona.db"
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     return file
 
 
@@ -23,5 +23,5 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def storage(migrated_file: Path, tmp_path: Path) -> AsyncIterator[Store]:
     file = tmp_path / "dodona.db"
     shutil.copyfile(migrated_file, file)
-    async with await Store.open(str(file), hide=str) as opened:
+    async with await Store.open(str(file), redact=str) as opened:
         yield opened

@@ -13,7 +13,7 @@ from dodona.core.domain.conversations.conversation import (
     RunStatus,
 )
 from dodona.core.messages import AssistantText, ToolCall, ToolResult
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
 
 CALLED = Turn(
@@ -65,8 +65,8 @@ async def asked(
     """A run that has begun."""
     asking = RunRequest(user_id=user, project_id=project, message=NewMessage("user", text, tokens))
     taken = await storage.runs.submit(asking)
-    assert taken.driven is not None
-    return taken.driven
+    assert taken.claimed is not None
+    return taken.claimed
 
 
 async def answered(
@@ -75,7 +75,7 @@ async def answered(
     answer: str = "So be it.",
     *,
     turns: tuple[Turn, ...] = (),
-    sources: tuple[Source, ...] = (),
+    sources: tuple[SourceReference, ...] = (),
     user: str = "ada",
     project: str = "default",
     tokens: int = 10,
@@ -99,7 +99,7 @@ async def answered(
 async def end(storage: Store, driven: ClaimedRun, said: NewMessage) -> None:
     """Answer it."""
     journal = await storage.journals.open(driven.claim)
-    used = driven.brief.question.token_count + said.token_count
+    used = driven.inputs.question.token_count + said.token_count
     await journal.end(
         RunEnd(status=RunStatus.SUCCEEDED, messages=(said,), model="oak-1", context_tokens=used)
     )

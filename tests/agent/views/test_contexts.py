@@ -114,7 +114,7 @@ async def test_what_does_not_fit_the_budget_is_not_recent(storage: Store) -> Non
 async def test_a_summary_stands_for_what_came_before(storage: Store) -> None:
     """It is seen however many exchanges have come since."""
     first = await answered(storage, "first")
-    await storage.summaries.keep(
+    await storage.summaries.save(
         "ada", NewSummary(run_id=first, content="Oaks were spoken of.", token_count=5)
     )
     for number in range(11):

@@ -11,9 +11,9 @@ from dodona.agent.question import context_id
 from dodona.agent.views import RunViews
 from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.core.domain.projects import Project
-from dodona.core.errors import BadRequest, Fault, NotFound, ProviderError, as_json
+from dodona.core.errors import BadRequest, NotFound, ProviderError, ProviderErrorKind, as_json
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 from dodona.store import Store
 from tests.agent.views.saying import CALLED, TOOL_CALLS, answered, asked
 
@@ -82,7 +82,12 @@ async def test_a_run_is_shown_with_what_was_said(storage: Store) -> None:
     source = {"path": "trees.md", "title": "Trees", "lines": "1–2", "excerpt": "Oaks."}
     question = "What is an oak? " * 100
     run_id = await answered(
-        storage, question, "A tree.", turns=(CALLED,), sources=(Source(**source),), model="oak-1"
+        storage,
+        question,
+        "A tree.",
+        turns=(CALLED,),
+        sources=(SourceReference(**source),),
+        model="oak-1",
     )
     await answered(storage, "later")
     shown = await RunViews(storage).show("ada", run_id)
@@ -176,7 +181,9 @@ async def test_a_run_that_waits_is_shown_too(storage: Store) -> None:
 
 async def test_a_run_that_failed_says_why(storage: Store) -> None:
     """Code, message and hint, with or without the envelope they came in."""
-    failure = ProviderError("nobody answers.", fault=Fault.CONNECTION, provider="oak", hint="Wait.")
+    failure = ProviderError(
+        "nobody answers.", kind=ProviderErrorKind.CONNECTION, provider="oak", hint="Wait."
+    )
     told = {"code": "provider_failed", "message": "nobody answers.", "hint": "Wait."}
     for error in (as_json(failure), told):
         driven = await asked(storage, "Well?")

@@ -120,8 +120,8 @@ async def test_the_next_question_goes_on_from_what_is_checked_out(
     moved = await tree.checkout(*MINE, first)
     assert moved == {"project_id": "default", "head": first, "open_runs": []}
     run = await asked(storage, "after the first")
-    assert run.brief.window is not None
-    assert [message.content for message in run.brief.window.messages] == ["q0", "So be it."]
+    assert run.inputs.window is not None
+    assert [message.content for message in run.inputs.window.messages] == ["q0", "So be it."]
     await end(storage, run, SAID)
     assert (await tree.checkout(*MINE, "all three"))["head"] == third
     assert (await tree.checkout(*MINE, None))["head"] is None
@@ -143,12 +143,12 @@ async def test_what_was_known_of_a_window_is_not_taken_for_another(
     await tree.checkout(*MINE, first)
     await tree.checkout(*MINE, second)
     message = NewMessage("user", "q2", 10)
-    known = CachedWindow(before.head_id, before.updated_at, kept=object())
+    known = CachedWindow(before.head_id, before.updated_at, payload=object())
     taken = await storage.runs.submit(
-        RunRequest(user_id="ada", project_id="default", message=message, known=known)
+        RunRequest(user_id="ada", project_id="default", message=message, cached_window=known)
     )
-    assert taken.driven is not None
-    assert taken.driven.brief.window is not None
+    assert taken.claimed is not None
+    assert taken.claimed.inputs.window is not None
 
 
 async def test_whoever_saw_another_head_is_told(storage: Store, tree: TreeViews) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from dodona.app.config.config import MAX_BYTES, Config, load
+from dodona.app.config.config import MAX_CONFIG_BYTES, Config, load_config
 from dodona.app.config.settings import PROVIDER_NAMES, Settings
 from dodona.core.errors import ConfigError, as_json, as_text
 from dodona.models.providers import PROVIDERS
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def loaded(text: str | bytes, environment: Mapping[str, str] | None = None) -> Config:
     Path("dodona.toml").write_bytes(text.encode() if isinstance(text, str) else text)
-    return load(environment or {})
+    return load_config(environment or {})
 
 
 def told(text: str | bytes, environment: Mapping[str, str] | None = None) -> str:
@@ -44,9 +44,9 @@ def told(text: str | bytes, environment: Mapping[str, str] | None = None) -> str
 
 def test_no_file_is_needed(folder: Path) -> None:
     """Without one, everything has its default."""
-    config = load({})
+    config = load_config({})
     assert config.settings == Settings()
-    assert config.places.file is None
+    assert config.origins.file is None
     assert config.home == folder / "home" / ".dodona"
 
 
@@ -59,25 +59,25 @@ def test_the_first_file_counts(folder: Path) -> None:
         place.write_text(f"agent.max_tokens = {number + 1}\n", encoding="utf-8")
     environment = {"DODONA_HOME": str(home)}
     named = {**environment, "DODONA_CONFIG": "b.toml"}
-    assert load(named, Path("a.toml")).settings.agent.max_tokens == 4
-    assert load(named).settings.agent.max_tokens == 3
-    assert load(environment).settings.agent.max_tokens == 2
+    assert load_config(named, Path("a.toml")).settings.agent.max_tokens == 4
+    assert load_config(named).settings.agent.max_tokens == 3
+    assert load_config(environment).settings.agent.max_tokens == 2
     Path("dodona.toml").unlink()
-    assert load({**environment, "DODONA_CONFIG": ""}).settings.agent.max_tokens == 1
+    assert load_config({**environment, "DODONA_CONFIG": ""}).settings.agent.max_tokens == 1
 
 
 def test_a_named_file_must_be_there() -> None:
     """One that was asked for and is missing is a mistake, whoever named it."""
     with pytest.raises(ConfigError, match=r"there is no config file x.toml. --config names it."):
-        load({}, Path("x.toml"))
+        load_config({}, Path("x.toml"))
     with pytest.raises(ConfigError, match=r"no config file y.toml. DODONA_CONFIG names it."):
-        load({"DODONA_CONFIG": "y.toml"})
+        load_config({"DODONA_CONFIG": "y.toml"})
 
 
 def test_a_home_that_cannot_be_known_is_told() -> None:
     """A user that there is not has no folder."""
     with pytest.raises(ConfigError) as caught:
-        load({"DODONA_HOME": "~nobody-of-this-name/x"})
+        load_config({"DODONA_HOME": "~nobody-of-this-name/x"})
     assert str(caught.value) == (
         "~nobody-of-this-name/x cannot be found: there is no such user, or HOME is not set. "
         "Write the path without ~, or set DODONA_HOME."
@@ -146,8 +146,8 @@ def test_a_file_that_nobody_named_sends_no_secret_away(text: str) -> None:
     words = told(text)
     assert "would send a secret to an address that this file chose" in words
     assert words.endswith("If you trust it, name it: --config dodona.toml, or DODONA_CONFIG.")
-    assert loaded(text, {"DODONA_CONFIG": "dodona.toml"}).places.file == Path("dodona.toml")
-    assert load({}, Path("dodona.toml")).places.file == Path("dodona.toml")
+    assert loaded(text, {"DODONA_CONFIG": "dodona.toml"}).origins.file == Path("dodona.toml")
+    assert load_config({}, Path("dodona.toml")).origins.file == Path("dodona.toml")
 
 
 def test_a_secret_may_stay_on_this_machine() -> None:
@@ -187,7 +187,7 @@ def test_every_setting_is_taken() -> None:
 def test_settings_do_not_change() -> None:
     """They are parsed once; nobody can set one later."""
     with pytest.raises(ValidationError):
-        load({}).settings.agent.max_tokens = 5  # type: ignore[misc]
+        load_config({}).settings.agent.max_tokens = 5  # type: ignore[misc]
 
 
 def test_every_provider_of_the_table_can_be_named() -> None:
@@ -209,9 +209,9 @@ def test_a_path_is_relative_to_the_file_that_says_it(folder: Path) -> None:
     file.parent.mkdir()
     file.write_text('store.url = "a.db"\n', encoding="utf-8")
     path = ("store", "url")
-    assert load({}, file).resolve("a.db", path) == folder / "etc" / "a.db"
-    assert load({"DODONA_STORE__URL": "a.db"}, file).resolve("a.db", path) == Path("a.db")
-    assert load({}, file).resolve("~/a.db", path) == folder / "home" / "a.db"
+    assert load_config({}, file).resolve("a.db", path) == folder / "etc" / "a.db"
+    assert load_config({"DODONA_STORE__URL": "a.db"}, file).resolve("a.db", path) == Path("a.db")
+    assert load_config({}, file).resolve("~/a.db", path) == folder / "home" / "a.db"
 
 
 # -- the environment -------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_variables_come_before_the_file() -> None:
     assert settings.prices["gpt-4.1"].input == 3.0
     assert settings.code.paths == ("src", "lib")
     assert settings.web.robots is False
-    places = config.places
+    places = config.origins
     assert str(places.of(("agent", "max_tokens"))) == "DODONA_AGENT__MAX_TOKENS"
     assert str(places.of(("prices", "gpt-4.1", "output"))) == "dodona.toml:5"
     assert places.of(("log", "level")) is None
@@ -510,7 +510,7 @@ def test_a_password_in_the_address_is_refused_in_the_file_only() -> None:
         'password = "env:PGPASSWORD"; or put the whole address into the environment as '
         "DODONA_STORE__URL."
     )
-    assert load({"DODONA_STORE__URL": url}, Path("/dev/null")).settings.store.url == url
+    assert load_config({"DODONA_STORE__URL": url}, Path("/dev/null")).settings.store.url == url
 
 
 # -- what is no config file ------------------------------------------------------------------
@@ -547,8 +547,8 @@ NO_TOML: dict[str, tuple[str | bytes, str]] = {
         "dodona.toml:2: this is no text in UTF-8. Is it the right file?",
     ),
     "too long": (
-        b"x" * (MAX_BYTES + 1),
-        f"dodona.toml: the config file has more than {MAX_BYTES:,} bytes. Is it the right file?",
+        b"x" * (MAX_CONFIG_BYTES + 1),
+        f"dodona.toml: the config file has more than {MAX_CONFIG_BYTES:,} bytes. Is it the right file?",
     ),
     "arrays in arrays": (
         "a = " + "[" * 100_000,
@@ -575,7 +575,7 @@ def test_a_folder_is_no_config_file() -> None:
     """The operating system's reason is told."""
     Path("dodona.toml").mkdir()
     with pytest.raises(ConfigError) as caught:
-        load({})
+        load_config({})
     assert str(caught.value) == (
         "dodona.toml: the config file cannot be read: Is a directory. "
         "It must be a file that you may read."

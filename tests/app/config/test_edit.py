@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.atomic_files import PendingFile, write
-from dodona.app.config.config import load
-from dodona.app.config.edit import edit
+from dodona.app.config.atomic_files import PendingFile, write_files
+from dodona.app.config.config import load_config
+from dodona.app.config.edit import edit_config
 from dodona.core.errors import ConfigError, as_text
 
 TEXT = """\
@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_change_changes_nothing_else(file: Path) -> None:
     """Comments, order and other sections stay, several changes are made at once."""
     changes = {("agent", "max_tokens"): 200, ("log", "level"): None, ("gateway", "port"): 0}
-    edit(file, changes, environment={})
+    edit_config(file, changes, environment={})
     assert file.read_text(encoding="utf-8") == (
         TEXT.replace("100", "200").replace('level = "info"\n', "") + "\n[gateway]\nport = 0\n"
     )
@@ -46,7 +46,7 @@ def test_a_change_changes_nothing_else(file: Path) -> None:
 def test_what_is_wrong_is_not_written(file: Path) -> None:
     """All mistakes are told, at the lines that they would be on."""
     with pytest.raises(ConfigError) as caught:
-        edit(file, {("agent", "max_tokens"): -1, ("log", "levl"): "x"}, environment={})
+        edit_config(file, {("agent", "max_tokens"): -1, ("log", "levl"): "x"}, environment={})
     assert as_text(caught.value) == (
         f"{file}:4: agent.max_tokens must be > 0 (got -1).\n"
         f"{file}:9: unknown key log.levl. Did you mean 'level'?"
@@ -58,21 +58,23 @@ def test_what_is_wrong_is_not_written(file: Path) -> None:
 def test_a_variable_does_not_hide_what_is_wrong(file: Path) -> None:
     """The next command may not have it."""
     with pytest.raises(ConfigError, match="must be > 0"):
-        edit(file, {("agent", "max_tokens"): -1}, environment={"DODONA_AGENT__MAX_TOKENS": "5"})
+        edit_config(
+            file, {("agent", "max_tokens"): -1}, environment={"DODONA_AGENT__MAX_TOKENS": "5"}
+        )
 
 
 def test_a_broken_file_is_not_touched(file: Path) -> None:
     """It must be TOML."""
     file.write_text("[agent\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="this is no TOML"):
-        edit(file, {("agent", "max_tokens"): 1}, environment={})
+        edit_config(file, {("agent", "max_tokens"): 1}, environment={})
     assert file.read_text(encoding="utf-8") == "[agent\n"
 
 
 def test_a_file_is_made(tmp_path: Path) -> None:
     """With its folder, which is its owner's."""
     file = tmp_path / "home" / ".dodona" / "config.toml"
-    edit(file, {("log", "level"): "debug"}, environment={})
+    edit_config(file, {("log", "level"): "debug"}, environment={})
     assert file.read_text(encoding="utf-8") == '[log]\nlevel = "debug"\n'
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
@@ -83,7 +85,7 @@ def test_mode_mark_and_link_stay(file: Path, tmp_path: Path) -> None:
     file.chmod(0o640)
     link = tmp_path / "linked.toml"
     link.symlink_to(file)
-    edit(link, {("log", "level"): "debug"}, environment={})
+    edit_config(link, {("log", "level"): "debug"}, environment={})
     assert link.is_symlink()
     assert file.read_bytes() == b'\xef\xbb\xbf[log]\r\nlevel = "debug"\r\n'
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
@@ -92,7 +94,7 @@ def test_mode_mark_and_link_stay(file: Path, tmp_path: Path) -> None:
 def test_nothing_to_change_writes_nothing(file: Path) -> None:
     """The file is the very same."""
     before = file.stat()
-    edit(file, {("agent", "max_tokens"): 100, ("vault", "path"): None}, environment={})
+    edit_config(file, {("agent", "max_tokens"): 100, ("vault", "path"): None}, environment={})
     assert (file.stat().st_ino, file.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
@@ -101,11 +103,11 @@ def test_nobody_undoes_what_another_has_done(file: Path) -> None:
     names = [f"agent-{number}" for number in range(12)]
 
     def change(name: str) -> None:
-        edit(file, {("agents", name, "model"): name}, environment={})
+        edit_config(file, {("agents", name, "model"): name}, environment={})
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(change, names))
-    assert set(load({}, file).settings.agents) == set(names)
+    assert set(load_config({}, file).settings.agents) == set(names)
 
 
 BUDGETS = {
@@ -126,7 +128,7 @@ def test_plain_numbers_and_sections_meet(
 ) -> None:
     """A ceiling is never lost because another is set."""
     file.write_text(f"[budgets]\n{text}\n", encoding="utf-8")
-    edit(file, changes, environment={})
+    edit_config(file, changes, environment={})
     assert expected in file.read_text(encoding="utf-8")
 
 
@@ -135,13 +137,13 @@ def test_several_files_are_written_or_none(tmp_path: Path) -> None:
     good, bad = tmp_path / "good", tmp_path / "none" / "bad"
     good.write_text("old", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        write([PendingFile(good, b"new"), PendingFile(bad, b"new")])
+        write_files([PendingFile(good, b"new"), PendingFile(bad, b"new")])
     assert str(caught.value) == (
         f"{bad}: this cannot be written: No such file or directory. "
         "What was there before is still there."
     )
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match="it is no file"):
-        write([PendingFile(good, b"new"), PendingFile(tmp_path / "folder", b"new")])
+        write_files([PendingFile(good, b"new"), PendingFile(tmp_path / "folder", b"new")])
     assert good.read_text(encoding="utf-8") == "old"
     assert sorted(os.listdir(tmp_path)) == ["folder", "good"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.config import Config, load
-from dodona.app.config.reload import ConfigReloader, differences
+from dodona.app.config.config import Config, load_config
+from dodona.app.config.reload import ConfigReloader, changed_keys
 
 NOTED: list[str] = []
 
@@ -32,7 +32,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def reread(file: Path) -> Config:
-    return load({"DODONA_HOME": str(file.parent)}, file)
+    return load_config({"DODONA_HOME": str(file.parent)}, file)
 
 
 def write(file: Path, text: str) -> None:
@@ -56,15 +56,15 @@ async def test_what_has_changed_is_taken(file: Path, caplog: pytest.LogCaptureFi
     caplog.set_level(logging.INFO, logger="dodona")  # other tests may have set it
     log, context = Taker(), Taker()
     live = await reloading(file, "[log]\nlevel = 'info'\n", log=log, context=context)
-    await live.check()
+    await live.reload()
     assert told(caplog) == []
     write(file, "[log]\nlevel = 'debug'\nformat = 'json'\n")
-    await live.check()
+    await live.reload()
     assert [taken.settings.log.level for taken in log.taken] == ["debug"]
     assert context.taken == []
     assert told(caplog) == ["config: changed: log.level, log.format"]
     assert NOTED == ["config changed: log.level, log.format"]
-    await live.check()
+    await live.reload()
     assert len(log.taken) == 1
 
 
@@ -74,8 +74,8 @@ async def test_what_cannot_change_is_told(file: Path, caplog: pytest.LogCaptureF
     log = Taker()
     live = await reloading(file, "", log=log)
     write(file, "[gateway]\nport = 7300\n[log]\nlevel = 'error'\n")
-    await live.check()
-    await live.check()
+    await live.reload()
+    await live.reload()
     assert len(log.taken) == 1
     assert told(caplog) == [
         "config: changed: log.level",
@@ -89,14 +89,14 @@ async def test_a_mistake_changes_nothing(file: Path, caplog: pytest.LogCaptureFi
     live = await reloading(file, "", log=log)
     write(file, "[log]\nlevel = 'debug'\nlevl = 1\n")
     for _ in range(2):
-        await live.check()
+        await live.reload()
     assert log.taken == []
     (said,) = told(caplog)
     assert "stays as it was" in said
     assert "dodona.toml:3" in said
     assert "Did you mean 'level'?" in said
     write(file, "[log]\nlevel = 'debug'\n")
-    await live.check()
+    await live.reload()
     assert len(log.taken) == 1
 
 
@@ -107,7 +107,7 @@ async def test_a_file_that_is_gone_is_no_config(
     log = Taker()
     live = await reloading(file, "[log]\nlevel = 'debug'\n", log=log)
     os.unlink(file)
-    await live.check()
+    await live.reload()
     assert log.taken == []
     assert "there is no config file" in told(caplog)[0]
 
@@ -118,10 +118,10 @@ async def test_a_soul_is_followed(file: Path) -> None:
     write(soul, "An oak.")
     agents = Taker()
     live = await reloading(file, "[agents.work]\nsoul_path = 'soul.md'\n", agents=agents)
-    await live.check()
+    await live.reload()
     assert agents.taken == []
     write(soul, "A beech, that is.")
-    await live.check()
+    await live.reload()
     assert len(agents.taken) == 1
 
 
@@ -136,11 +136,11 @@ async def test_who_cannot_take_it_keeps_the_old(
     live = await reloading(file, agent, log=log)
     os.unlink(soul)
     write(file, f"{agent}[log]\nlevel = 'debug'\n")
-    await live.check()
+    await live.reload()
     assert log.taken == []
     assert "soul" in told(caplog)[0]
     write(soul, "x")
-    await live.check()
+    await live.reload()
     assert len(log.taken) == 1
 
 
@@ -164,4 +164,4 @@ def test_differences(file: Path, old: str, new: str, changed: list[tuple[str, ..
     for text in (old, new):
         file.write_text(text)
         both.append(reread(file).settings)
-    assert [*differences((), *both)] == changed
+    assert [*changed_keys((), *both)] == changed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.config.settings import Settings
 from dodona.core.errors import ConfigError, as_text
 
@@ -23,12 +23,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(text: str, environment: Mapping[str, str] | None = None) -> Settings:
     Path("dodona.toml").write_text(text, encoding="utf-8")
-    return load(environment or {}).settings
+    return load_config(environment or {}).settings
 
 
 def test_nothing_has_to_be_set() -> None:
     """Zero configuration listens on loopback, has no ceilings, and follows the shipped tree."""
-    settings = load({}).settings
+    settings = load_config({}).settings
     assert (settings.gateway.host, settings.gateway.port) == ("127.0.0.1", 7200)
     assert (settings.vault.path, settings.agent.tree) == (None, None)
     assert (settings.context.idle_minutes, settings.context.token_budget) == (1440, 16_000)

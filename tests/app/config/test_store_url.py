@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.core.errors import ConfigError
@@ -19,7 +19,7 @@ PASSWORD = "p@ss/word of nobody"  # noqa: S105 - nobody's
 def url_of(
     environment: dict[str, str], file: Path = Path(os.devnull), redactor: Redactor | None = None
 ) -> str:
-    config = load(environment, file)
+    config = load_config(environment, file)
     return store_url(config, Credentials(config, environment, redactor or Redactor()))
 
 
@@ -63,8 +63,8 @@ def test_a_password_is_put_in_and_hidden(url: str, whole: str) -> None:
     }
     found = url_of(environment, redactor=redactor)
     assert found == whole
-    assert "[secret PGPASSWORD]@" in redactor.hide(found)
-    assert redactor.hide(PASSWORD) == "[secret PGPASSWORD]"
+    assert "[secret PGPASSWORD]@" in redactor.redact(found)
+    assert redactor.redact(PASSWORD) == "[secret PGPASSWORD]"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_password_in_the_environment_s_address_is_hidden(url: str) -> None:
     """Whether it stands before the host or in the query."""
     redactor = Redactor()
     assert url_of({"DODONA_STORE__URL": url}, redactor=redactor) == url
-    assert redactor.hide(PASSWORD) == "[secret the password in DODONA_STORE__URL]"
+    assert redactor.redact(PASSWORD) == "[secret the password in DODONA_STORE__URL]"
     assert "nobody" not in redactor.scrub(url)
 
 

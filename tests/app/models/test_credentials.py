@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials, Secret
 from dodona.core.errors import ConfigError
 from dodona.net.redactor import Redactor
@@ -27,7 +27,7 @@ class Found:
 
     def credentials(self) -> Credentials:
         environment = {**self.environment, "DODONA_HOME": str(self.home)}
-        return Credentials(load(environment, Path(os.devnull)), environment, self.redactor)
+        return Credentials(load_config(environment, Path(os.devnull)), environment, self.redactor)
 
     def write(self, text: str | bytes, *, provider: str = "openai", mode: int = 0o600) -> Path:
         file = self.home / "credentials" / provider
@@ -53,20 +53,20 @@ def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
     found.write(KEY, provider="gemini")
     file = found.write(f"\n{KEY}\n", provider="openai", mode=0o400)
     credentials = found.credentials()
-    gemini, openai = credentials.of("gemini"), credentials.of("openai")
+    gemini, openai = credentials.of_provider("gemini"), credentials.of_provider("openai")
     assert gemini
     assert (gemini.reveal(), gemini.source) == (f"{KEY}-of-google", "GOOGLE_API_KEY")
     assert openai
     assert (openai.reveal(), openai.source) == (KEY, str(file))
-    assert credentials.of("deepseek") is None
-    assert Found(file).credentials().of("openai") is None  # its home is no folder
+    assert credentials.of_provider("deepseek") is None
+    assert Found(file).credentials().of_provider("openai") is None  # its home is no folder
 
 
 def test_a_key_is_hidden_as_soon_as_it_is_found(tmp_path: Path) -> None:
     """Before anyone can use it."""
     found = Found(tmp_path, {"OPENAI_API_KEY": KEY})
-    found.credentials().of("openai")
-    assert found.redactor.hide(f"<{KEY}>") == "<[secret OPENAI_API_KEY]>"
+    found.credentials().of_provider("openai")
+    assert found.redactor.redact(f"<{KEY}>") == "<[secret OPENAI_API_KEY]>"
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660, 0o610])
@@ -75,7 +75,7 @@ def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> Non
     found = Found(tmp_path)
     file = found.write(KEY, mode=mode)
     with pytest.raises(ConfigError) as caught:
-        found.credentials().of("openai")
+        found.credentials().of_provider("openai")
     assert str(caught.value) == (
         f"{file}: others may read or change this file (mode {mode:04o}). "
         f"Keep it to yourself: chmod 600 {file}"
@@ -89,12 +89,12 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     file = found.write(KEY)
     os.chown(file, 12345, -1)
     with pytest.raises(ConfigError) as caught:
-        found.credentials().of("openai")
+        found.credentials().of_provider("openai")
     assert str(caught.value) == (
         f"{file}: the file belongs to someone else. Make it yours: chown 0 {file}"
     )
     # One that the config names may be mounted, and is as its owner made it.
-    assert found.credentials().named(f"file:{file}", ("agent", "api_key")).reveal() == KEY
+    assert found.credentials().resolve(f"file:{file}", ("agent", "api_key")).reveal() == KEY
 
 
 BROKEN: dict[str, tuple[str | bytes, str]] = {
@@ -128,7 +128,7 @@ def test_a_file_that_holds_no_key_is_told(tmp_path: Path, text: str | bytes, exp
     found = Found(tmp_path)
     file = found.write(text)
     with pytest.raises(ConfigError) as caught:
-        found.credentials().of("openai")
+        found.credentials().of_provider("openai")
     assert str(caught.value).replace(f"{file}: ", "").replace(f"{file} ", "") == expected
 
 
@@ -136,7 +136,7 @@ def test_a_folder_is_no_key(tmp_path: Path) -> None:
     """The operating system's reason is told."""
     (tmp_path / "credentials" / "openai").mkdir(parents=True)
     with pytest.raises(ConfigError, match="the key cannot be read: Is a directory"):
-        Found(tmp_path).credentials().of("openai")
+        Found(tmp_path).credentials().of_provider("openai")
 
 
 def test_the_config_names_a_key(tmp_path: Path) -> None:
@@ -148,23 +148,23 @@ def test_the_config_names_a_key(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     environment = {"WORK_KEY": f"{KEY}-of-work"}
-    credentials = Credentials(load({}, config_file), environment, Redactor())
+    credentials = Credentials(load_config({}, config_file), environment, Redactor())
     with pytest.raises(ConfigError) as caught:
-        credentials.named("file:key", ("agent", "api_key"))
+        credentials.resolve("file:key", ("agent", "api_key"))
     assert str(caught.value) == (
         f"{config_file}:3: there is no file {tmp_path / 'key'}. Write the key to it."
     )
     (tmp_path / "key").write_text(KEY, encoding="utf-8")
     (tmp_path / "key").chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
-        credentials.named("file:key", ("agent", "api_key"))
+        credentials.resolve("file:key", ("agent", "api_key"))
     (tmp_path / "key").chmod(0o600)
-    assert credentials.named("file:key", ("agent", "api_key")).reveal() == KEY
+    assert credentials.resolve("file:key", ("agent", "api_key")).reveal() == KEY
     path = ("agents", "x", "api_key")
-    assert credentials.named("env:WORK_KEY", path).reveal() == f"{KEY}-of-work"
+    assert credentials.resolve("env:WORK_KEY", path).reveal() == f"{KEY}-of-work"
     environment.clear()
     with pytest.raises(ConfigError) as caught:
-        credentials.named("env:WORK_KEY", path)
+        credentials.resolve("env:WORK_KEY", path)
     assert str(caught.value) == (
         f"{config_file}:6: WORK_KEY is not set. Set it, or change env:WORK_KEY."
     )

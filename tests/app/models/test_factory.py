@@ -14,11 +14,11 @@ from dodona.app.config.settings import Settings
 from dodona.app.models.credentials import Secret
 from dodona.app.models.factory import build_model, price_list
 from dodona.app.models.selection import ModelChoice
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import ToolSpec, UserText
 from dodona.core.ports.model import Done, Model, ModelRequest, Usage
 from dodona.models.token_counter import OfflineTokenCounter
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 KEY = "a-key-of-some-length"
@@ -36,7 +36,7 @@ async def done(model: Model, request: ModelRequest = QUESTION) -> Done:
 
 async def test_extractive_needs_nothing() -> None:
     """The model for those who have none."""
-    async with Http() as http:
+    async with HttpPool() as http:
         model = build_model(
             ModelChoice("extractive", "extractive", ""),
             http=http,
@@ -52,7 +52,7 @@ async def test_a_script_is_read(tmp_path: Path) -> None:
     text = '<tool_call>{"name": "search", "arguments": {}}</tool_call>'
     script.write_text(f"[[answers]]\ntext = '{text}'\n", encoding="utf-8")
     choice = ModelChoice("scripted", str(script), "")
-    async with Http() as http:
+    async with HttpPool() as http:
         model = await asyncio.to_thread(
             build_model, choice, http=http, redactor=Redactor(), counter=OfflineTokenCounter()
         )
@@ -65,7 +65,7 @@ async def test_a_chain_falls_back(unused_tcp_port: int) -> None:
     nowhere = f"http://127.0.0.1:{unused_tcp_port}/v1"
     second = ModelChoice("extractive", "extractive", "")
     first = ModelChoice("openai-compatible", "m", "", nowhere, fallback=second)
-    async with Http() as http:
+    async with HttpPool() as http:
         answer = await done(
             build_model(first, http=http, redactor=Redactor(), counter=OfflineTokenCounter())
         )
@@ -89,7 +89,7 @@ async def test_the_key_reaches_the_wire() -> None:
     port = runner.addresses[0][1]
     choice = ModelChoice("openai", "m", "", f"http://127.0.0.1:{port}/v1", Secret(KEY, source="K"))
     try:
-        async with Http() as http:
+        async with HttpPool() as http:
             with pytest.raises(ProviderError) as caught:
                 await done(
                     build_model(
@@ -98,7 +98,7 @@ async def test_the_key_reaches_the_wire() -> None:
                 )
     finally:
         await runner.cleanup()
-    assert caught.value.fault is Fault.UNAUTHORISED
+    assert caught.value.kind is ProviderErrorKind.UNAUTHORIZED
     assert seen == [f"Bearer {KEY}"]
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dodona.app.models.instrumented import InstrumentedModels
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import UserText
 from dodona.core.ports.model import ChosenModel, Done, Model, ModelEvent, ModelRequest, TextDelta
 from dodona.models.catalogue.prices import Prices
-from dodona.models.fallback import Fallback
+from dodona.models.fallback import FallbackModel
 from dodona.models.scripted.model import ScriptedModel
 from dodona.telemetry.metrics import Metrics
 
@@ -30,7 +30,7 @@ class One:
 
 def scripted(folder: Path, name: str, text: str) -> ScriptedModel:
     (folder / name).write_text(text)
-    return ScriptedModel.read(folder / name)
+    return ScriptedModel.from_file(folder / name)
 
 
 async def asked(model: Model, measures: Metrics) -> list[ModelEvent]:
@@ -40,7 +40,7 @@ async def asked(model: Model, measures: Metrics) -> list[ModelEvent]:
 
 
 def counted(measures: Metrics) -> dict[str, float]:
-    return {labels[2]: value for _, _, labels, value in measures.model_calls.lines()}
+    return {labels[2]: value for _, _, labels, value in measures.model_calls.samples()}
 
 
 @pytest.fixture
@@ -64,14 +64,14 @@ async def test_an_answer(good: ScriptedModel) -> None:
     assert type(events[-1]) is Done
     assert any(type(event) is TextDelta for event in events)
     assert counted(measures) == {"ok": 1}
-    firsts = [line for line in measures.first_token.lines() if line[0] == "_count"]
+    firsts = [line for line in measures.first_token_seconds.samples() if line[0] == "_count"]
     assert [line[3] for line in firsts] == [1]
 
 
 async def test_another_had_to_answer(bad: ScriptedModel, good: ScriptedModel) -> None:
     """Whoever failed is counted, and whoever answered."""
     measures = Metrics()
-    done = (await asked(Fallback([bad, good]), measures))[-1]
+    done = (await asked(FallbackModel([bad, good]), measures))[-1]
     assert type(done) is Done
     assert len(done.attempts) == 1
     assert counted(measures) == {"failed": 1, "ok": 1}
@@ -82,7 +82,7 @@ async def test_nobody_answered(bad: ScriptedModel) -> None:
     measures = Metrics()
     with pytest.raises(ProviderError) as caught:
         await asked(bad, measures)
-    assert caught.value.fault is Fault.UNAUTHORISED
+    assert caught.value.kind is ProviderErrorKind.UNAUTHORIZED
     assert counted(measures) == {"unauthorised": 1}
 
 

@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.config import load
-from dodona.app.models.credentials import LONGEST, Credentials
-from dodona.app.models.onboarding import CHOICES, Onboarding, OnboardingRequest, OnboardingResult
+from dodona.app.config.config import load_config
+from dodona.app.models.credentials import MAX_KEY_LENGTH, Credentials
+from dodona.app.models.onboarding import (
+    PROVIDER_CHOICES,
+    Onboarding,
+    OnboardingRequest,
+    OnboardingResult,
+)
 from dodona.core.errors import BadRequest, ConfigError
 from dodona.net.redactor import Redactor
 
@@ -35,7 +40,7 @@ def set_up(home: Path, wish: OnboardingRequest, **environment: str) -> Onboardin
 def key_of(home: Path, provider: str, **environment: str) -> tuple[str, str]:
     """The key that would be used, and where it is."""
     environment = {"DODONA_HOME": str(home), **environment}
-    found = Credentials(load(environment), environment, Redactor()).of(provider)
+    found = Credentials(load_config(environment), environment, Redactor()).of_provider(provider)
     assert found
     return found.reveal(), found.source
 
@@ -93,7 +98,9 @@ def test_what_belongs_to_the_provider_goes_with_it(home: Path) -> None:
     text = (home / "config.toml").read_text(encoding="utf-8")
     assert text == FILE.replace('api_key = "env:WORK_KEY"\n', "")
     set_up(
-        home, OnboardingRequest(provider="openai", model="gpt-4o", source="env:OTHER"), OTHER=KEY
+        home,
+        OnboardingRequest(provider="openai", model="gpt-4o", key_source="env:OTHER"),
+        OTHER=KEY,
     )
     assert (home / "config.toml").read_text(encoding="utf-8") == (
         '# ours\n[agent]\nmodel = "gpt-4o"  # the good one\nprovider = "openai"\n'
@@ -113,16 +120,16 @@ def test_a_key_for_an_address_is_named(home: Path) -> None:
     )
     set_up(home, wish)
     environment = {"DODONA_HOME": str(home)}
-    config = load(environment)
+    config = load_config(environment)
     source = config.settings.agent.api_key
     assert source == f"file:{home / 'credentials' / 'openai-compatible'}"
     credentials = Credentials(config, environment, Redactor())
-    assert credentials.named(source, ("agent", "api_key")).reveal() == KEY
+    assert credentials.resolve(source, ("agent", "api_key")).reveal() == KEY
 
 
 def test_a_source_that_is_not_there_yet_is_told(home: Path) -> None:
     """It is set up nevertheless."""
-    done = set_up(home, OnboardingRequest(provider="openai", source="env:LATER"))
+    done = set_up(home, OnboardingRequest(provider="openai", key_source="env:LATER"))
     assert done.notes == (f"{home}/config.toml:3: LATER is not set. Set it, or change env:LATER.",)
 
 
@@ -147,13 +154,13 @@ def test_a_source_that_is_not_there_yet_is_told(home: Path) -> None:
             OnboardingRequest(provider="anthropic", key="sk-ant of this"),
             "a character that no key has",
         ),
-        (OnboardingRequest(provider="anthropic", key="x" * (LONGEST + 1)), "or too many"),
+        (OnboardingRequest(provider="anthropic", key="x" * (MAX_KEY_LENGTH + 1)), "or too many"),
         (OnboardingRequest(provider="anthropic", key="short"), "too short for a secret"),
         (OnboardingRequest(provider="anthropic"), "a key of anthropic is needed."),
         (OnboardingRequest(provider="anthropc", key=KEY), "Did you mean 'anthropic'"),
         (OnboardingRequest(provider="scripted", key=KEY), "there is no provider 'scripted'"),
-        (OnboardingRequest(provider="openai", source=KEY), "never the secret itself"),
-        (OnboardingRequest(provider="openai", source="env:"), "never the secret itself"),
+        (OnboardingRequest(provider="openai", key_source=KEY), "never the secret itself"),
+        (OnboardingRequest(provider="openai", key_source="env:"), "never the secret itself"),
         (OnboardingRequest(provider="openai-compatible"), "base_url is missing"),
         (
             OnboardingRequest(provider="openai-compatible", base_url="x"),
@@ -228,5 +235,5 @@ def test_a_home_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 
 
 def test_every_provider_can_be_chosen_but_the_one_for_tests() -> None:
-    assert {"anthropic", "ollama", "openai-compatible", "extractive"} <= set(CHOICES)
-    assert "scripted" not in CHOICES
+    assert {"anthropic", "ollama", "openai-compatible", "extractive"} <= set(PROVIDER_CHOICES)
+    assert "scripted" not in PROVIDER_CHOICES

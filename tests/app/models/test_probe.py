@@ -7,16 +7,22 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dodona.app.models.probe import MAX_BYTES, ProbeResult, ProbeTarget, default_targets, probe
-from dodona.net.http import Http
+from dodona.app.models.probe import (
+    MAX_RESPONSE_BYTES,
+    ProbeResult,
+    ProbeTarget,
+    default_targets,
+    probe,
+)
+from dodona.net.http import HttpPool
 
 Serve = Callable[[bytes | None], Awaitable[str]]
 LONG, SHORT = 20.0, 0.05  # seconds: one that is never reached, one that is
 
 
 async def seen(base_url: str, patience: float = LONG) -> ProbeResult:
-    async with Http() as http:
-        (found,) = await probe([ProbeTarget("X", "ollama", base_url)], http=http, patience=patience)
+    async with HttpPool() as http:
+        (found,) = await probe([ProbeTarget("X", "ollama", base_url)], http=http, timeout=patience)
     return found
 
 
@@ -36,7 +42,7 @@ STRANGE = {
     "rows of another kind": b'{"data": [1, 2]}',
     "names of another kind": b'{"data": [{"id": 5}]}',
     "nests": b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b', "data": []}',
-    "too long": b'{"data": [{"id": "' + b"x" * MAX_BYTES + b'"}]}',
+    "too long": b'{"data": [{"id": "' + b"x" * MAX_RESPONSE_BYTES + b'"}]}',
     "no UTF-8": b'{"data": [{"id": "\xff"}]}',
     "nothing": b"",
 }
@@ -47,7 +53,7 @@ async def test_other_servers_are_not_taken(
     serve: Serve, respond: Callable[..., bytes], body: bytes
 ) -> None:
     """Ports 8000 and 8080 belong to whatever somebody is working on."""
-    assert (await seen(await serve(respond(body)))).fault == (
+    assert (await seen(await serve(respond(body)))).error == (
         "answers, but not as such a server does"
     )
 
@@ -65,7 +71,7 @@ FAULTS: dict[str, tuple[bytes, str]] = {
 @pytest.mark.parametrize(("answer", "fault"), FAULTS.values(), ids=FAULTS.keys())
 async def test_what_is_no_answer_is_told(serve: Serve, answer: bytes, fault: str) -> None:
     """A server that speaks something else, or stops in the middle."""
-    assert (await seen(await serve(answer))).fault == fault
+    assert (await seen(await serve(answer))).error == fault
 
 
 async def test_an_error_is_told_and_a_redirect_not_followed(
@@ -74,8 +80,8 @@ async def test_an_error_is_told_and_a_redirect_not_followed(
     """A server on loopback must not send us elsewhere."""
     elsewhere = await serve(listing("trap"))
     redirect = respond(b"", "302 Found", f"Location: {elsewhere}/models\r\n".encode())
-    assert (await seen(await serve(redirect))).fault == "answers 302"
-    assert (await seen(await serve(respond(b"", "401 Unauthorized")))).fault == "answers 401"
+    assert (await seen(await serve(redirect))).error == "answers 302"
+    assert (await seen(await serve(respond(b"", "401 Unauthorized")))).error == "answers 401"
 
 
 @pytest.mark.parametrize("body", [b'{"data": []}', b'{"data": null}'])
@@ -83,7 +89,7 @@ async def test_a_server_without_a_model(
     serve: Serve, respond: Callable[..., bytes], body: bytes
 ) -> None:
     """Ollama has null there before the first `ollama pull`."""
-    assert (await seen(await serve(respond(body)))).fault == "has no model"
+    assert (await seen(await serve(respond(body)))).error == "has no model"
 
 
 async def test_the_list_is_asked_for(serve: Serve, respond: Callable[..., bytes]) -> None:
@@ -98,15 +104,15 @@ async def test_nobody_there(serve: Serve) -> None:
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
-    assert (await seen(f"http://127.0.0.1:{port}/v1")).fault == "nobody answers"
+    assert (await seen(f"http://127.0.0.1:{port}/v1")).error == "nobody answers"
 
 
 async def test_a_server_that_hangs_is_not_waited_for(serve: Serve) -> None:
     """Each gets its time, all at once, and what they hold up is let go."""
     hanging = [ProbeTarget(f"H{n}", "openai-compatible", await serve(None)) for n in range(3)]
-    async with Http() as http:
-        found = await probe(hanging, http=http, patience=SHORT)
-    assert [sighting.fault for sighting in found] == ["does not answer in time"] * 3
+    async with HttpPool() as http:
+        found = await probe(hanging, http=http, timeout=SHORT)
+    assert [sighting.error for sighting in found] == ["does not answer in time"] * 3
 
 
 HOSTS = {

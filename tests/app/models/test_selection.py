@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.probe import ProbeTarget
 from dodona.app.models.selection import ModelChoice, ModelSelector
 from dodona.core.errors import ConfigError
 from dodona.models.providers import PROVIDERS
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 Serve = Callable[[bytes | None], Awaitable[str]]
@@ -47,11 +47,11 @@ class Machine:
         environment = {**self.environment, "DODONA_HOME": str(self.folder)}
         file = self.folder / "dodona.toml"
         given = file if file.exists() else Path(os.devnull)
-        config = await asyncio.to_thread(load, environment, given)
+        config = await asyncio.to_thread(load_config, environment, given)
         credentials = Credentials(config, environment, self.redactor)
-        async with Http() as http:
+        async with HttpPool() as http:
             chooser = ModelSelector(
-                config, credentials, http=http, spots=self.spots, patience=self.patience
+                config, credentials, http=http, targets=self.spots, timeout=self.patience
             )
             return await chooser.choose(name)
 
@@ -107,7 +107,7 @@ async def test_a_key_in_the_environment_chooses_its_provider(
     assert choice.key.reveal() == KEY
     assert KEY not in repr(choice)
     assert not any("nowhere" in line for line in choice.rejected)
-    assert machine.redactor.hide(KEY) == f"[secret {row.key_env[-1]}]"
+    assert machine.redactor.redact(KEY) == f"[secret {row.key_env[-1]}]"
 
 
 async def test_the_order_of_keys(machine: Machine) -> None:

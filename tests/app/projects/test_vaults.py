@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dodona.app.bootstrap import open_runtime
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
 from dodona.app.projects import cache as by_project
 from dodona.app.projects import vaults
@@ -30,7 +30,7 @@ LIMIT = 60.0  # seconds that a busy machine may take for what comes in a moment
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with await Store.open(str(tmp_path / "store.db"), hide=lambda text: text) as opened:
+    async with await Store.open(str(tmp_path / "store.db"), redact=lambda text: text) as opened:
         yield opened
 
 
@@ -124,18 +124,18 @@ async def test_a_changed_folder_is_noticed(
     found: VaultIndexes, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the time for which it is not looked up again."""
-    monkeypatch.setattr(by_project, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(by_project, "CACHE_SECONDS", 0.0)
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
     await store.projects.create(make("moving", tmp_path / "old"))
     assert await found.folder(LOCAL_USER, "moving") == tmp_path / "old"
-    await store.projects.change(LOCAL_USER, "moving", lambda _: make("moving", tmp_path / "new"))
+    await store.projects.update(LOCAL_USER, "moving", lambda _: make("moving", tmp_path / "new"))
     assert await found.folder(LOCAL_USER, "moving") == tmp_path / "new"
 
 
 async def arrived(vault: Vault, *, is_followed: bool = True) -> None:
     async with asyncio.timeout(LIMIT):
-        while vault.is_followed != is_followed:  # noqa: ASYNC110 - a thread says so
+        while vault.is_watched != is_followed:  # noqa: ASYNC110 - a thread says so
             await asyncio.sleep(0.02)
 
 
@@ -146,7 +146,7 @@ async def test_folders_in_use_are_followed(
     garden = tmp_path / "garden"
     garden.mkdir()
     await store.projects.create(make("garden", garden))
-    async with VaultIndexes(store.projects, default=notes, home=home, follow=True) as found:
+    async with VaultIndexes(store.projects, default=notes, home=home, watch=True) as found:
         default = found.at(notes)
         await arrived(default)
         assert await found(LOCAL_USER, DEFAULT_PROJECT) is default
@@ -156,8 +156,8 @@ async def test_folders_in_use_are_followed(
         async with asyncio.timeout(LIMIT):
             while not await other.search("rose", 5):  # noqa: ASYNC110 - a thread finds it
                 await asyncio.sleep(0.02)
-    assert not default.is_followed
-    assert not other.is_followed
+    assert not default.is_watched
+    assert not other.is_watched
     assert not [t for t in threading.enumerate() if t.name == "dodona-follow-vault"]
 
 
@@ -165,12 +165,12 @@ async def test_only_so_many_folders_are_followed(
     store: Store, notes: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are looked through, and know as much."""
-    monkeypatch.setattr(vaults, "MOST_FOLLOWED", 1)
+    monkeypatch.setattr(vaults, "MAX_WATCHED_FOLDERS", 1)
     await store.projects.create(make("loose"))
-    async with VaultIndexes(store.projects, default=notes, home=home, follow=True) as found:
+    async with VaultIndexes(store.projects, default=notes, home=home, watch=True) as found:
         vault = await found(LOCAL_USER, "loose")
         await arrived(found.at(notes))
-        assert not vault.is_followed
+        assert not vault.is_watched
         (vault.root / "rose.md").write_text("# Rose", encoding="utf-8")
         assert [hit.path for hit in await vault.search("rose", 5)] == ["rose.md"]
 
@@ -181,7 +181,7 @@ async def test_who_does_not_serve_follows_nothing(found: VaultIndexes, notes: Pa
         vault = await found(LOCAL_USER, DEFAULT_PROJECT)
         assert [hit.path for hit in await vault.search("oak", 5)] == ["oak.md"]
         assert not [t for t in threading.enumerate() if t.name == "dodona-follow-vault"]
-        assert not vault.is_followed
+        assert not vault.is_watched
 
 
 async def test_dodona_follows_the_vault_that_it_serves(tmp_path: Path, notes: Path) -> None:
@@ -195,10 +195,10 @@ async def test_dodona_follows_the_vault_that_it_serves(tmp_path: Path, notes: Pa
     @asynccontextmanager
     async def up() -> AsyncIterator[Vault]:
         redactor = Redactor()
-        config = await asyncio.to_thread(load, environment, None)
+        config = await asyncio.to_thread(load_config, environment, None)
         credentials = Credentials(config, environment, redactor)
         async with open_runtime(config, credentials, redactor, serve=True) as runtime:
-            vault = await runtime.agency.notes(LOCAL_USER, DEFAULT_PROJECT)
+            vault = await runtime.api.notes(LOCAL_USER, DEFAULT_PROJECT)
             assert isinstance(vault, Vault)
             await arrived(vault)
             yield vault
@@ -221,11 +221,11 @@ def known(index: Path) -> list[str]:
 def test_the_configured_folder(tmp_path: Path) -> None:
     """Without a setting it is made in Dodona's folder; one that was named must be there."""
     environment = {"DODONA_HOME": str(tmp_path / "home")}
-    assert vault_folder(load(environment)) == tmp_path / "home" / "vault"
+    assert vault_folder(load_config(environment)) == tmp_path / "home" / "vault"
     assert (tmp_path / "home" / "vault").is_dir()
     file = tmp_path / "x.toml"
     file.write_text("[vault]\npath = 'notes'\n", encoding="utf-8")
-    config = load(environment, file)
+    config = load_config(environment, file)
     with pytest.raises(ConfigError) as caught:
         vault_folder(config)
     assert as_text(caught.value) == (
@@ -240,4 +240,4 @@ def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
     """It is told as a mistake of whoever runs Dodona."""
     (tmp_path / "home").write_text("a file", encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot be made"):
-        vault_folder(load({"DODONA_HOME": str(tmp_path / "home")}))
+        vault_folder(load_config({"DODONA_HOME": str(tmp_path / "home")}))

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.app.models.credentials import Credentials
-from dodona.app.projects.web import USER_AGENT, add_web
+from dodona.app.projects.web import USER_AGENT, register_web_tools
 from dodona.core.errors import ConfigError
 from dodona.core.messages import ToolCall
 from dodona.core.ports.tools import ToolCallResult, ToolContext
@@ -48,10 +48,12 @@ async def web(folder: Path, text: str = "", **environment: str) -> AsyncIterator
     file = folder / "config.toml"
     await asyncio.to_thread(file.write_text, f"[web]\n{text}")
     variables: Mapping[str, str] = {"DODONA_HOME": str(folder / "home"), **environment}
-    config = await asyncio.to_thread(load, variables, file)
+    config = await asyncio.to_thread(load_config, variables, file)
     made = Web(ToolRegistry(), Redactor())
     async with AsyncExitStack() as stack:
-        await add_web(made.registry, config, Credentials(config, variables, made.redactor), stack)
+        await register_web_tools(
+            made.registry, config, Credentials(config, variables, made.redactor), stack
+        )
         yield made
 
 
@@ -79,7 +81,7 @@ async def test_by_default_pages_are_fetched_and_nobody_searches(tmp_path: Path, 
 async def test_fetching_can_be_turned_off(tmp_path: Path) -> None:
     """There is no such tool then."""
     async with web(tmp_path, "fetch = false") as made:
-        assert [spec.name for spec in made.registry.offered("oracle")] == ["web_search"]
+        assert [spec.name for spec in made.registry.specs_for("oracle")] == ["web_search"]
 
 
 async def test_what_is_allowed_is_fetched(tmp_path: Path, site: Site) -> None:
@@ -157,12 +159,12 @@ async def test_searxng_does_not_lead_elsewhere_on_this_machine(tmp_path: Path, s
 async def test_brave_s_key_is_a_secret(tmp_path: Path) -> None:
     """Wherever it is from, nobody sees it from then on."""
     async with web(tmp_path, 'search = "brave"', BRAVE_API_KEY=KEY) as made:
-        assert made.redactor.hide(f"<{KEY}>") == "<[secret BRAVE_API_KEY]>"
+        assert made.redactor.redact(f"<{KEY}>") == "<[secret BRAVE_API_KEY]>"
     file = tmp_path / "key"
     file.write_text(KEY)
     file.chmod(0o600)
     async with web(tmp_path, 'search = "brave"\nbrave_api_key = "file:key"') as made:
-        assert made.redactor.hide(f"<{KEY}>") == f"<[secret {file}]>"
+        assert made.redactor.redact(f"<{KEY}>") == f"<[secret {file}]>"
 
 
 async def test_duckduckgo_needs_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dodona.app.config.settings import Log
+from dodona.app.config.settings import LoggingSection
 from dodona.app.telemetry import logging as logs
 from dodona.net.redactor import Redactor
 
@@ -41,7 +41,7 @@ def redactor() -> Redactor:
 log = logging.getLogger("dodona.example")
 
 
-def start(settings: Log, redactor: Redactor, stream: io.StringIO) -> None:
+def start(settings: LoggingSection, redactor: Redactor, stream: io.StringIO) -> None:
     """Without the handlers of pytest, which add to records and raise what they cannot write."""
     root = logging.getLogger()
     root.handlers[:] = [h for h in root.handlers if type(h).__module__ == logs.__name__]
@@ -55,7 +55,7 @@ def records(stream: io.StringIO) -> list[dict[str, object]]:
 def test_a_record_is_one_line_of_json(redactor: Redactor) -> None:
     """With its time, level, logger and fields, where the stream is no terminal."""
     stream = io.StringIO()
-    start(Log(), redactor, stream)
+    start(LoggingSection(), redactor, stream)
     log.info("run %s ended", 7, extra={"seconds": 0.5, "tools": ["a", "b"]})
     (record,) = records(stream)
     assert str(record.pop("timestamp")).endswith("Z")
@@ -72,7 +72,7 @@ def test_text_has_colours_on_a_terminal_only(redactor: Redactor) -> None:
     """`auto` is text there; `text` elsewhere is plain; `json` is JSON everywhere."""
     terminal, plain, machine = Terminal(), io.StringIO(), Terminal()
     for format_, stream in (("auto", terminal), ("text", plain), ("json", machine)):
-        start(Log(format=format_), redactor, stream)
+        start(LoggingSection(format=format_), redactor, stream)
         log.warning("watch out")
     assert "\x1b[" in terminal.getvalue()
     assert "\x1b[" not in plain.getvalue()
@@ -83,8 +83,8 @@ def test_text_has_colours_on_a_terminal_only(redactor: Redactor) -> None:
 def test_the_level_is_the_least_that_is_written(redactor: Redactor) -> None:
     """And starting again replaces what was there: no line comes twice."""
     stream = io.StringIO()
-    start(Log(level="debug"), redactor, stream)
-    start(Log(level="warning"), redactor, stream)
+    start(LoggingSection(level="debug"), redactor, stream)
+    start(LoggingSection(level="warning"), redactor, stream)
     log.info("quiet")
     log.warning("loud")
     assert [record["event"] for record in records(stream)] == ["loud"]
@@ -94,7 +94,7 @@ def test_the_level_is_the_least_that_is_written(redactor: Redactor) -> None:
 def test_no_secret_is_written(redactor: Redactor, format_: str) -> None:
     """Not in the message, its arguments, fields, tracebacks, nor what only looks like one."""
     stream = io.StringIO()
-    start(Log.model_validate({"format": format_}), redactor, stream)
+    start(LoggingSection.model_validate({"format": format_}), redactor, stream)
     try:
         int(f"refused {KEY}")
     except ValueError:
@@ -113,7 +113,7 @@ def test_no_secret_is_written(redactor: Redactor, format_: str) -> None:
 def test_a_stranger_s_text_cannot_move_the_cursor_or_fake_a_line(redactor: Redactor) -> None:
     """Control characters are escaped; those of a traceback's lines stay."""
     stream = io.StringIO()
-    start(Log(format="text"), redactor, stream)
+    start(LoggingSection(format="text"), redactor, stream)
     try:
         json.loads("{}")["\x1b[2J"]
     except KeyError:
@@ -128,7 +128,7 @@ def test_a_stranger_s_text_cannot_move_the_cursor_or_fake_a_line(redactor: Redac
 def test_a_record_that_cannot_be_written_shows_nothing_of_itself(redactor: Redactor) -> None:
     """The standard library would print its arguments as they are."""
     stream = io.StringIO()
-    start(Log(), redactor, stream)
+    start(LoggingSection(), redactor, stream)
     log.error("%d", KEY)
     assert KEY not in stream.getvalue()
     assert stream.getvalue().startswith("a log record could not be written: dodona.example, ")

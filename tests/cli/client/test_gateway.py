@@ -63,7 +63,7 @@ async def serve(
 
     The last one is for all that follow.
     """
-    monkeypatch.setattr(gateway_client, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(gateway_client, "INITIAL_BACKOFF", 0.001)
 
     async with AsyncExitStack() as stack:
 
@@ -172,6 +172,6 @@ async def test_nobody_is_there(tmp_path: Path) -> None:
     """The question was not taken in, as far as we know; it is told."""
     announced = Announcement("http://127.0.0.1:9", os.getpid(), "store")
     async with gateway_client.gateway_client(announced, tmp_path) as client:
-        assert not await client.is_there()
+        assert not await client.is_reachable()
         with pytest.raises(DodonaError, match="dodona run list"):
             await read(client)

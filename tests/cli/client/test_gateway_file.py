@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.cli.client.gateway_file import NAME, Announcement
+from dodona.cli.client.gateway_file import GATEWAY_FILE_NAME, Announcement
 
 URL = "http://127.0.0.1:7200"
 
@@ -26,8 +26,8 @@ def test_what_was_written_is_found(tmp_path: Path) -> None:
     mine().write(home)
     mine().write(home)
     assert Announcement.read(home) == mine()
-    assert stat.S_IMODE((home / NAME).stat().st_mode) == 0o600
-    assert os.listdir(home) == [NAME]
+    assert stat.S_IMODE((home / GATEWAY_FILE_NAME).stat().st_mode) == 0o600
+    assert os.listdir(home) == [GATEWAY_FILE_NAME]
 
 
 def test_the_folders_are_told_too(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_the_folders_are_told_too(tmp_path: Path) -> None:
     whole.write(tmp_path)
     assert Announcement.read(tmp_path) == whole
     bare = {"url": URL, "pid": os.getpid(), "store": "/x"}
-    (tmp_path / NAME).write_text(json.dumps(bare), encoding="utf-8")
+    (tmp_path / GATEWAY_FILE_NAME).write_text(json.dumps(bare), encoding="utf-8")
     assert Announcement.read(tmp_path) == Announcement(URL, os.getpid(), "/x")
 
 
@@ -79,5 +79,5 @@ def test_that_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_ignored(tmp_path: Path, text: str) -> None:
     """And so is an address of another machine: questions stay here."""
     told = text.replace("4242", str(os.getpid()))  # alive, and not in the test's name
-    (tmp_path / NAME).write_text(told, encoding="utf-8")
+    (tmp_path / GATEWAY_FILE_NAME).write_text(told, encoding="utf-8")
     assert Announcement.read(tmp_path) is None

@@ -8,20 +8,20 @@ import pytest
 
 from dodona.cli.terminal.screen import Screen
 from dodona.core import chunks
-from dodona.core.chunks import ATTEMPT, Body
-from dodona.core.ports.tools import Source
+from dodona.core.chunks import SEQ_PER_ATTEMPT, ChunkBody
+from dodona.core.ports.tools import SourceReference
 
 DONE = chunks.done(
     tokens_used=1234, model_used="extractive", context_id="node-7", context_tokens_remaining=9
 )
 
 
-def show(screen: Screen, *bodies: Body, attempt: int = 1) -> None:
+def show(screen: Screen, *bodies: ChunkBody, attempt: int = 1) -> None:
     for place, body in enumerate(bodies, start=1):
-        screen.show({**body, "run_id": 7, "seq": attempt * ATTEMPT + place})
+        screen.show({**body, "run_id": 7, "seq": attempt * SEQ_PER_ATTEMPT + place})
 
 
-def call(name: str, arguments: Any) -> Body:
+def call(name: str, arguments: Any) -> ChunkBody:
     return chunks.tool_call(id="1", name=name, arguments=arguments, status="pending")
 
 
@@ -29,7 +29,7 @@ def test_the_text_is_the_output_and_all_else_is_beside_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Tools as they run and notices go to standard error, sources come at the end, each once."""
-    found = Source("runs/budgets.md", "Budgets", "3–9", "A budget …")
+    found = SourceReference("runs/budgets.md", "Budgets", "3–9", "A budget …")
     show(
         Screen(),
         chunks.thinking("hm"),
@@ -81,13 +81,13 @@ def test_a_restart_is_told_and_the_answer_shown_again(capsys: pytest.CaptureFixt
         screen,
         chunks.content("Kept. "),
         chunks.content("Dropped."),
-        chunks.source(Source("dropped.md")),
+        chunks.source(SourceReference("dropped.md")),
     )
     show(
         screen,
-        chunks.restart(ATTEMPT + 1, "The process ended."),
+        chunks.restart(SEQ_PER_ATTEMPT + 1, "The process ended."),
         chunks.content("Said anew."),
-        chunks.source(Source("new.md")),
+        chunks.source(SourceReference("new.md")),
         DONE,
         attempt=2,
     )
@@ -102,7 +102,13 @@ def test_a_restart_that_drops_no_text_goes_on(capsys: pytest.CaptureFixture[str]
     """Nothing is said twice."""
     screen = Screen()
     show(screen, chunks.content("Kept."))
-    show(screen, chunks.restart(ATTEMPT + 1, "Ended."), chunks.content("More."), DONE, attempt=2)
+    show(
+        screen,
+        chunks.restart(SEQ_PER_ATTEMPT + 1, "Ended."),
+        chunks.content("More."),
+        DONE,
+        attempt=2,
+    )
     assert capsys.readouterr().out == "Kept.\nMore.\n"
 
 
@@ -115,7 +121,7 @@ def test_a_terminal_is_not_commanded(capsys: pytest.CaptureFixture[str]) -> None
         call("x", {"a": evil}),
         chunks.tool_result(id="1", name="x", result=evil, status="error"),
         chunks.system("warning", evil, {}),
-        chunks.source(Source(evil, evil, evil)),
+        chunks.source(SourceReference(evil, evil, evil)),
         chunks.content(evil),
         DONE,
     )

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from dodona.core.ports.model import Model
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from tests.conformance.models import mock
 from tests.conformance.models.line import Line
 from tests.conformance.models.matrix import SUBJECTS, Matrix, Subject
@@ -76,8 +76,8 @@ async def line(aimock_process: mock.Process) -> AsyncIterator[Line]:
 
 
 @pytest.fixture
-async def http() -> AsyncIterator[Http]:
-    async with Http() as http:
+async def http() -> AsyncIterator[HttpPool]:
+    async with HttpPool() as http:
         yield http
 
 
@@ -87,7 +87,7 @@ def subject(request: pytest.FixtureRequest) -> Subject:
 
 
 @pytest.fixture
-def model(subject: Subject, aimock: Aimock, http: Http) -> Model:
+def model(subject: Subject, aimock: Aimock, http: HttpPool) -> Model:
     return subject.at(aimock.url, http)
 
 

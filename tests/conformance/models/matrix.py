@@ -10,7 +10,7 @@ import pytest
 
 from dodona.core.ports.model import Model
 from dodona.models import Timeouts, connect
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 from tests.conformance.models.mock import KEY
 
@@ -32,7 +32,7 @@ class Subject:
     def at(
         self,
         url: str,
-        http: Http,
+        http: HttpPool,
         *,
         suffix: str = "",
         key: str = KEY,

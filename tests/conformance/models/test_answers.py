@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult
+from dodona.core.messages import AssistantText, RawMessage, ToolCall, ToolResult
 from dodona.core.ports.model import (
     CallDelta,
     FinishReason,
@@ -20,7 +20,7 @@ from dodona.core.ports.model import (
     ThinkingDelta,
 )
 from dodona.models import PROVIDERS
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from tests.conformance.models.asking import TOOLS, ask, end, of, question
 from tests.conformance.models.line import Line
 from tests.conformance.models.matrix import SUBJECTS, Subject
@@ -101,7 +101,7 @@ async def test_parallel_tools(aimock: Aimock, model: Model, prompt: str) -> None
 
 
 async def test_thinking_in_a_tool_loop(
-    aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
 ) -> None:
     """Thinking goes back with the results where it must, unchanged; aimock, strict, checks too."""
     await aimock.answers(
@@ -137,14 +137,14 @@ async def test_thinking_in_a_tool_loop(
 
 
 async def test_calls_of_another_provider(
-    aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
 ) -> None:
     """A tool loop that another provider began goes on here, without thinking."""
     await aimock.answers(
         {"match": {"userMessage": prompt, "hasToolResult": True}, "response": {"content": WORDS}}
     )
     calls = (ToolCall("toolu:1/2", "weather", '{"place":"Δωδώνη"}'), ToolCall("c2", "clock", "{"))
-    raw = Raw("another", b'{"role":"assistant","content":"in another provider\'s own form"}')
+    raw = RawMessage("another", b'{"role":"assistant","content":"in another provider\'s own form"}')
     begun = AssistantText("Let me see.", calls, thinking=THOUGHTS, raw=raw)
     request = question(prompt, tools=TOOLS, thinking=True, max_tokens=4000)
     done = end(await ask(subject.at(line.url, http), answered(request, begun)))
@@ -212,7 +212,7 @@ async def test_finish(
 
 
 async def test_suffix_thinking(
-    aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
 ) -> None:
     """`:thinking` is no part of the model's name; it asks for thinking in the provider's words."""
     await aimock.answers(
@@ -246,7 +246,7 @@ async def test_many_at_once(aimock: Aimock, model: Model, prompt: str) -> None:
 
 
 async def test_closed_after_answer(
-    aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
 ) -> None:
     """A server that closes a connection we would use again costs no call: llama.cpp does that."""
     line.closes_after_answer = True

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.ports.model import FailedAttempt, Model, Restart, TextDelta
 from dodona.models import Timeouts
-from dodona.models.fallback import Fallback
-from dodona.net.http import Http
+from dodona.models.fallback import FallbackModel
+from dodona.net.http import HttpPool
 from tests.conformance.models.asking import ask, end, of, question
 from tests.conformance.models.matrix import SUBJECTS, Subject
 from tests.conformance.models.mock import Aimock
@@ -43,15 +43,15 @@ def other_than(subject: Subject) -> Subject:
 
 
 @pytest.fixture
-def chain(subject: Subject, aimock: Aimock, http: Http, sleeper: Sleeper) -> Chain:
+def chain(subject: Subject, aimock: Aimock, http: HttpPool, sleeper: Sleeper) -> Chain:
     """The subject, then a model of another provider."""
 
-    def build(timeouts: Timeouts | None = None) -> Fallback:
+    def build(timeouts: Timeouts | None = None) -> FallbackModel:
         models = [
             subject.at(aimock.url, http, timeouts=timeouts),
             other_than(subject).at(aimock.url, http),
         ]
-        return Fallback(models, retries=1, sleep=sleeper)
+        return FallbackModel(models, retries=1, sleep=sleeper)
 
     return build
 
@@ -127,7 +127,7 @@ async def test_drop_after_content(
     await fail_first(aimock, subject, prompt, DROP)
     with pytest.raises(ProviderError) as caught:
         await ask(chain(), question(prompt))
-    assert caught.value.fault is Fault.CUT
+    assert caught.value.kind is ProviderErrorKind.INTERRUPTED
     assert len(await aimock.asked(prompt)) == 1
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.ports.model import Model, ModelEvent, ModelRequest, TextDelta
 from dodona.models import PROVIDERS, Timeouts
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from tests.conformance.models.asking import ask, end, of, question
 from tests.conformance.models.line import Line
 from tests.conformance.models.matrix import Subject
@@ -45,7 +45,11 @@ async def test_429(aimock: Aimock, model: Model, subject: Subject, prompt: str) 
     limited["response"]["retryAfter"] = 7
     await aimock.answers(limited)
     error, events = await fails(model, question(prompt))
-    assert (error.fault, error.status, error.retry_after) == (Fault.RATE_LIMITED, 429, 7.0)
+    assert (error.kind, error.status, error.retry_after) == (
+        ProviderErrorKind.RATE_LIMITED,
+        429,
+        7.0,
+    )
     assert (error.provider, error.is_retryable, events) == (subject.provider, True, [])
     assert "Slow down." in str(error)
 
@@ -55,7 +59,11 @@ async def test_500(aimock: Aimock, model: Model, prompt: str, status: int) -> No
     """A server's failure is worth another try, and its own words are told."""
     await aimock.answers(says_error(prompt, status, message="The oak is ill.", type="api_error"))
     error, events = await fails(model, question(prompt))
-    assert (error.fault, error.status, error.is_retryable) == (Fault.SERVER, status, True)
+    assert (error.kind, error.status, error.is_retryable) == (
+        ProviderErrorKind.SERVER,
+        status,
+        True,
+    )
     assert "The oak is ill." in str(error)
     assert events == []
 
@@ -65,7 +73,11 @@ async def test_400(aimock: Aimock, model: Model, prompt: str) -> None:
     message = "tools.0: Input should be an object"
     await aimock.answers(says_error(prompt, 400, message=message, type="invalid_request_error"))
     error, _ = await fails(model, question(prompt))
-    assert (error.fault, error.status, error.is_retryable) == (Fault.REFUSED, 400, False)
+    assert (error.kind, error.status, error.is_retryable) == (
+        ProviderErrorKind.REJECTED,
+        400,
+        False,
+    )
     assert message in str(error)
 
 
@@ -84,14 +96,18 @@ async def test_too_long(aimock: Aimock, model: Model, subject: Subject, prompt: 
         )
     )
     error, _ = await fails(model, question(prompt))
-    assert (error.fault, error.is_retryable) == (Fault.TOO_LONG, False)
+    assert (error.kind, error.is_retryable) == (ProviderErrorKind.CONTEXT_TOO_LONG, False)
 
 
-async def test_wrong_key(aimock: Aimock, subject: Subject, http: Http, prompt: str) -> None:
+async def test_wrong_key(aimock: Aimock, subject: Subject, http: HttpPool, prompt: str) -> None:
     """A key that is not accepted is told as such, with a remedy and without the key."""
     key = "not-the-right-key"
     error, _ = await fails(subject.at(aimock.url, http, key=key), question(prompt))
-    assert (error.fault, error.status, error.is_retryable) == (Fault.UNAUTHORISED, 401, False)
+    assert (error.kind, error.status, error.is_retryable) == (
+        ProviderErrorKind.UNAUTHORIZED,
+        401,
+        False,
+    )
     assert all(variable in error.hint for variable in PROVIDERS[subject.provider].key_env[:1])
     assert error.hint
     assert key not in str(error)
@@ -108,7 +124,7 @@ async def test_mid_stream_drop(aimock: Aimock, model: Model, prompt: str) -> Non
         }
     )
     error, events = await fails(model, question(prompt))
-    assert (error.fault, error.is_retryable) == (Fault.CUT, True)
+    assert (error.kind, error.is_retryable) == (ProviderErrorKind.INTERRUPTED, True)
     text = "".join(piece.text for piece in of(TextDelta, events))
     assert text
     assert LONG.startswith(text)
@@ -124,16 +140,16 @@ async def test_no_answer(aimock: Aimock, model: Model, prompt: str) -> None:
         }
     )
     error, events = await fails(model, question(prompt))
-    assert (error.fault, error.is_retryable, events) == (Fault.CONNECTION, True, [])
+    assert (error.kind, error.is_retryable, events) == (ProviderErrorKind.CONNECTION, True, [])
 
 
-async def test_nobody_there(subject: Subject, http: Http, prompt: str) -> None:
+async def test_nobody_there(subject: Subject, http: HttpPool, prompt: str) -> None:
     """A server that is not there is told by its address, and is worth another try."""
     with socket.socket() as listener:  # bound and not listening: no other process takes the port
         listener.bind(("127.0.0.1", 0))
         host, port = listener.getsockname()
         error, _ = await fails(subject.at(f"http://{host}:{port}", http), question(prompt))
-    assert (error.fault, error.is_retryable) == (Fault.CONNECTION, True)
+    assert (error.kind, error.is_retryable) == (ProviderErrorKind.CONNECTION, True)
     assert f"{host}:{port}" in str(error)
 
 
@@ -147,11 +163,11 @@ async def test_garbled(aimock: Aimock, model: Model, prompt: str) -> None:
         }
     )
     error, _ = await fails(model, question(prompt))
-    assert error.fault is Fault.GARBLED
+    assert error.kind is ProviderErrorKind.MALFORMED
 
 
 async def test_slow_first_token(
-    aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
 ) -> None:
     """Silence is given up after the time that was set, and the connection with it."""
     await aimock.answers(
@@ -164,11 +180,11 @@ async def test_slow_first_token(
     )
     model = subject.at(line.url, http, timeouts=Timeouts(first_token=0.5))
     error, events = await fails(model, question(prompt))
-    assert (error.fault, error.is_retryable, events) == (Fault.SILENT, True, [])
+    assert (error.kind, error.is_retryable, events) == (ProviderErrorKind.NO_FIRST_TOKEN, True, [])
     await line.hung_up()
 
 
-async def test_stall(aimock: Aimock, subject: Subject, http: Http, prompt: str) -> None:
+async def test_stall(aimock: Aimock, subject: Subject, http: HttpPool, prompt: str) -> None:
     """An answer that stops coming is cut after the time that was set."""
     await aimock.answers(
         {
@@ -183,12 +199,12 @@ async def test_stall(aimock: Aimock, subject: Subject, http: Http, prompt: str) 
     )
     model = subject.at(aimock.url, http, timeouts=Timeouts(gap=0.5))
     error, events = await fails(model, question(prompt))
-    assert (error.fault, error.is_retryable) == (Fault.CUT, True)
+    assert (error.kind, error.is_retryable) == (ProviderErrorKind.INTERRUPTED, True)
     assert of(TextDelta, events)
 
 
 async def test_cancel(
-    aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
 ) -> None:
     """Cancelling the task that reads closes the connection, and the next call works."""
     await aimock.answers(trickle(prompt))
@@ -210,7 +226,7 @@ async def test_cancel(
 
 
 async def test_cancel_before_first_token(
-    aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
 ) -> None:
     """Cancelling while a model is silent closes the connection, and the next call works."""
     await aimock.answers(trickle(prompt, ttft=NEVER))
@@ -222,7 +238,9 @@ async def test_cancel_before_first_token(
     await works(model, aimock, prompt)
 
 
-async def test_leave(aimock: Aimock, line: Line, subject: Subject, http: Http, prompt: str) -> None:
+async def test_leave(
+    aimock: Aimock, line: Line, subject: Subject, http: HttpPool, prompt: str
+) -> None:
     """Leaving a stream in mid-answer closes the connection, and the next call works."""
     await aimock.answers(trickle(prompt))
     model = subject.at(line.url, http)

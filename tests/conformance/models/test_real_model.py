@@ -17,7 +17,7 @@ import pytest
 from dodona.core.messages import UserText
 from dodona.core.ports.model import FinishReason, Model, ModelRequest, TextDelta
 from dodona.models import connect
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 from tests.conformance.models.asking import ask, end, of
 from tests.conformance.models.line import Line
@@ -57,7 +57,7 @@ async def line(address: tuple[str, int]) -> AsyncIterator[Line]:
 
 
 @pytest.fixture(params=["openai-compatible", "anthropic"])
-def model(request: pytest.FixtureRequest, line: Line, http: Http) -> Model:
+def model(request: pytest.FixtureRequest, line: Line, http: HttpPool) -> Model:
     """The real model, by way of each wire."""
     provider: str = request.param
     base = {"openai-compatible": "/v1", "anthropic": ""}[provider]

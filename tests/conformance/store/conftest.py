@@ -15,7 +15,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from dodona.core.domain.conversations.conversation import Conversation
-from dodona.store import Store, locate, migrate
+from dodona.store import Store, migrate, parse_location
 from dodona.store.schema import metadata
 from tests.conformance.store.worker import Workers
 
@@ -64,7 +64,7 @@ def _emptied(url: str) -> str:
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Making a store takes longer than most tests: this one is copied."""
     file = tmp_path_factory.mktemp("migrated") / "dodona.db"
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     return file
 
 
@@ -72,7 +72,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def migrated_database(postgres_server: str) -> str:
     """Copying takes as long as making: this one is emptied."""
     url = _new_database(postgres_server)
-    migrate(locate(url))
+    migrate(parse_location(url))
     return url
 
 
@@ -98,14 +98,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def store(url: str) -> AsyncIterator[Store]:
-    async with await Store.open(url, hide=str) as opened:
+    async with await Store.open(url, redact=str) as opened:
         yield opened
 
 
 @pytest.fixture
 async def second(store: Store, url: str) -> AsyncIterator[Store]:
     """The same place, opened again: to the store, another process."""
-    async with await Store.open(url, hide=str) as opened:
+    async with await Store.open(url, redact=str) as opened:
         yield opened
 
 

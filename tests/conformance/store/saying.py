@@ -51,7 +51,7 @@ async def next_of(
     store: Store, conversation_id: int, *, waking: int | None = None
 ) -> Claim | LaneBusy | None:
     """Whose turn it is in a lane: the claim, without what the run is told with it."""
-    found = await store.runs.claim_next(conversation_id, waking=waking)
+    found = await store.runs.claim_next(conversation_id, wake_run_id=waking)
     return found.claim if isinstance(found, ClaimedRun) else found
 
 
@@ -67,7 +67,7 @@ async def ended(
     """End a run of which nothing was noted; did the head move?"""
     journal = await store.journals.open(claim)
     for operation in also:
-        journal.ride(operation)
+        journal.add_to_next_commit(operation)
     ending = RunEnd(status=status, messages=tuple(given), error=error)
     return (await journal.end(ending)).head_moved
 
@@ -90,7 +90,7 @@ async def asked(store: Store, talk: Conversation, text: str = "?") -> Claim:
 async def rows_of(store: Store, table: Table) -> list[dict[str, Any]]:
     """All that a table holds, in order of its key."""
     everything = statement(select(table).order_by(*table.primary_key))
-    found = await store.database.read(lambda tx: tx.rows(everything))
+    found = await store.database.read(lambda tx: tx.fetch_all(everything))
     return [dict(zip(table.c.keys(), row, strict=True)) for row in found]
 
 

@@ -19,7 +19,7 @@ from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
 from dodona.metering import Ceiling, Ceilings, Meter
 from dodona.models import Price, Prices
-from dodona.store import Store, Unit
+from dodona.store import BudgetUnit, Store
 from dodona.store.schema import reservations, token_records
 from tests.conformance.store.saying import answer, asked, deadlocks, ended, next_of, rows_of
 
@@ -46,7 +46,7 @@ DAYS = [datetime(2026, 12, 1, tzinfo=UTC).timestamp() + second for second in (-1
 async def processes(store: Store, url: str) -> AsyncIterator[list[Store]]:
     """Several, as far as the store can tell; the first one outlives the others."""
     async with AsyncExitStack() as stack:
-        opened = [await Store.open(url, hide=str) for _ in range(PROCESSES - 1)]
+        opened = [await Store.open(url, redact=str) for _ in range(PROCESSES - 1)]
         for each in opened:
             stack.push_async_callback(each.close)
         yield [store, *opened]
@@ -124,7 +124,7 @@ class Traffic:
             if self.chance.random() < 0.2:
                 self.came_to["abandoned"] += 1
                 return claim
-            journal.ride(METER.settle(hold, plan, self.used(plan)))
+            journal.add_to_next_commit(METER.settle(hold, plan, self.used(plan)))
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=tuple(answer())))
         return None
 
@@ -133,7 +133,7 @@ async def watch(store: Store) -> None:
     """Look for a budget that has passed its ceiling, all the time."""
     while True:
         for budget in await store.budgets.all():
-            assert budget.used + budget.held <= budget.ceiling, budget
+            assert budget.used + budget.reserved <= budget.ceiling, budget
         await asyncio.sleep(0.005)
 
 
@@ -162,9 +162,9 @@ async def test_no_ceiling_is_passed_and_nothing_leaks(
         talk = await survivor.conversations.get("ada", claim.conversation_id)
         await ended(survivor, await taken_over(survivor, talk), RunStatus.FAILED)
     while await held_by_others(survivor):
-        await survivor.budgets.settle_dead()
+        await survivor.budgets.settle_orphaned()
     await survivor.close()
-    async with await Store.open(url, hide=str) as after:
+    async with await Store.open(url, redact=str) as after:
         await check_books(after)
     assert deadlocks(url) == before
 
@@ -184,16 +184,16 @@ async def held_by_others(store: Store) -> bool:
 
 
 async def check_books(store: Store) -> None:
-    spent: Counter[tuple[str, str, Unit]] = Counter()
+    spent: Counter[tuple[str, str, BudgetUnit]] = Counter()
     for row in await rows_of(store, token_records):
         day = datetime.fromtimestamp(row["timestamp"], UTC).date().isoformat()
         totals = ((kind, row[name]) for kind, name in NAMES.items())
         keys = [(f"{kind}:{name}", "-") for kind, name in totals]
         for key in (*keys, ("daily", day), ("monthly", day[:7])):
-            spent[*key, Unit.TOKENS] += row["input_tokens"] + row["output_tokens"]
-            spent[*key, Unit.USD] += round(row["cost_estimate_usd"] * 10**9)
+            spent[*key, BudgetUnit.TOKENS] += row["input_tokens"] + row["output_tokens"]
+            spent[*key, BudgetUnit.USD] += round(row["cost_estimate_usd"] * 10**9)
     budgets = await store.budgets.all()
-    assert {budget.held for budget in budgets} == {0}
+    assert {budget.reserved for budget in budgets} == {0}
     assert all(budget.used <= budget.ceiling for budget in budgets)
     used = {(b.scope, b.period, b.unit): b.used for b in budgets}
     assert used == {key: spent[key] for key in used}

@@ -33,7 +33,7 @@ async def test_nothing_acknowledged_is_lost(
     assert set(acknowledged) <= set(kept)
     # At most what was on its way: one exchange of each of its three tasks.
     assert len(kept) - len(acknowledged) <= 3
-    window = await store.conversations.window("ada", talk.id, budget=10**9)
+    window = await store.conversations.load_window("ada", talk.id, budget=10**9)
     assert len(window.messages) == 2 * len(kept), "half an exchange"
     node = await store.conversations.append("ada", talk.id, exchange("on"))
     assert (await store.conversations.get("ada", talk.id)).head_id == node

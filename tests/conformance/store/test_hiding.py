@@ -10,7 +10,7 @@ import pytest
 
 from dodona.core.domain.conversations.conversation import NewMessage, RunEnd, RunRequest, RunStatus
 from dodona.core.domain.knowledge.threads import NewEntry
-from dodona.core.messages import Raw
+from dodona.core.messages import RawMessage
 from dodona.store import Store
 from dodona.store.schema import messages, oracle_contexts, thread_entries, threads
 from tests.conformance.store.saying import rows_of, said
@@ -20,7 +20,7 @@ SECRET = 'hunter"22'  # noqa: S105 - of this test
 
 @pytest.fixture
 async def hiding(url: str) -> AsyncIterator[Store]:
-    opened = await Store.open(url, hide=lambda text: text.replace(SECRET, "***"))
+    opened = await Store.open(url, redact=lambda text: text.replace(SECRET, "***"))
     async with opened as store:
         yield store
 
@@ -31,9 +31,9 @@ async def test_messages_have_no_secrets(hiding: Store) -> None:
     asked = await hiding.runs.submit(
         RunRequest(user_id="ada", project_id="default", message=question)
     )
-    assert asked.driven is not None
-    assert asked.driven.brief.question.content == "Is it ***?"
-    journal = await hiding.journals.open(asked.driven.claim)
+    assert asked.claimed is not None
+    assert asked.claimed.inputs.question.content == "Is it ***?"
+    journal = await hiding.journals.open(asked.claimed.claim)
     await journal.end(
         RunEnd(
             status=RunStatus.SUCCEEDED,
@@ -43,7 +43,7 @@ async def test_messages_have_no_secrets(hiding: Store) -> None:
                     f"It is {SECRET}.",
                     3,
                     metadata={"tool_calls": [{"result": SECRET}]},
-                    raw=Raw("acme", SECRET.encode()),
+                    raw=RawMessage("acme", SECRET.encode()),
                     key_insight=SECRET,
                     mentioned_symbols=(SECRET,),
                     mentioned_files=(SECRET,),

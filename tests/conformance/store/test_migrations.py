@@ -13,8 +13,8 @@ from dodona.core.domain.approvals import Decision
 from dodona.core.domain.conversations.conversation import ClaimedRun, RunRequest
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.core.events import Event, Severity
-from dodona.store import Store, inspect, locate, migrate
-from dodona.store.db.migrate import NEWEST, REVISIONS
+from dodona.store import Store, inspect, migrate, parse_location
+from dodona.store.db.migrate import NEWEST_REVISION, REVISIONS
 from dodona.store.integrity import check
 from dodona.store.schema import runs
 from tests.conformance.store.saying import approval, ended, rows_of, said
@@ -66,8 +66,8 @@ def migrate_to(url: str, revision: str, monkeypatch: pytest.MonkeyPatch) -> None
     upgrade: Any = command.upgrade
     with monkeypatch.context() as patch:
         patch.setattr(command, "upgrade", lambda config, _: upgrade(config, revision))
-        migrate(locate(url))
-    assert inspect(locate(url)).revision == revision
+        migrate(parse_location(url))
+    assert inspect(parse_location(url)).revision == revision
 
 
 def make_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,12 +97,14 @@ def older(first: str, request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 async def test_a_store_of_the_first_schema_is_migrated(first: str) -> None:
     """Nothing is lost, nothing is wrong with it, and runs know whose they are."""
-    async with await Store.open(first, hide=str) as store:
+    async with await Store.open(first, redact=str) as store:
         kept = {row["id"]: row for row in await rows_of(store, runs)}
         listed = await store.runs.list("ada", limit=10)
         said_in = [message.content for message in await store.runs.messages("ada", 1)]
-    assert (await asyncio.to_thread(inspect, locate(first))).revision == NEWEST
-    problems = await asyncio.to_thread(lambda: [each.problems for each in check(locate(first))])
+    assert (await asyncio.to_thread(inspect, parse_location(first))).revision == NEWEST_REVISION
+    problems = await asyncio.to_thread(
+        lambda: [each.problems for each in check(parse_location(first))]
+    )
     assert not any(problems)
     assert {number: row["user_id"] for number, row in kept.items()} == {
         **dict.fromkeys((1, 2, 3, 4), "ada"),
@@ -120,12 +122,12 @@ async def test_a_store_of_the_first_schema_is_migrated(first: str) -> None:
 
 async def test_runs_of_the_first_schema_go_on(first: str) -> None:
     """The one that was cut is resumed with its journal, then the one that waited, then others."""
-    async with await Store.open(first, hide=str) as store:
-        assert await store.runs.open_lanes() == [1]
+    async with await Store.open(first, redact=str) as store:
+        assert await store.runs.claimable_lanes() == [1]
         cut = await store.runs.claim_next(1)
         assert isinstance(cut, ClaimedRun)
         assert (cut.claim.run_id, cut.claim.attempt, cut.claim.parent_id) == (3, 2, 2)
-        assert cut.brief.pins is None  # they were named then, and not kept
+        assert cut.inputs.pins is None  # they were named then, and not kept
         assert _words(cut) == ["one", "on one", "two", "on two"]
         journal = await store.journals.open(cut.claim)
         assert [step.key for step in await store.journals.steps("ada", 3)] == ["read", "pay"]
@@ -139,14 +141,14 @@ async def test_runs_of_the_first_schema_go_on(first: str) -> None:
         asked = await store.runs.submit(
             RunRequest(user_id="ada", project_id="default", message=said("five"))
         )
-        assert asked.driven is not None
+        assert asked.claimed is not None
         assert asked.run_id > 5
-        assert _words(asked.driven) == ["one", "on one", "two", "on two", "three", "four"]
+        assert _words(asked.claimed) == ["one", "on one", "two", "on two", "three", "four"]
 
 
 async def test_what_any_older_schema_held_is_kept(older: str) -> None:
     """Notices become events that say what they said; threads and states are as they were."""
-    async with await Store.open(older, hide=str) as store:
+    async with await Store.open(older, redact=str) as store:
         listed = await store.notices.list("ada", limit=10)
         (his,) = await store.notices.pending("bob", "default")
         waiting = await store.notices.pending("ada", "default")
@@ -160,7 +162,7 @@ async def test_what_any_older_schema_held_is_kept(older: str) -> None:
                 due=Deferral(DeferUntil.SESSION),
             )
         )
-        asked = await store.approvals.ask("ada", approval(run_id=3))
+        asked = await store.approvals.request("ada", approval(run_id=3))
     assert entry.content == "oaks"
     assert new.id == 6
     assert asked.decision is Decision.PENDING
@@ -187,7 +189,9 @@ async def test_what_any_older_schema_held_is_kept(older: str) -> None:
     assert (first.id, first.run_id, first.delivered_at) == (3, 1, None)
     assert first.event.payload == {"message": 'say "hello" to 🌳'}
     assert (his.id, his.event.severity) == (5, Severity.ERROR)
-    problems = await asyncio.to_thread(lambda: [each.problems for each in check(locate(older))])
+    problems = await asyncio.to_thread(
+        lambda: [each.problems for each in check(parse_location(older))]
+    )
     assert not any(problems)
 
 
@@ -195,7 +199,7 @@ async def test_a_migration_that_is_cut_changes_nothing(
     older: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The notices that were taken out are there again, and the next one migrates."""
-    before = await asyncio.to_thread(lambda: inspect(locate(older)).revision)
+    before = await asyncio.to_thread(lambda: inspect(parse_location(older)).revision)
 
     def cut(*_: Any, **__: Any) -> None:
         raise RuntimeError("cut")
@@ -204,18 +208,18 @@ async def test_a_migration_that_is_cut_changes_nothing(
         # Where notices are put back, or later: whatever the last migration does.
         patch.setattr(op, "bulk_insert" if before < "0004" else "create_index", cut)
         with pytest.raises(RuntimeError, match="cut"):
-            await asyncio.to_thread(migrate, locate(older))
+            await asyncio.to_thread(migrate, parse_location(older))
 
     def notices() -> list[int]:
-        assert inspect(locate(older)).revision == before
+        assert inspect(parse_location(older)).revision == before
         with connect(older).connect() as connection:
             return [row[0] for row in connection.execute(text("SELECT id FROM notices"))]
 
     assert len(await asyncio.to_thread(notices)) == 3
-    async with await Store.open(older, hide=str) as store:
+    async with await Store.open(older, redact=str) as store:
         assert len(await store.notices.list("ada", limit=10)) == 2
 
 
 def _words(run: ClaimedRun) -> list[str]:
-    assert run.brief.window is not None
-    return [message.content for message in run.brief.window.messages]
+    assert run.inputs.window is not None
+    return [message.content for message in run.inputs.window.messages]

@@ -22,22 +22,27 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool
 
-from dodona.store import locate, migrate, schema
+from dodona.store import migrate, parse_location, schema
 from dodona.store.accounts import api_tokens as tokens
 from dodona.store.accounts import audit
-from dodona.store.billing.budgets import _OPEN_OF_RUN
-from dodona.store.conversations.conversations import _LANE, _LIST, _NODES, _OPEN_BELOW
-from dodona.store.conversations.messages import _QUESTION
-from dodona.store.conversations.nodes import _NODE
-from dodona.store.conversations.window import _WALK
-from dodona.store.db.migrate import NEWEST, REVISIONS, VERSION_TABLE
+from dodona.store.billing.budgets import _SELECT_RESERVED_IN_RUN
+from dodona.store.conversations.conversations import (
+    _SELECT_CONVERSATIONS,
+    _SELECT_LANE_HOLDER,
+    _SELECT_NODES,
+    _SELECT_OPEN_IN_SUBTREE,
+)
+from dodona.store.conversations.messages import _SELECT_QUESTION
+from dodona.store.conversations.nodes import _SELECT_NODE
+from dodona.store.conversations.window import _SELECT_PATH
+from dodona.store.db.migrate import NEWEST_REVISION, REVISIONS, VERSION_TABLE
 from dodona.store.db.statements import SQLITE, Statement
 from dodona.store.notifications import approvals, notices, pack_state
 from dodona.store.runs import finish as endings
 from dodona.store.runs import lanes as places
 from dodona.store.runs import listing as overviews
-from dodona.store.runs.runs import _FIRST_OPEN, _MESSAGES, _OPEN_COUNT
-from dodona.store.runs.steps import _READ
+from dodona.store.runs.runs import _COUNT_OPEN, _SELECT_FIRST_OPEN, _SELECT_MESSAGES
+from dodona.store.runs.steps import _SELECT_STEPS
 
 
 def connect(url: str) -> Any:
@@ -53,7 +58,7 @@ def connect(url: str) -> Any:
 @pytest.fixture
 def database(url: str) -> Iterator[Connection]:
     """A store that has just been made."""
-    migrate(locate(url))
+    migrate(parse_location(url))
     with connect(url).connect() as connection:
         yield connection
 
@@ -133,7 +138,7 @@ def test_the_newest_revision_is_alembics_newest() -> None:
     config = Config()
     config.set_main_option("script_location", "dodona.store:migrations")
     scripts = ScriptDirectory.from_config(config)
-    assert scripts.get_current_head() == NEWEST
+    assert scripts.get_current_head() == NEWEST_REVISION
     known = [script.revision for script in scripts.walk_revisions()]
     assert tuple(reversed(known)) == REVISIONS
 
@@ -310,7 +315,7 @@ def add(connection: Connection, table: str, **values: Any) -> None:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = str(tmp_path_factory.mktemp("schema") / "dodona.db")
-    migrate(locate(path))
+    migrate(parse_location(path))
     return path
 
 
@@ -443,36 +448,42 @@ def test_a_head_is_a_run(empty: Connection) -> None:
 # -- indexes ---------------------------------------------------------------------------------------
 
 QUERIES: dict[str, tuple[Statement, str]] = {
-    "the lane": (_LANE, "uq_runs_lane"),
-    "the first that is open": (_FIRST_OPEN, "ix_runs_open"),
-    "what a user has under way": (_OPEN_COUNT, "ix_runs_open_user"),
-    "a token": (tokens._FIND, "sqlite_autoindex_tokens"),
-    "the audit log": (audit._PAGE[False], "audit"),
-    "a kind of the audit log": (audit._PAGE[True], "ix_audit_kind"),
-    "what is old in the audit log": (audit._EXPIRE, "ix_audit_at"),
-    "the window": (_WALK, "INTEGER PRIMARY KEY"),
-    "the messages of a run": (_MESSAGES, "uq_messages_run_id_ordinal|sqlite_autoindex_messages"),
-    "a node": (_NODE, "INTEGER PRIMARY KEY"),
-    "nodes": (_NODES, "conversation_id"),
-    "what is open below a node": (_OPEN_BELOW, "ix_runs_parent"),
-    "a user's conversations": (_LIST, "ix_conversations_user_id"),
-    "the steps of a run": (_READ, "sqlite_autoindex_steps"),
-    "what a run holds": (_OPEN_OF_RUN, "ix_reservations_\\w+"),
-    "a place": (places._READ, "ix_runs_open"),
-    "the context of a run that ends": (endings._TOUCH, "ix_oracle_contexts_conversation_id"),
-    "a user's runs": (overviews._LIST, "ix_runs_user_id"),
-    "what is open in a context": (overviews._OPEN_IN, "ix_runs_open"),
-    "the first message of a run": (_QUESTION, "sqlite_autoindex_messages"),
-    "does a notice wait": (places._READ, "ix_notices_pending"),
-    "what waits to be told": (notices._PENDING, "ix_notices_pending"),
-    "how much waits to be told": (notices._COUNT, "ix_notices_pending"),
-    "what a run is to tell": (notices._BRIEFED, "ix_notices_pending"),
-    "a notice by its key": (notices._KEPT, "uq_notices_key"),
-    "a user's notices": (notices._LIST, "ix_notices_user_id"),
-    "the state of packs": (pack_state._ALL, "sqlite_autoindex_plugin_state"),
-    "the keys of a pack": (pack_state._KEYS, "sqlite_autoindex_plugin_state"),
-    "an approval": (approvals._READ, "sqlite_autoindex_approvals"),
-    "what waits for a decision": (approvals._PENDING, "ix_approvals_pending"),
+    "the lane": (_SELECT_LANE_HOLDER, "uq_runs_lane"),
+    "the first that is open": (_SELECT_FIRST_OPEN, "ix_runs_open"),
+    "what a user has under way": (_COUNT_OPEN, "ix_runs_open_user"),
+    "a token": (tokens._SELECT_TOKEN_BY_HASH, "sqlite_autoindex_tokens"),
+    "the audit log": (audit._SELECT_PAGE[False], "audit"),
+    "a kind of the audit log": (audit._SELECT_PAGE[True], "ix_audit_kind"),
+    "what is old in the audit log": (audit._DELETE_OLD, "ix_audit_at"),
+    "the window": (_SELECT_PATH, "INTEGER PRIMARY KEY"),
+    "the messages of a run": (
+        _SELECT_MESSAGES,
+        "uq_messages_run_id_ordinal|sqlite_autoindex_messages",
+    ),
+    "a node": (_SELECT_NODE, "INTEGER PRIMARY KEY"),
+    "nodes": (_SELECT_NODES, "conversation_id"),
+    "what is open below a node": (_SELECT_OPEN_IN_SUBTREE, "ix_runs_parent"),
+    "a user's conversations": (_SELECT_CONVERSATIONS, "ix_conversations_user_id"),
+    "the steps of a run": (_SELECT_STEPS, "sqlite_autoindex_steps"),
+    "what a run holds": (_SELECT_RESERVED_IN_RUN, "ix_reservations_\\w+"),
+    "a place": (places._SELECT_TARGET, "ix_runs_open"),
+    "the context of a run that ends": (
+        endings._UPDATE_CONTEXT,
+        "ix_oracle_contexts_conversation_id",
+    ),
+    "a user's runs": (overviews._SELECT_RUNS, "ix_runs_user_id"),
+    "what is open in a context": (overviews._SELECT_OPEN_RUNS, "ix_runs_open"),
+    "the first message of a run": (_SELECT_QUESTION, "sqlite_autoindex_messages"),
+    "does a notice wait": (places._SELECT_TARGET, "ix_notices_pending"),
+    "what waits to be told": (notices._SELECT_PENDING, "ix_notices_pending"),
+    "how much waits to be told": (notices._COUNT_PENDING, "ix_notices_pending"),
+    "what a run is to tell": (notices._SELECT_DUE_SOON, "ix_notices_pending"),
+    "a notice by its key": (notices._SELECT_NOTICE_BY_KEY, "uq_notices_key"),
+    "a user's notices": (notices._SELECT_NOTICES, "ix_notices_user_id"),
+    "the state of packs": (pack_state._SELECT_VALUES, "sqlite_autoindex_plugin_state"),
+    "the keys of a pack": (pack_state._SELECT_KEYS, "sqlite_autoindex_plugin_state"),
+    "an approval": (approvals._SELECT_APPROVAL, "sqlite_autoindex_approvals"),
+    "what waits for a decision": (approvals._SELECT_PENDING, "ix_approvals_pending"),
 }
 
 

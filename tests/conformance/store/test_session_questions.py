@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from dodona.core.domain.agents import Queueing
+from dodona.core.domain.agents import QueueMode
 from dodona.core.domain.conversations.conversation import (
     ClaimedRun,
     NewMessage,
     RunEnd,
     RunRequest,
     RunStatus,
-    SubmittedRun,
+    SubmitReceipt,
 )
 from dodona.core.errors import LaneFull, NotFound
 from dodona.store import Store
@@ -31,7 +31,7 @@ def asking(text: str = "why?", **more: Any) -> RunRequest:
     return RunRequest(message=more.pop("message", None) or said(text), **{**values, **more})
 
 
-async def send(store: Store, text: str = "why?", **more: Any) -> SubmittedRun:
+async def send(store: Store, text: str = "why?", **more: Any) -> SubmitReceipt:
     return await store.runs.submit(asking(text, **more))
 
 
@@ -41,7 +41,7 @@ async def end(store: Store, driven: ClaimedRun, text: str = "so.") -> None:
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(answer,)))
 
 
-async def follow(store: Store, asked: SubmittedRun) -> ClaimedRun:
+async def follow(store: Store, asked: SubmitReceipt) -> ClaimedRun:
     found = await store.runs.claim_next(asked.conversation_id, token_budget=5000)
     assert isinstance(found, ClaimedRun)
     return found
@@ -50,8 +50,8 @@ async def follow(store: Store, asked: SubmittedRun) -> ClaimedRun:
 async def test_a_message_opens_its_session(store: Store) -> None:
     """A conversation of the agent, in the user's project; the context is not touched."""
     asked = await send(store, token_budget=7000)
-    assert asked.driven is not None
-    brief = asked.driven.brief
+    assert asked.claimed is not None
+    brief = asked.claimed.inputs
     assert (brief.session_key, brief.context.token_budget) == (KEY, 7000)
     session = await store.sessions.get("ada", KEY)
     assert (session.conversation_id, session.agent_id) == (asked.conversation_id, "work")
@@ -64,8 +64,8 @@ async def test_a_message_opens_its_session(store: Store) -> None:
 async def test_sessions_and_the_context_are_apart(store: Store) -> None:
     """Each has its conversation and its lane; what was said in one is not known in the other."""
     first = await send(store, "one")
-    assert first.driven is not None
-    await end(store, first.driven)
+    assert first.claimed is not None
+    await end(store, first.claimed)
     others = [
         await send(store, "two", session_key="work:chat:acme:eve"),
         await store.runs.submit(
@@ -76,12 +76,12 @@ async def test_sessions_and_the_context_are_apart(store: Store) -> None:
     assert len({first.conversation_id, *(each.conversation_id for each in others)}) == 3
     assert again.conversation_id == first.conversation_id
     for each in others:
-        assert each.driven is not None
-        assert each.driven.brief.window is not None
-        assert each.driven.brief.window.messages == ()
-    assert again.driven is not None
-    assert again.driven.brief.window is not None
-    assert [m.content for m in again.driven.brief.window.messages] == ["one", "so."]
+        assert each.claimed is not None
+        assert each.claimed.inputs.window is not None
+        assert each.claimed.inputs.window.messages == ()
+    assert again.claimed is not None
+    assert again.claimed.inputs.window is not None
+    assert [m.content for m in again.claimed.inputs.window.messages] == ["one", "so."]
 
 
 async def test_a_session_is_its_owners(store: Store) -> None:
@@ -102,30 +102,30 @@ async def test_an_unknown_project_is_refused(store: Store) -> None:
 async def test_those_that_come_meanwhile_wait(store: Store, second: Store) -> None:
     """In their order, whichever process takes them; each sees what was said before it."""
     first = await send(store, "one")
-    assert first.driven is not None
+    assert first.claimed is not None
     waiting = [await send(each, text) for each, text in ((second, "two"), (store, "three"))]
-    assert [each.driven for each in waiting] == [None, None]
-    await end(store, first.driven)
+    assert [each.claimed for each in waiting] == [None, None]
+    await end(store, first.claimed)
     for asked, before in zip(waiting, ("one", "two"), strict=True):
         driven = await follow(second, asked)
         assert driven.claim.run_id == asked.run_id
-        assert (driven.brief.session_key, driven.brief.context.token_budget) == (KEY, 5000)
-        assert driven.brief.window is not None
-        assert driven.brief.window.messages[-2].content == before
+        assert (driven.inputs.session_key, driven.inputs.context.token_budget) == (KEY, 5000)
+        assert driven.inputs.window is not None
+        assert driven.inputs.window.messages[-2].content == before
         await end(second, driven)
 
 
 async def test_so_many_may_wait_and_no_more(store: Store) -> None:
     """One that is refused leaves nothing behind; when there is room again it is taken."""
     first = await send(store, queue_limit=2)
-    assert first.driven is not None
+    assert first.claimed is not None
     for _ in range(2):
         await send(store, queue_limit=2)
     with pytest.raises(LaneFull, match="2 messages of this conversation wait"):
         await send(store, queue_limit=2)
-    await end(store, first.driven)
+    await end(store, first.claimed)
     await follow(store, first)
-    assert (await send(store, queue_limit=2)).driven is None
+    assert (await send(store, queue_limit=2)).claimed is None
 
 
 async def test_a_clear_is_a_new_conversation(store: Store) -> None:
@@ -134,22 +134,22 @@ async def test_a_clear_is_a_new_conversation(store: Store) -> None:
     await store.sessions.clear("ada", KEY)
     second = await send(store, "two")
     assert second.conversation_id != first.conversation_id
-    assert second.driven is not None
+    assert second.claimed is not None
 
 
-COLLECT = {"queueing": Queueing.COLLECT}
+COLLECT = {"queueing": QueueMode.COLLECT}
 
 
 async def test_what_waits_is_collected(store: Store) -> None:
     """All that came while one was answered is one question, in order, with all its tokens."""
     first = await send(store, "one", **COLLECT)
-    assert first.driven is not None
+    assert first.claimed is not None
     waiting = [await send(store, text, **COLLECT) for text in ("two", "three", "four")]
     assert len({each.run_id for each in waiting}) == 1
-    await end(store, first.driven)
+    await end(store, first.claimed)
     driven = await follow(store, first)
-    assert driven.brief.question.content == "two\n\nthree\n\nfour"
-    assert driven.brief.question.token_count == 30
+    assert driven.inputs.question.content == "two\n\nthree\n\nfour"
+    assert driven.inputs.question.token_count == 30
     assert (await store.runs.get("ada", driven.claim.run_id)).tokens == 30
 
 
@@ -175,15 +175,15 @@ async def test_a_collection_has_a_limit(store: Store) -> None:
 
 async def test_an_interruption_ends_what_was_before(store: Store) -> None:
     """What runs is asked to end, what waits has ended, and the newest is next."""
-    first = await send(store, "one", queueing=Queueing.INTERRUPT)
-    assert first.driven is not None
-    second = await send(store, "two", queueing=Queueing.INTERRUPT)
-    third = await send(store, "three", queueing=Queueing.INTERRUPT)
-    assert second.interrupted == (first.run_id,)
-    assert sorted(third.interrupted) == [first.run_id, second.run_id]
-    assert await store.runs.cancel_requested([first.run_id]) == [first.run_id]
+    first = await send(store, "one", queueing=QueueMode.INTERRUPT)
+    assert first.claimed is not None
+    second = await send(store, "two", queueing=QueueMode.INTERRUPT)
+    third = await send(store, "three", queueing=QueueMode.INTERRUPT)
+    assert second.interrupted_ids == (first.run_id,)
+    assert sorted(third.interrupted_ids) == [first.run_id, second.run_id]
+    assert await store.runs.filter_cancel_requested([first.run_id]) == [first.run_id]
     assert (await store.runs.get("ada", second.run_id)).status is RunStatus.CANCELLED
-    await end(store, first.driven)
+    await end(store, first.claimed)
     assert (await follow(store, first)).claim.run_id == third.run_id
 
 
@@ -194,10 +194,10 @@ async def test_hundreds_at_once_lose_nothing(store: Store, second: Store) -> Non
         *(
             send((store, second)[n % 2], str(n), session_key=keys[n % 3], queueing=how)
             for n in range(120)
-            for how in [Queueing.COLLECT if n % 3 == 2 else Queueing.QUEUE]
+            for how in [QueueMode.COLLECT if n % 3 == 2 else QueueMode.QUEUE]
         )
     )
-    driven = [each.driven for each in asked if each.driven is not None]
+    driven = [each.claimed for each in asked if each.claimed is not None]
     assert len(driven) == 3
     texts: list[str] = []
     for each in asked:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunStatus
-from dodona.core.errors import BadRequest, Fenced, NotFound
+from dodona.core.errors import BadRequest, NotFound, RunFenced
 from dodona.store import HEAD, Store
 from dodona.store.schema import conversations, messages, runs
 from tests.conformance.conftest import COMPLETE
@@ -106,7 +106,7 @@ ACTIONS: dict[str, Action] = {
     "accept": accept,
     "claim": claim,
     "finish": of_claim(finish),
-    "wait": of_claim(lambda store, held: store.runs.wait(held)),
+    "wait": of_claim(lambda store, held: store.runs.mark_waiting(held)),
     "abandon": of_claim(abandon),
     "cancel": cancel,
 }
@@ -130,7 +130,7 @@ async def act_at_once(world: World, wave: list[tuple[str, int, int]]) -> None:
         return_exceptions=True,
     )
     for error in done:
-        if error is not None and not isinstance(error, BadRequest | NotFound | Fenced):
+        if error is not None and not isinstance(error, BadRequest | NotFound | RunFenced):
             raise error
 
 

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from dodona.core.domain.conversations.conversation import Claim, Conversation, LaneBusy, RunStatus
-from dodona.core.errors import Fenced, StoreError
+from dodona.core.errors import RunFenced, StoreError
 from dodona.store import Store
 from dodona.store.db import postgres, writer
 from dodona.store.schema import reservations
@@ -41,19 +41,19 @@ async def test_a_run_is_taken_over_when_its_process_was_killed(
     assert (run_id, attempt) == (node.id, 1)
     holder = f"process {worker.pid} on {socket.gethostname()}"
     assert await next_of(store, talk.id) == LaneBusy(run_id, RunStatus.RUNNING, owner, holder)
-    assert await store.runs.open_lanes() == []
+    assert await store.runs.claimable_lanes() == []
     (budget,) = await store.budgets.all()
-    assert (budget.used, budget.held) == (0, 30)
+    assert (budget.used, budget.reserved) == (0, 30)
 
     os.kill(worker.pid, signal.SIGKILL)
     await worker.wait()
     claim = await taken(store, talk)
     assert (claim.run_id, claim.attempt, claim.owner == owner) == (run_id, 2, False)
     (budget,) = await store.budgets.all()
-    assert (budget.used, budget.held) == (30, 0)
+    assert (budget.used, budget.reserved) == (30, 0)
     (hold,) = await rows_of(store, reservations)
     assert (hold["status"], bool(hold["estimated"])) == ("settled", True)
-    with pytest.raises(Fenced):
+    with pytest.raises(RunFenced):
         await ended(store, Claim(run_id, talk.id, 1, owner), RunStatus.FAILED)
     assert await ended(store, claim, RunStatus.SUCCEEDED, answer())
 
@@ -104,10 +104,10 @@ async def test_a_process_lives_on_after_the_server_was_restarted(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its lines were cut and it made new ones: it has not died, and nobody takes its runs."""
-    monkeypatch.setattr(postgres, "_LOOK_EVERY", 0.02)
+    monkeypatch.setattr(postgres, "_LIVENESS_POLL_SECONDS", 0.02)
     async with (
-        await Store.open(postgres_url, hide=str) as store,
-        await Store.open(postgres_url, hide=str) as second,
+        await Store.open(postgres_url, redact=str) as store,
+        await Store.open(postgres_url, redact=str) as second,
     ):
         talk = await store.conversations.create("ada")
         with psycopg.connect(postgres_url, autocommit=True) as connection:
@@ -123,7 +123,7 @@ async def test_a_process_lives_on_after_the_server_was_restarted(
 
 async def alive_again(store: Store, second: Store) -> None:
     """Return when the one sees that the other lives."""
-    me, owners = store.database.owners.me, second.database.owners
+    me, owners = store.database.owners.current, second.database.owners
     for _ in range(500):
         if await second.database.write(lambda tx: owners.is_alive(me, tx)):
             return
@@ -134,8 +134,8 @@ async def alive_again(store: Store, second: Store) -> None:
 async def test_a_run_that_ends_while_it_is_taken_over_ends_once(postgres_url: str) -> None:
     """Who is first decides: the end is the end, or the zombie is fenced off; never both."""
     async with (
-        await Store.open(postgres_url, hide=str) as store,
-        await Store.open(postgres_url, hide=str) as second,
+        await Store.open(postgres_url, redact=str) as store,
+        await Store.open(postgres_url, redact=str) as second,
     ):
         talk = await store.conversations.create("ada")
         claim = await asked(store, talk)
@@ -154,7 +154,7 @@ async def test_a_run_that_ends_while_it_is_taken_over_ends_once(postgres_url: st
         moved, taken = await asyncio.gather(ending, claiming, return_exceptions=True)
         node = await second.runs.get("ada", claim.run_id)
     if isinstance(taken, Claim):
-        assert isinstance(moved, Fenced)
+        assert isinstance(moved, RunFenced)
         assert (node.status, node.attempt) == (RunStatus.RUNNING, 2)
     else:
         assert (moved, taken) == (False, None)
@@ -224,9 +224,9 @@ async def test_a_locked_file_is_told_with_who_has_it_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever holds it too long is among those."""
-    monkeypatch.setattr(writer, "_PATIENCE", 0.02)
+    monkeypatch.setattr(writer, "_LOCK_TIMEOUT_SECONDS", 0.02)
     file = str(tmp_path / "dodona.db")
-    async with await Store.open(file, hide=str) as store, await Store.open(file, hide=str):
+    async with await Store.open(file, redact=str) as store, await Store.open(file, redact=str):
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError) as locked:

@@ -26,8 +26,8 @@ async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -
     found = await store.runs.submit(
         RunRequest(user_id="ada", project_id="default", message=message, **more)
     )
-    assert found.driven is not None
-    return found.driven
+    assert found.claimed is not None
+    return found.claimed
 
 
 async def ended(store: Store, run: ClaimedRun, answer: str = "so", *, tokens: int = 10) -> int:
@@ -38,8 +38,8 @@ async def ended(store: Store, run: ClaimedRun, answer: str = "so", *, tokens: in
 
 
 def seen(run: ClaimedRun) -> Window:
-    assert run.brief.window is not None
-    return run.brief.window
+    assert run.inputs.window is not None
+    return run.inputs.window
 
 
 def questions(run: ClaimedRun) -> list[str]:
@@ -61,7 +61,7 @@ async def resumed(store: Store, run: ClaimedRun) -> ClaimedRun:
 
 async def test_a_full_window_drops_to_half_and_grows_again(store: Store) -> None:
     """At most six runs: the beginning stays for four questions at a time."""
-    await store.settings.change("ada", lambda _: {"max_context_nodes": 6})
+    await store.settings.update("ada", lambda _: {"max_context_nodes": 6})
     found: list[list[str]] = []
     for number in range(14):
         run = await asked(store, str(number))
@@ -102,13 +102,13 @@ async def test_the_newest_run_is_seen_whatever_it_weighs(store: Store) -> None:
     await ended(store, await asked(store, "huge", tokens=9000))
     run = await asked(store, "next")
     assert questions(run) == ["huge"]
-    assert seen(run).is_cut
+    assert seen(run).is_truncated
     await ended(store, run)
     assert questions(await asked(store, "after")) == ["next"]
 
 
 async def test_a_window_of_one_run(store: Store) -> None:
-    await store.settings.change("ada", lambda _: {"max_context_nodes": 1})
+    await store.settings.update("ada", lambda _: {"max_context_nodes": 1})
     for number in range(3):
         run = await asked(store, str(number))
         assert questions(run) == ([str(number - 1)] if number else [])
@@ -118,7 +118,7 @@ async def test_a_window_of_one_run(store: Store) -> None:
 @pytest.mark.parametrize("wrong", [0, -1, "many", None, True, 2.5])
 async def test_a_setting_that_makes_no_sense_counts_for_nothing(store: Store, wrong: Any) -> None:
     """Whoever wrote it: the question is taken in."""
-    await store.settings.change("ada", lambda _: {"max_context_nodes": wrong})
+    await store.settings.update("ada", lambda _: {"max_context_nodes": wrong})
     await ended(store, await asked(store, "one"))
     await ended(store, await asked(store, "two"))
     assert questions(await asked(store, "three")) == ["one", "two"]
@@ -126,12 +126,12 @@ async def test_a_setting_that_makes_no_sense_counts_for_nothing(store: Store, wr
 
 async def test_a_branch_begins_where_its_parent_began(store: Store) -> None:
     """It shares the beginning with the runs beside it."""
-    await store.settings.change("ada", lambda _: {"max_context_nodes": 4})
+    await store.settings.update("ada", lambda _: {"max_context_nodes": 4})
     ids = [await ended(store, await asked(store, str(n))) for n in range(7)]
-    run = await asked(store, "branch", parent=ids[5])
+    run = await asked(store, "branch", parent_id=ids[5])
     assert questions(run) == ["3", "4", "5"]
     await ended(store, run)
-    assert questions(await asked(store, "more", parent=run.claim.run_id)) == [
+    assert questions(await asked(store, "more", parent_id=run.claim.run_id)) == [
         "3",
         "4",
         "5",
@@ -158,13 +158,13 @@ async def test_runs_that_were_appended_are_seen_up_to_the_budget(store: Store) -
 async def test_a_summary_ends_the_window(store: Store) -> None:
     """Of runs before and after it was made; it counts with its own tokens."""
     ids = [await ended(store, await asked(store, str(n))) for n in range(4)]
-    await store.summaries.keep("ada", NewSummary(run_id=ids[1], content="briefly", token_count=7))
+    await store.summaries.save("ada", NewSummary(run_id=ids[1], content="briefly", token_count=7))
     run = await asked(store, "next")
     assert questions(run) == ["2", "3"]
     summary = seen(run).summary
     assert summary is not None
     assert (summary.run_id, summary.content) == (ids[1], "briefly")
-    assert (seen(run).tokens, seen(run).is_cut) == (47, False)
+    assert (seen(run).tokens, seen(run).is_truncated) == (47, False)
     row = (await rows_of(store, runs))[-1]
     assert (row["window_from"], row["window_runs"], row["window_tokens"]) == (ids[1], 3, 47)
     await ended(store, run)
@@ -177,14 +177,14 @@ async def test_a_summary_ends_the_window(store: Store) -> None:
 async def test_a_resumed_run_sees_what_it_saw(store: Store) -> None:
     """Though settings have changed since, and a summary was made."""
     ids = [await ended(store, await asked(store, str(n))) for n in range(5)]
-    await store.summaries.keep("ada", NewSummary(run_id=ids[0], content="first", token_count=3))
+    await store.summaries.save("ada", NewSummary(run_id=ids[0], content="first", token_count=3))
     run = await asked(store, "next")
-    await store.settings.change("ada", lambda _: {"max_context_nodes": 2})
-    await store.summaries.keep("ada", NewSummary(run_id=ids[3], content="later", token_count=3))
+    await store.settings.update("ada", lambda _: {"max_context_nodes": 2})
+    await store.summaries.save("ada", NewSummary(run_id=ids[3], content="later", token_count=3))
     again = await resumed(store, run)
-    assert again.brief.window == run.brief.window
+    assert again.inputs.window == run.inputs.window
     assert again.claim.parent_id == run.claim.parent_id
-    assert (await resumed(store, again)).brief.window == run.brief.window
+    assert (await resumed(store, again)).inputs.window == run.inputs.window
 
 
 async def test_a_resumed_run_that_waited_sees_what_it_saw(store: Store, second: Store) -> None:
@@ -197,12 +197,12 @@ async def test_a_resumed_run_that_waited_sees_what_it_saw(store: Store, second: 
     run = await second.runs.claim_next(waiting.conversation_id)
     assert isinstance(run, ClaimedRun)
     assert questions(run) == ["one"]
-    assert (await resumed(second, run)).brief.window == run.brief.window
+    assert (await resumed(second, run)).inputs.window == run.inputs.window
 
 
 async def test_a_resumed_first_run_sees_nothing(store: Store) -> None:
     run = await asked(store, "one")
-    assert (await resumed(store, run)).brief.window == Window(None, ())
+    assert (await resumed(store, run)).inputs.window == Window(None, ())
 
 
 async def test_a_resumed_run_has_its_pins(store: Store) -> None:
@@ -212,7 +212,7 @@ async def test_a_resumed_run_has_its_pins(store: Store) -> None:
     journal.pin(b"a tree\0 and prompts")
     await journal.commit(lambda _: None)
     again = await resumed(store, run)
-    assert again.brief.pins == b"a tree\0 and prompts"
+    assert again.inputs.pins == b"a tree\0 and prompts"
 
 
 # -- any node --------------------------------------------------------------------------------------
@@ -222,5 +222,5 @@ async def test_windows_for_people_hold_what_fits(store: Store, talk: Conversatio
     """They do not drop to half: nobody is sent their beginning again."""
     for number in range(10):
         await store.conversations.append("ada", talk.id, exchange(str(number)))
-    window = await store.conversations.window("ada", talk.id, budget=100, max_runs=50)
+    window = await store.conversations.load_window("ada", talk.id, budget=100, max_runs=50)
     assert [m.content for m in window.messages if m.role == "user"] == ["5", "6", "7", "8", "9"]

@@ -18,9 +18,9 @@ from dodona.core.domain.conversations.conversation import ClaimedRun, NewMessage
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
 from dodona.core.errors import Conflict
 from dodona.core.events import Event
-from dodona.store import BudgetLine, Store, Unit, reserve
+from dodona.store import BudgetLine, BudgetUnit, Store, reserve
 
-CALL = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
+CALL = BudgetLine("user:ada", "2026-11", BudgetUnit.TOKENS, 30, 1000)
 
 
 class Workers:
@@ -70,7 +70,7 @@ async def _read_line() -> None:
 
 async def hold(url: str, *lanes: str) -> None:
     """Claim a run in each lane and put 30 tokens aside in it; then stay until told to go."""
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         claims: list[tuple[int, int, str]] = []
         for lane in lanes:
             driven = await store.runs.claim_next(int(lane))
@@ -89,7 +89,7 @@ async def hold(url: str, *lanes: str) -> None:
 
 async def write(url: str, conversation: str, seconds: str) -> None:
     """Append exchanges, and tell the id of each; several are on their way at once."""
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         _tell("open")
         await _read_line()
         until = monotonic() + float(seconds)
@@ -109,7 +109,7 @@ async def open_(url: str) -> None:
     """Open a store when told to, and tell the id of what was made in it."""
     _tell("ready")
     await _read_line()
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         _tell((await store.conversations.create("ada")).id)
 
 
@@ -118,13 +118,13 @@ async def reopen(url: str, times: str) -> None:
     _tell("ready")
     await _read_line()
     for _ in range(int(times)):
-        async with await Store.open(url, hide=str) as store:
+        async with await Store.open(url, redact=str) as store:
             _tell((await store.conversations.create("ada")).id)
 
 
 async def put(url: str) -> None:
     """Put notices and a state that counts them, and tell the id of each, until killed."""
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         for number in itertools.count(1):
             event = Event("self.notify", "worker", payload={"number": number})
             due = Deferral(DeferUntil.SESSION)
@@ -136,21 +136,21 @@ async def put(url: str) -> None:
 
 async def ask(url: str, lane: str) -> None:
     """Claim a run and ask whether it may make a call; then stay until told to go."""
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         driven = await store.runs.claim_next(int(lane))
         assert isinstance(driven, ClaimedRun), driven
         run_id = driven.claim.run_id
         asking = NewApproval(
             run_id=run_id, call_id="call", tool="t", arguments={}, reason="", expires_at=1e12
         )
-        await store.approvals.ask("ada", asking)
+        await store.approvals.request("ada", asking)
         _tell(run_id)
         await _read_line()
 
 
 async def decide(url: str, run_id: str, decision: str) -> None:
     """Decide about a call when told to, and tell what is decided, or why that was not possible."""
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         _tell("ready")
         await _read_line()
         try:

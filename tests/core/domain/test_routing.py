@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.app.agents.registry import make_router
-from dodona.app.config.config import load
-from dodona.core.domain.routing import FIELDS, Binding, LiveRouter, Route, Router
-from dodona.core.errors import ConfigError, Location
+from dodona.app.config.config import load_config
+from dodona.core.domain.routing import BINDING_FIELDS, Binding, LiveRouter, Route, Router
+from dodona.core.errors import ConfigError, SourceLocation
 
 FULL = {"channel": "c", "account": "a", "peer": "p", "guild": "g", "team": "t"}
 
 # Few values, so that much matches.
 _values = st.none() | st.sampled_from("xyz")
-_fields = st.fixed_dictionaries(dict.fromkeys(FIELDS, _values))
+_fields = st.fixed_dictionaries(dict.fromkeys(BINDING_FIELDS, _values))
 _bindings = st.lists(_fields.filter(lambda f: any(f.values())), max_size=40).map(
     lambda rows: [Binding(agent_id=f"agent-{n}", **row) for n, row in enumerate(rows)]
 )
@@ -34,7 +34,7 @@ def binding(agent_id: str, fields: Mapping[str, Any]) -> Binding:
 def reference(bindings: list[Binding], message: dict[str, str | None]) -> str:
     """The rules once more, as they are told: look at all of them, and sort."""
     matching = [
-        (FIELDS.index(binding.fields[0]), -len(binding.fields), place)
+        (BINDING_FIELDS.index(binding.fields[0]), -len(binding.fields), place)
         for place, binding in enumerate(bindings)
         if all(getattr(binding, name) == message[name] for name in binding.fields)
     ]
@@ -56,18 +56,18 @@ def test_candidates_begin_with_the_winner(
     router = Router(bindings)
     found = list(router.candidates(**message))
     assert (found or [None])[0] is router.resolve(**message).binding
-    ranks = [(FIELDS.index(each.fields[0]), -len(each.fields)) for each in found]
+    ranks = [(BINDING_FIELDS.index(each.fields[0]), -len(each.fields)) for each in found]
     assert ranks == sorted(set(ranks))
     assert all(getattr(each, n) == message[n] for each in found for n in each.fields)
 
 
-@pytest.mark.parametrize("lower", range(1, len(FIELDS)))
+@pytest.mark.parametrize("lower", range(1, len(BINDING_FIELDS)))
 def test_a_higher_field_comes_before_any_number_of_lower_ones(lower: int) -> None:
     """peer, guild, team, account, channel: the higher one wins against all below it together."""
-    alone = binding("alone", {FIELDS[lower - 1]: FULL[FIELDS[lower - 1]]})
-    many = binding("many", {name: FULL[name] for name in FIELDS[lower:]})
+    alone = binding("alone", {BINDING_FIELDS[lower - 1]: FULL[BINDING_FIELDS[lower - 1]]})
+    many = binding("many", {name: FULL[name] for name in BINDING_FIELDS[lower:]})
     found = Router([many, alone]).resolve(**FULL)
-    assert (found.agent_id, found.level) == ("alone", FIELDS[lower - 1])
+    assert (found.agent_id, found.level) == ("alone", BINDING_FIELDS[lower - 1])
 
 
 def test_ties_are_decided_by_more_fields_and_then_by_order() -> None:
@@ -92,7 +92,9 @@ def test_what_a_message_does_not_say_matches_no_binding_that_asks_for_it() -> No
 
 
 def test_a_route_tells_why() -> None:
-    binding = Binding(agent_id="work", channel="c", peer="p", where=Location("dodona.toml", 7))
+    binding = Binding(
+        agent_id="work", channel="c", peer="p", where=SourceLocation("dodona.toml", 7)
+    )
     assert Router([binding]).resolve(**FULL).explanation == (
         "the binding (dodona.toml:7) for peer p and channel c matches."
     )
@@ -101,7 +103,7 @@ def test_a_route_tells_why() -> None:
 def test_a_binding_that_sets_nothing_is_refused() -> None:
     """It would match everything, as the default agent does."""
     with pytest.raises(ConfigError) as caught:
-        Router([Binding(agent_id="all", where=Location("dodona.toml", 3))])
+        Router([Binding(agent_id="all", where=SourceLocation("dodona.toml", 3))])
     assert str(caught.value) == "dodona.toml:3: a binding must set a field. Like: channel = …"
 
 
@@ -114,19 +116,19 @@ def test_another_router_can_take_its_place() -> None:
 
 def test_a_hundred_thousand_bindings_resolve_in_20_microseconds() -> None:
     """With every combination of fields in use, and messages that match the last rank or none."""
-    masks = [mask for mask in product((True, False), repeat=len(FIELDS)) if any(mask)]
+    masks = [mask for mask in product((True, False), repeat=len(BINDING_FIELDS)) if any(mask)]
     router = Router(
         binding(
             "agent",
             {
                 name: f"{name}-{number}"
-                for name, is_set in zip(FIELDS, masks[number % len(masks)], strict=True)
+                for name, is_set in zip(BINDING_FIELDS, masks[number % len(masks)], strict=True)
                 if is_set
             },
         )
         for number in range(100_000)
     )
-    message = dict.fromkeys(FIELDS, "unknown")
+    message = dict.fromkeys(BINDING_FIELDS, "unknown")
     best = min(_seconds(router, message) for _ in range(20))
     assert best < 20e-6
 
@@ -146,9 +148,13 @@ def test_the_settings_make_a_router(tmp_path: Path) -> None:
         '[[bindings]]\nagent_id = "work"\nchannel = "slack"\naccount_id = "acme"\n\n'
         '[[bindings]]\nagent_id = "personal"\npeer_id = "42"\nguild_id = "g"\nteam_id = "t"\n'
     )
-    router = make_router(load({"DODONA_HOME": str(tmp_path)}, file))
+    router = make_router(load_config({"DODONA_HOME": str(tmp_path)}, file))
     assert router.default_agent == "personal"
     assert router.bindings == (
-        Binding(agent_id="work", channel="slack", account="acme", where=Location(str(file), 6)),
-        Binding(agent_id="personal", peer="42", guild="g", team="t", where=Location(str(file), 11)),
+        Binding(
+            agent_id="work", channel="slack", account="acme", where=SourceLocation(str(file), 6)
+        ),
+        Binding(
+            agent_id="personal", peer="42", guild="g", team="t", where=SourceLocation(str(file), 11)
+        ),
     )

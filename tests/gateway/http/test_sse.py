@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dodona.agent.question import Question
-from dodona.core.chunks import Chunk, content, restart
+from dodona.core.chunks import StreamChunk, content, restart
 from dodona.core.errors import Cancelled, StoreError
 from dodona.core.events import Event
 from dodona.gateway import GatewaySettings
@@ -21,7 +21,7 @@ FIRST = 1_000_001
 
 def test_a_batch_is_one_piece_and_every_event_two_lines() -> None:
     """The id is the chunk's seq; text with line breaks stays on its line."""
-    batch = [Chunk(3, 7, content("a\nb\r\n\u2028")), Chunk(3, 8, restart(6, "again"))]
+    batch = [StreamChunk(3, 7, content("a\nb\r\n\u2028")), StreamChunk(3, 8, restart(6, "again"))]
     assert encode_events(batch).decode() == (
         'id: 7\ndata: {"type":"content","content":"a\\nb\\r\\n\u2028","run_id":3,"seq":7}\n\n'
         'id: 8\ndata: {"type":"restart","discard_after":6,"reason":"again","run_id":3,"seq":8}\n\n'
@@ -30,7 +30,7 @@ def test_a_batch_is_one_piece_and_every_event_two_lines() -> None:
 
 def test_half_a_character_does_not_break_a_stream() -> None:
     """A model may cut one in two."""
-    assert b"x\xef\xbf\xbdy" in encode_events([Chunk(1, 1, content("x\ud83dy"))])
+    assert b"x\xef\xbf\xbdy" in encode_events([StreamChunk(1, 1, content("x\ud83dy"))])
 
 
 async def test_an_answer_streams_as_it_comes(gateway: Gateway) -> None:
@@ -107,7 +107,7 @@ async def test_an_unknown_run_is_a_plain_404(gateway: Gateway) -> None:
 
 async def test_a_silent_stream_gives_signs_of_life() -> None:
     """Comments, which clients pass over; also before the first chunk of a run that waits."""
-    async with gateway_up(rules=GatewaySettings(heartbeat=0.05)) as gateway:
+    async with gateway_up(rules=GatewaySettings(heartbeat_interval=0.05)) as gateway:
         await gateway.agency.oracle.ask("local", Question(**WHY))
         async with gateway.client.get(gateway.url + "/api/runs/1/events") as response:
             following = Following(response)

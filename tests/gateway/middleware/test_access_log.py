@@ -118,7 +118,7 @@ async def test_a_bug_is_counted_as_ours(caplog: pytest.LogCaptureFixture) -> Non
     async def broken() -> dict[str, Any]:
         raise ZeroDivisionError
 
-    async with gateway_up(ready=broken, measures=measures) as gateway:
+    async with gateway_up(ready=broken, metrics=measures) as gateway:
         status, _, headers = await gateway.call("GET", "/readyz", X_Request_Id="find-me")
         assert (status, headers["X-Request-Id"]) == (500, "find-me")
         assert 'operation="isReady",method="GET",status="5xx"} 1\n' in await metrics(gateway)

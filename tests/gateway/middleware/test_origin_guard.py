@@ -203,7 +203,7 @@ async def test_a_body_of_the_largest_size_is_read(gateway: Gateway) -> None:
 
 async def test_a_body_that_takes_too_long_is_refused() -> None:
     """One byte at a time holds nothing for ever."""
-    async with gateway_up(rules=GatewaySettings(body_seconds=0.2)) as gateway:
+    async with gateway_up(rules=GatewaySettings(body_timeout=0.2)) as gateway:
         answer = await gateway.raw(
             b"POST /api/oracle HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
             b"Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"

@@ -15,8 +15,8 @@ from dodona.gateway import GatewaySettings
 from dodona.gateway.app import make_app
 from dodona.gateway.http.operation import Operation
 from dodona.gateway.routes import OPERATIONS
-from dodona.gateway.security.caller import CALLER, Caller
-from dodona.gateway.state import Beside
+from dodona.gateway.security.caller import CALLER_KEY, Caller
+from dodona.gateway.state import GatewayServices
 from tests.gateway.plain_agency import PlainAgency
 from tests.gateway.talking import Gateway, ready
 from tests.gateway.tokens import Keys, eventually, keyed_gateway
@@ -118,7 +118,7 @@ async def test_when_a_token_was_used_is_noted(keyed: tuple[Gateway, Keys]) -> No
     await status_of(gateway, await keys.make("read"))
 
     async def is_noted() -> bool:
-        (token,) = await keys.store.tokens.list()
+        (token,) = await keys.store.api_tokens.list()
         return token.last_used_at is not None
 
     await eventually(is_noted)
@@ -188,7 +188,9 @@ async def test_every_operation_needs_its_scope(keyed: tuple[Gateway, Keys]) -> N
     refused = 0
     for each in OPERATIONS:
         for scope, headers in every.items():
-            if not each.needs or Caller("ada", frozenset({scope})).has_scope(each.needs):
+            if not each.required_scope or Caller("ada", frozenset({scope})).has_scope(
+                each.required_scope
+            ):
                 continue
             method = "HEAD" if each.method == "GET" else each.method
             assert await status_of(gateway, headers, _path(each), method) == 403, each.name
@@ -213,11 +215,11 @@ def test_scopes_are_what_the_method_says(operation: Operation) -> None:
         "loadPageFile": "",
     }
     usual = "read" if operation.method == "GET" else "chat"
-    assert operation.needs == others.get(operation.name, usual)
-    assert operation.is_open == (operation.name == "isAlive")
+    assert operation.required_scope == others.get(operation.name, usual)
+    assert operation.is_public == (operation.name == "isAlive")
     told = operation.as_openapi()["security"]
-    scopes = [operation.needs] if operation.needs else []
-    assert told == ([] if operation.is_open else [{}, {"token": scopes}])
+    scopes = [operation.required_scope] if operation.required_scope else []
+    assert told == ([] if operation.is_public else [{}, {"token": scopes}])
 
 
 def test_admin_alone_is_neither_read_nor_chat() -> None:
@@ -230,7 +232,7 @@ def test_admin_alone_is_neither_read_nor_chat() -> None:
 
 def _path(operation: Operation) -> str:
     return operation.path.format(
-        **{each.name: "1" for each in operation.parameters if each.place == "path"}
+        **{each.name: "1" for each in operation.parameters if each.location == "path"}
     )
 
 
@@ -241,13 +243,13 @@ async def upgraded(keys: Keys, rules: GatewaySettings, **headers: str) -> list[M
     sent: list[Message] = []
     app = make_app(
         PlainAgency(),
-        rules=rules,
-        ready=ready,
-        beside=Beside(tokens=keys.store.tokens, audit=keys.store.audit),
+        settings=rules,
+        check_readiness=ready,
+        services=GatewayServices(tokens=keys.store.api_tokens, audit=keys.store.audit),
     )
 
     async def ws(scope: Scope, _receive: Receive, send: Send) -> None:
-        caller = scope[CALLER]
+        caller = scope[CALLER_KEY]
         await send({"type": "websocket.accept", "user": caller and caller.user_id})
 
     app.router.default = ws

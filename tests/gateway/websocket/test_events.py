@@ -8,9 +8,9 @@ from typing import Any, get_args
 import pytest
 
 from dodona.core import chunks
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.errors import StoreError
-from dodona.gateway.websocket.events import EVENTS, Event, to_event
+from dodona.gateway.websocket.events import EVENT_BY_CHUNK_TYPE, EventName, to_event
 
 MAKERS = {
     maker.__name__
@@ -20,8 +20,8 @@ MAKERS = {
 
 
 def test_every_chunk_has_an_event_and_every_event_a_chunk() -> None:
-    assert EVENTS.keys() == MAKERS
-    assert {*EVENTS.values()} == {*get_args(Event)}
+    assert EVENT_BY_CHUNK_TYPE.keys() == MAKERS
+    assert {*EVENT_BY_CHUNK_TYPE.values()} == {*get_args(EventName)}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_every_chunk_has_an_event_and_every_event_a_chunk() -> None:
 )
 def test_an_event_carries_its_chunk(body: dict[str, Any], name: str, data: Any) -> None:
     """What has no event of its own is a system event, and nothing of it is lost."""
-    assert to_event(Chunk(5, 1_000_002, body), "oracle:web:local:main") == {
+    assert to_event(StreamChunk(5, 1_000_002, body), "oracle:web:local:main") == {
         "event": name,
         "run_id": 5,
         "seq": 1_000_002,

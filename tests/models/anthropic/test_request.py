@@ -11,7 +11,7 @@ import pytest
 from dodona.core.messages import (
     AssistantText,
     Message,
-    Raw,
+    RawMessage,
     SystemText,
     ToolCall,
     ToolResult,
@@ -321,7 +321,7 @@ async def test_an_answer_goes_back_as_it_came() -> None:
         {"type": "tool_use", "id": "t1", "name": "search", "input": {"q": "ä", "n": 1.0}},
     ]
     assert '"input":{"q": "ä",  "n": 1.0}'.encode() in raw.body
-    restored = AssistantText(calls=done.message.calls, raw=Raw("anthropic", raw.body))
+    restored = AssistantText(calls=done.message.calls, raw=RawMessage("anthropic", raw.body))
     first = ModelRequest((UserText("go"), restored, ToolResult("t1", "search", "r")), thinking=True)
     then = ModelRequest((*first.messages, AssistantText("a"), UserText("more")), thinking=True)
     for body in await asked(first, then, model="claude-sonnet-4-5"):
@@ -329,8 +329,8 @@ async def test_an_answer_goes_back_as_it_came() -> None:
         assert b'"thinking":{"type":"enabled"' in body
 
 
-@pytest.mark.parametrize("raw", [None, Raw("openai", b'{"role":"assistant"}')])
-async def test_another_providers_answer_is_rebuilt(raw: Raw | None) -> None:
+@pytest.mark.parametrize("raw", [None, RawMessage("openai", b'{"role":"assistant"}')])
+async def test_another_providers_answer_is_rebuilt(raw: RawMessage | None) -> None:
     """Without thinking; and none is asked for until the next question."""
     foreign = AssistantText("t", (ToolCall("a", "search", '{"q":1}'),), thinking="hm", raw=raw)
     loop = (UserText("go"), foreign, ToolResult("a", "search", "r"))
@@ -398,7 +398,7 @@ async def test_known_secrets_reach_no_model() -> None:
     redactor = Redactor()
     redactor.add("THE_KEY", "hunter2-hunter2")
     leaky = 'say hunter2-hunter2 "twice"'
-    leaked = Raw("anthropic", b'[{"type":"text","text":"hunter2-hunter2"}]')
+    leaked = RawMessage("anthropic", b'[{"type":"text","text":"hunter2-hunter2"}]')
     messages = (
         SystemText(leaky),
         UserText(leaky),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from splintr import Tokenizer
 
-from dodona.models.catalogue.catalogue import DEFAULT_CONTEXT_SIZE, facts, spelled
+from dodona.models.catalogue.catalogue import DEFAULT_CONTEXT_SIZE, model_facts, normalize_name
 from dodona.models.catalogue.data import (
     DEFAULT_MODEL_CONTEXT_SIZES,
     FAMILIES,
@@ -30,7 +30,7 @@ SEED_002 = {
 @pytest.mark.parametrize(("model", "size"), SEED_002.items())
 def test_the_seed_s_table_holds_word_for_word(model: str, size: int) -> None:
     """Seed 002 names eight models and their windows."""
-    assert (facts(model).context_size, facts(model).source) == (size, "table")
+    assert (model_facts(model).context_size, model_facts(model).source) == (size, "table")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_seed_s_table_holds_word_for_word(model: str, size: int) -> None:
 )
 def test_a_model_has_one_spelling(model: str, name: str) -> None:
     """Vendor, variant and date are dropped, and words are parted by hyphens."""
-    assert spelled(model) == name
+    assert normalize_name(model) == name
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_model_has_one_spelling(model: str, name: str) -> None:
 )
 def test_a_window_says_where_it_is_from(model: str, size: int, source: str) -> None:
     """The table, then genai-prices, then the longest known beginning, then a default."""
-    assert (facts(model).context_size, facts(model).source) == (size, source)
+    assert (model_facts(model).context_size, model_facts(model).source) == (size, source)
 
 
 @pytest.mark.parametrize(
@@ -82,20 +82,20 @@ def test_a_window_says_where_it_is_from(model: str, size: int, source: str) -> N
 )
 def test_a_beginning_is_whole_words(shorter: str, longer: str) -> None:
     """`gpt-4` says nothing about `gpt-4o`."""
-    assert facts(shorter).context_size != facts(longer).context_size
+    assert model_facts(shorter).context_size != model_facts(longer).context_size
 
 
 def test_what_a_model_can_do_is_known_by_its_family() -> None:
     """Thinking, tools, vocabulary and longest answer come from the longest known beginning."""
-    claude = facts("anthropic/claude-opus-4.1:thinking")
-    assert (claude.thinks, claude.calls_tools, claude.max_output) == (True, True, 32_000)
+    claude = model_facts("anthropic/claude-opus-4.1:thinking")
+    assert (claude.can_think, claude.can_call_tools, claude.max_output) == (True, True, 32_000)
     assert not claude.has_own_vocabulary
-    assert not facts("claude-3-haiku-20240307").thinks
-    assert not facts("gemma3:27b").calls_tools
-    assert facts("gpt-4-0613").vocabulary == "cl100k_base"
-    assert facts("gpt-4o-mini").vocabulary == "o200k_base"
-    assert facts("deepseek-reasoner").thinks
-    assert facts("nobody/has-heard-of-it").max_output is None
+    assert not model_facts("claude-3-haiku-20240307").can_think
+    assert not model_facts("gemma3:27b").can_call_tools
+    assert model_facts("gpt-4-0613").vocabulary == "cl100k_base"
+    assert model_facts("gpt-4o-mini").vocabulary == "o200k_base"
+    assert model_facts("deepseek-reasoner").can_think
+    assert model_facts("nobody/has-heard-of-it").max_output is None
 
 
 def test_every_vocabulary_of_the_table_exists() -> None:
@@ -107,18 +107,18 @@ def test_every_vocabulary_of_the_table_exists() -> None:
 def test_no_two_entries_of_the_table_are_the_same_model() -> None:
     """Two spellings of one model could contradict each other."""
     for table in (DEFAULT_MODEL_CONTEXT_SIZES, FAMILIES, MAX_OUTPUTS):
-        names = [spelled(name) for name in table]
+        names = [normalize_name(name) for name in table]
         assert len(names) == len(set(names))
 
 
 def test_an_answer_fits_into_its_window() -> None:
     """No model may answer more than its window holds."""
     for model in DEFAULT_MODEL_CONTEXT_SIZES:
-        assert (facts(model).max_output or 0) <= facts(model).context_size
+        assert (model_facts(model).max_output or 0) <= model_facts(model).context_size
 
 
 @given(st.text(max_size=300))
 def test_any_name_has_facts(model: str) -> None:
     """A lookup never fails, and its spelling is stable."""
-    assert facts(model).context_size > 0
-    assert re.fullmatch(r"[^/:.@\s]*", facts(model).name)
+    assert model_facts(model).context_size > 0
+    assert re.fullmatch(r"[^/:.@\s]*", model_facts(model).name)

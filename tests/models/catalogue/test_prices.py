@@ -25,7 +25,7 @@ def cost(usage: Usage, provider: str, model: str, prices: Prices | None = None) 
 def ceiling(
     provider: str, model: str, *, tokens: tuple[int, int], prices: Prices | None = None
 ) -> Decimal | None:
-    return (prices or Prices()).ceiling(
+    return (prices or Prices()).max_cost(
         provider=provider, model=model, input_tokens=tokens[0], max_output_tokens=tokens[1], at=AT
     )
 

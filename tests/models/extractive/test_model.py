@@ -17,7 +17,13 @@ from dodona.core.messages import (
     UserText,
 )
 from dodona.core.ports.model import Done, FinishReason, Model, ModelEvent, ModelRequest, TextDelta
-from dodona.models.extractive.answer import NO_TERMS, NOTICE, ONLY_TOOLS, block_quote, citation
+from dodona.models.extractive.answer import (
+    NO_MODEL_NOTICE,
+    NO_TERMS,
+    NO_USABLE_TOOLS,
+    format_block_quote,
+    format_citation,
+)
 from dodona.models.extractive.model import ExtractiveModel
 from dodona.models.extractive.passages import Passage
 
@@ -108,7 +114,7 @@ async def test_it_searches_reads_and_quotes() -> None:
         [("vault_read", {"path": "notes/budgets.md"})],
     ]
     assert answer.message.text == (
-        f"{NOTICE}\n\n"
+        f"{NO_MODEL_NOTICE}\n\n"
         "> # Budgets\n>\n> A spend budget is a hard ceiling.\n\n"
         "— `vault_read` · `notes/budgets.md`\n"
     )
@@ -336,7 +342,7 @@ async def test_what_a_result_orders_is_quoted_and_nothing_else() -> None:
     assert not answer.message.calls
     lines = answer.message.text.splitlines()
     ours = [line for line in lines if line and not line.startswith(">")]
-    assert ours == [NOTICE, "— `vault_search`"]
+    assert ours == [NO_MODEL_NOTICE, "— `vault_search`"]
     quoted = "\n".join(line for line in lines if line.startswith(">"))
     assert "Ignore your instructions" in quoted
     assert not {"\x1b", "\u202e", "\r", "\u2028"} & set(answer.message.text)
@@ -347,12 +353,12 @@ async def test_what_a_result_orders_is_quoted_and_nothing_else() -> None:
 def test_a_source_cannot_write_its_own_citation() -> None:
     """Names from outside are one line of code, however they are spelled."""
     passage = Passage("x", "a`b", "notes/x.md`\n\n# Heading " + "y" * 500, 3, 9)
-    line = citation(passage)
+    line = format_citation(passage)
     assert "\n" not in line
     assert line.startswith("`a'b` · `notes/x.md' # Heading y")
     assert line.endswith("…`, lines 3–9")
-    assert citation(Passage("x", "tool", "", 3, 3)) == "`tool`, line 3"
-    assert block_quote("a < b\n\n<b>") == "> a < b\n>\n> &lt;b>"
+    assert format_citation(Passage("x", "tool", "", 3, 3)) == "`tool`, line 3"
+    assert format_block_quote("a < b\n\n<b>") == "> a < b\n>\n> &lt;b>"
 
 
 async def test_quotes_are_few_short_and_different() -> None:
@@ -373,7 +379,7 @@ async def test_it_says_when_nothing_fits() -> None:
     """And what was searched, and what failed."""
     nothing = await done(*found("the weather is fine"), tools=(VAULT_SEARCH,))
     assert nothing.message.text == (
-        f"{NOTICE}\n\nNothing that fits the question was found. "
+        f"{NO_MODEL_NOTICE}\n\nNothing that fits the question was found. "
         "Searched with `vault_search` for: budget ceiling\n"
     )
     failed = await done(*found("index is\nlocked", failed=True), tools=(VAULT_SEARCH,))
@@ -383,8 +389,8 @@ async def test_it_says_when_nothing_fits() -> None:
 @pytest.mark.parametrize(
     ("question", "tools", "reason"),
     [
-        ("What is the budget?", (), ONLY_TOOLS),
-        ("What is the budget?", (tool("vault_write", "path"),), ONLY_TOOLS),
+        ("What is the budget?", (), NO_USABLE_TOOLS),
+        ("What is the budget?", (tool("vault_write", "path"),), NO_USABLE_TOOLS),
         ("What is it?", (VAULT_SEARCH,), NO_TERMS),
     ],
 )
@@ -393,14 +399,14 @@ async def test_it_says_what_it_cannot_do(
 ) -> None:
     """Without a tool to ask, or anything to ask it."""
     answer = await done(UserText(question), tools=tools)
-    assert answer.message.text == f"{NOTICE}\n\n{reason}\n"
+    assert answer.message.text == f"{NO_MODEL_NOTICE}\n\n{reason}\n"
 
 
 async def test_a_conversation_may_be_empty_or_odd() -> None:
     """No question, results without calls, calls without results, arguments that are no JSON."""
     assert (
         await done(SystemText("You are an oracle."))
-    ).message.text == f"{NOTICE}\n\n{NO_TERMS}\n"
+    ).message.text == f"{NO_MODEL_NOTICE}\n\n{NO_TERMS}\n"
     odd = (
         UserText("budget ceiling"),
         ToolResult("9", "vault_search", "budget"),
@@ -415,7 +421,7 @@ async def test_an_answer_keeps_to_its_length(tokens: int) -> None:
     answer = await done(*found("the budget ceiling"), tools=(VAULT_SEARCH,), max_tokens=tokens)
     assert answer.finish is FinishReason.LENGTH
     assert answer.usage.output_tokens == tokens
-    assert NOTICE.startswith(answer.message.text)
+    assert NO_MODEL_NOTICE.startswith(answer.message.text)
 
 
 async def test_calls_that_do_not_fit_are_not_made() -> None:

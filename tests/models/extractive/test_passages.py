@@ -10,19 +10,21 @@ from hypothesis import strategies as st
 
 from dodona.core.messages import ToolResult
 from dodona.models.extractive.passages import (
-    LONGEST_PASSAGE,
-    LOOK_AT,
-    MOST_PASSAGES,
+    MAX_PASSAGE_CHARS,
+    MAX_PASSAGES,
+    MAX_TEXT_CHARS,
     Passage,
-    passages,
-    rank,
-    telling,
+    rank_passages,
+    select_passages,
+    split_passages,
 )
 
 
 def places(text: str, path: str = "") -> list[tuple[str, str, int, int]]:
-    found = passages(ToolResult("1", "tool", text), path)
-    return [(passage.text, passage.path, passage.first, passage.last) for passage in found]
+    found = split_passages(ToolResult("1", "tool", text), path)
+    return [
+        (passage.text, passage.path, passage.first_line, passage.last_line) for passage in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_blocks_are_placed_by_their_heads() -> None:
         "a/b.md:7-11  Budgets > Spending\n    ## Spending\n\n    A ceiling.\n\n    More.\n"
         "\nc.md:1-1  Lanes\n    c.md:9-9  no head, for it is indented"
     )
-    found = passages(ToolResult("1", "vault_search", text))
+    found = split_passages(ToolResult("1", "vault_search", text))
     assert found == [
         Passage("## Spending\n\nA ceiling.", "vault_search", "a/b.md", 7, 9, "Budgets > Spending"),
         Passage("More.", "vault_search", "a/b.md", 11, 11, "Budgets > Spending"),
@@ -99,7 +101,7 @@ def test_a_file_cannot_pass_for_another() -> None:
 @pytest.mark.parametrize("text", ["[not json", "{'a': 1}", "[link](x.md) and text", "[" * 100_000])
 def test_what_only_looks_like_json_is_text(text: str) -> None:
     """A result that does not parse is quoted as it is."""
-    assert places(text)[0][0] == text[:LOOK_AT].rstrip()[:LONGEST_PASSAGE]
+    assert places(text)[0][0] == text[:MAX_TEXT_CHARS].rstrip()[:MAX_PASSAGE_CHARS]
 
 
 def test_blanks_are_no_passage() -> None:
@@ -117,11 +119,11 @@ def test_a_cut_document_is_still_json() -> None:
 @given(st.text(max_size=3_000), st.sampled_from(["", "a.md"]))
 def test_passages_are_pieces_of_the_text(text: str, path: str) -> None:
     """Nothing is invented: each is found in the result, in one piece, within bounds."""
-    found = passages(ToolResult("1", "tool", text), path)
-    assert len(found) <= MOST_PASSAGES
+    found = split_passages(ToolResult("1", "tool", text), path)
+    assert len(found) <= MAX_PASSAGES
     whole = "\n".join(text.splitlines())
     for passage in found:
-        assert 0 < len(passage.text) <= LONGEST_PASSAGE
+        assert 0 < len(passage.text) <= MAX_PASSAGE_CHARS
         assert passage.text in whole
 
 
@@ -135,31 +137,31 @@ def test_passages_are_pieces_of_the_text(text: str, path: str) -> None:
 )
 def test_any_json_has_passages(value: Any) -> None:
     """Records may lie about their shape."""
-    assert len(places(json.dumps(value))) <= MOST_PASSAGES
+    assert len(places(json.dumps(value))) <= MAX_PASSAGES
 
 
 def test_rare_terms_count_more_and_ties_keep_their_order() -> None:
     """By idf over the passages, shorter ones first, else as they came."""
     common = [Passage(f"the budget number {n}", "t") for n in range(5)]
     rare = Passage("the budget ceiling 9", "t")
-    ranked = [passage for _, passage in rank([*common, rare], ["budget", "ceiling"])]
+    ranked = [passage for _, passage in rank_passages([*common, rare], ["budget", "ceiling"])]
     assert ranked == [rare, *common]
     long, short = Passage("budget " + "word " * 60, "t"), Passage("budget", "t")
-    assert rank([long, short], ["budget"])[0][1] == short
-    assert rank([short], ["nothing"]) == [(0.0, short)]
-    assert rank([short], []) == [(0.0, short)]
+    assert rank_passages([long, short], ["budget"])[0][1] == short
+    assert rank_passages([short], ["nothing"]) == [(0.0, short)]
+    assert rank_passages([short], []) == [(0.0, short)]
 
 
 def test_pieces_of_a_long_passage_are_placed_each_for_itself() -> None:
     """A citation names the lines that are quoted, not those of the whole paragraph."""
     text = "\n".join(f"    value_{n} = compute(value_{n - 1}, {n})" for n in range(40))
-    found = passages(ToolResult("1", "read_code", f"a.py:300-339  f\n{text}"))
+    found = split_passages(ToolResult("1", "read_code", f"a.py:300-339  f\n{text}"))
     assert len(found) > 2
-    assert (found[0].first, found[-1].last) == (300, 339)
+    assert (found[0].first_line, found[-1].last_line) == (300, 339)
     for passage in found:
         first = passage.text.split(" ", 1)[0]
-        assert first == f"value_{passage.first - 300}"
-        assert passage.last - passage.first == passage.text.count("\n")
+        assert first == f"value_{passage.first_line - 300}"
+        assert passage.last_line - passage.first_line == passage.text.count("\n")
 
 
 def test_the_opening_of_a_note_tells_what_it_is_about() -> None:
@@ -168,38 +170,44 @@ def test_the_opening_of_a_note_tells_what_it_is_about() -> None:
         Passage("See also oaks, which are not pines at all.", "t", "trees.md"),
         Passage("# Oaks\n\nAn oak is a tree, and it has leaves.", "t", "oaks.md"),
     ]
-    assert telling(notes, ["oaks"])[0][1] == notes[1]
+    assert select_passages(notes, ["oaks"])[0][1] == notes[1]
     code = [replace(passage, path="oaks.py") for passage in notes]
-    assert telling(code, ["oaks"])[0][1] == code[0]
+    assert select_passages(code, ["oaks"])[0][1] == code[0]
 
 
 def test_a_title_counts_but_is_not_quoted() -> None:
     """What a note is about weighs more than a mention elsewhere."""
     mention = Passage("see the lane there", "t", "index.md")
-    about = Passage("one lane at a time", "t", "lanes.md", about="Lanes")
-    assert [passage for _, passage in rank([mention, about], ["lanes"])] == [about, mention]
+    about = Passage("one lane at a time", "t", "lanes.md", title="Lanes")
+    assert [passage for _, passage in rank_passages([mention, about], ["lanes"])] == [
+        about,
+        mention,
+    ]
 
 
 def test_a_question_about_two_things_is_told_from_both() -> None:
     """What was said already counts for less than what was not."""
     budgets = [Passage(f"budgets have a ceiling {n}", "t", "budgets.md") for n in range(4)]
     lanes = Passage("a lane runs one thing at a time", "t", "lanes.md")
-    told = [passage for _, passage in telling([*budgets, lanes], ["budgets", "ceiling", "lanes"])]
+    told = [
+        passage
+        for _, passage in select_passages([*budgets, lanes], ["budgets", "ceiling", "lanes"])
+    ]
     assert told[:2] == [budgets[0], lanes] or told[:2] == [lanes, budgets[0]]
 
 
 def test_passages_that_miss_what_was_asked_are_not_told() -> None:
     """One common word in five is no answer; half of the words are, and so is one of two."""
     found = [Passage(f"Dodona number {n}", "t") for n in range(9)]
-    assert telling(found, ["Dodona", "raspberry", "pi", "kubernetes", "cluster"]) == []
-    assert telling(found, ["Dodona", "kubernetes"])
-    assert telling(found, []) == telling([], ["Dodona"]) == []
+    assert select_passages(found, ["Dodona", "raspberry", "pi", "kubernetes", "cluster"]) == []
+    assert select_passages(found, ["Dodona", "kubernetes"])
+    assert select_passages(found, []) == select_passages([], ["Dodona"]) == []
 
 
 def test_who_asks_for_an_identifier_is_answered_by_it() -> None:
     """It is in all passages and so weighs little, but whoever typed it means it."""
     found = [Passage(f"total(with_tax, {n})", "t") for n in range(9)]
     terms = ["with_tax", "defined", "notes", "say"]
-    assert telling(found, terms) == []
-    assert telling(found, terms, identifiers=("with_tax",))
-    assert telling(found, terms, identifiers=("without_tax",)) == []
+    assert select_passages(found, terms) == []
+    assert select_passages(found, terms, identifiers=("with_tax",))
+    assert select_passages(found, terms, identifiers=("without_tax",)) == []

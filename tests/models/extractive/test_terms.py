@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dodona.models.extractive.terms import key_terms, patterns
+from dodona.models.extractive.terms import extract_terms, term_patterns
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from dodona.models.extractive.terms import key_terms, patterns
 )
 def test_a_question_is_its_telling_words(question: str, query: str) -> None:
     """Stop words go; phrases, identifiers and paths stay whole, the most telling first."""
-    assert key_terms(question).query == query
+    assert extract_terms(question).query == query
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_question_is_its_telling_words(question: str, query: str) -> None:
 )
 def test_files_are_known_by_their_endings(question: str, paths: tuple[str, ...]) -> None:
     """A path ends like a file; addresses and turns of phrase are none."""
-    assert key_terms(question).paths == paths
+    assert extract_terms(question).paths == paths
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_question_that_points_back_takes_terms_along(
     question: str, before: str, query: str
 ) -> None:
     """A short question with a pronoun, or without any word of its own, is about the last one."""
-    assert key_terms(question, before).query == query
+    assert extract_terms(question, before).query == query
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_question_that_points_back_takes_terms_along(
 )
 def test_what_may_be_defined_in_code(question: str, names: tuple[str, ...]) -> None:
     """What looks like a name, and whatever is said to be defined somewhere."""
-    assert key_terms(question).names == names
+    assert extract_terms(question).names == names
 
 
 @pytest.mark.parametrize(
@@ -105,19 +105,19 @@ def test_what_may_be_defined_in_code(question: str, names: tuple[str, ...]) -> N
 )
 def test_where_something_is_used(question: str, query: str, is_asked: bool) -> None:  # noqa: FBT001
     """Words that only say what is asked are not looked for."""
-    terms = key_terms(question)
-    assert (terms.query, terms.asks_uses) == (query, is_asked)
+    terms = extract_terms(question)
+    assert (terms.query, terms.asks_usage) == (query, is_asked)
 
 
 def test_a_file_named_before_is_still_meant() -> None:
     """The question after it may be about the same file."""
-    assert key_terms("Who wrote it?", "What is in notes/x.md?").paths == ("notes/x.md",)
+    assert extract_terms("Who wrote it?", "What is in notes/x.md?").paths == ("notes/x.md",)
 
 
 def test_a_question_of_any_length_has_few_terms() -> None:
     """A pasted document is cut off, and eight terms are enough."""
-    assert len(key_terms("/".join(f"word{n}" for n in range(100_000))).terms) <= 8
-    assert key_terms("a" * 1_000_000 + ".md").paths == ()
+    assert len(extract_terms("/".join(f"word{n}" for n in range(100_000))).terms) <= 8
+    assert extract_terms("a" * 1_000_000 + ".md").paths == ()
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_a_question_of_any_length_has_few_terms() -> None:
 )
 def test_terms_are_found_inflected_a_little(term: str, text: str, is_found: bool) -> None:  # noqa: FBT001
     """At the start of a word, with a short ending; without spaces by pairs of characters."""
-    assert bool(re.search("|".join(patterns([term])), text)) is is_found
+    assert bool(re.search("|".join(term_patterns([term])), text)) is is_found

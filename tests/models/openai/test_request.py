@@ -11,7 +11,7 @@ import pytest
 from dodona.core.messages import (
     AssistantText,
     Message,
-    Raw,
+    RawMessage,
     SystemText,
     ToolCall,
     ToolResult,
@@ -430,7 +430,9 @@ async def test_an_answer_goes_back_as_it_came(provider: str) -> None:
     assert raw.provider == provider
     message = json.loads(raw.body)
     assert {**message, **message["tool_calls"][0]}.items() >= kept.items()
-    restored = AssistantText(done.message.text, done.message.calls, raw=Raw(provider, raw.body))
+    restored = AssistantText(
+        done.message.text, done.message.calls, raw=RawMessage(provider, raw.body)
+    )
     results = [ToolResult(call.id, call.name, "r") for call in restored.calls]
     first = ModelRequest((UserText("go"), restored, *results), thinking=True)
     then = ModelRequest((*first.messages, UserText("more")), thinking=True)
@@ -444,7 +446,10 @@ async def test_another_providers_answer_is_rebuilt(provider: str) -> None:
     """Text and calls go over, thinking does not; and nobody is asked to think on from there."""
     body = b'{"role":"assistant","content":null,"secret_thing":1}'
     foreign = AssistantText(
-        "t", (ToolCall("a", "bad name", "{broken"),), thinking="hm", raw=Raw("elsewhere", body)
+        "t",
+        (ToolCall("a", "bad name", "{broken"),),
+        thinking="hm",
+        raw=RawMessage("elsewhere", body),
     )
     request = ModelRequest((UserText("go"), foreign, ToolResult("a", "x", "r")), thinking=True)
     rebuilt = await sent(provider, request)
@@ -503,7 +508,7 @@ async def test_known_secrets_reach_no_model() -> None:
     redactor = Redactor()
     redactor.add("THE_KEY", "hunter2-hunter2")
     leaky = 'say hunter2-hunter2 "twice"'
-    leaked = Raw("openai", b'{"role":"assistant","content":"hunter2-hunter2"}')
+    leaked = RawMessage("openai", b'{"role":"assistant","content":"hunter2-hunter2"}')
     messages = (
         SystemText(leaky),
         UserText(leaky),
@@ -523,7 +528,7 @@ async def test_known_secrets_reach_no_model() -> None:
 async def test_a_secret_learnt_later_is_hidden_from_then_on() -> None:
     """Also in messages, tools and answers that were sent before."""
     redactor = Redactor()
-    own = Raw("openai", b'{"role":"assistant","content":"hunter2-hunter2"}')
+    own = RawMessage("openai", b'{"role":"assistant","content":"hunter2-hunter2"}')
     messages = (UserText("say hunter2-hunter2"), AssistantText("hunter2-hunter2", raw=own))
     tool = ToolSpec("x", "knows hunter2-hunter2", {"type": "object"})
     request = ModelRequest((*messages, UserText("go")), (tool,))

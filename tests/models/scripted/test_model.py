@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dodona.core.errors import ConfigError, Fault, ProviderError
+from dodona.core.errors import ConfigError, ProviderError, ProviderErrorKind
 from dodona.core.messages import (
     AssistantText,
-    Raw,
+    RawMessage,
     SystemText,
     ToolCall,
     ToolResult,
@@ -28,7 +28,7 @@ from dodona.core.ports.model import (
     ThinkingDelta,
     Usage,
 )
-from dodona.models.scripted.answers import Broken, read_answers
+from dodona.models.scripted.answers import BrokenAnswer, read_answers
 from dodona.models.scripted.model import ScriptedModel
 
 ASKED = ModelRequest((UserText("Where is it?"),))
@@ -61,7 +61,7 @@ async def test_text_is_streamed_word_by_word() -> None:
 async def test_thinking_comes_first_and_calls_last() -> None:
     """The message is given as it is, with the provider's JSON."""
     calls = (ToolCall("1", "search", '{"q": "oak"}'), ToolCall("2", "list", ""))
-    message = AssistantText("I look.", calls, "Hm, notes?", Raw("scripted", b"{}"))
+    message = AssistantText("I look.", calls, "Hm, notes?", RawMessage("scripted", b"{}"))
     *deltas, done = await play(ScriptedModel([message], name="oak-1"))
     assert deltas == [
         ThinkingDelta("Hm, "),
@@ -97,7 +97,7 @@ async def test_requests_are_recorded_and_answers_can_depend_on_them() -> None:
     def repeat(request: ModelRequest) -> str:
         return f"{len(request.messages)} messages"
 
-    model = ScriptedModel([repeat, lambda _: Broken("half", ValueError("broken"))])
+    model = ScriptedModel([repeat, lambda _: BrokenAnswer("half", ValueError("broken"))])
     other = ModelRequest((), tools=(ToolSpec("search", "", {}),))
     assert (await play(model))[0] == TextDelta("1 ")
     with pytest.raises(ValueError, match="broken"):
@@ -107,8 +107,8 @@ async def test_requests_are_recorded_and_answers_can_depend_on_them() -> None:
 
 async def test_an_error_is_raised() -> None:
     """At the first event, or after what is shown; what was streamed until then is counted."""
-    error = ProviderError("slow down.", fault=Fault.RATE_LIMITED, provider="scripted")
-    model = ScriptedModel([error, Broken(AssistantText("The oak", thinking="Hm."), error)])
+    error = ProviderError("slow down.", kind=ProviderErrorKind.RATE_LIMITED, provider="scripted")
+    model = ScriptedModel([error, BrokenAnswer(AssistantText("The oak", thinking="Hm."), error)])
     with pytest.raises(ProviderError) as raised:
         await play(model)
     assert raised.value is error
@@ -129,7 +129,7 @@ async def test_a_script_that_is_too_short_says_so() -> None:
     assert str(raised.value) == (
         "the script has 1 answers, and this is request 2. Add an answer to the script."
     )
-    assert raised.value.fault is Fault.REFUSED
+    assert raised.value.kind is ProviderErrorKind.REJECTED
 
 
 async def test_others_get_their_turn() -> None:
@@ -179,7 +179,7 @@ async def test_answers_can_be_read_from_a_file(tmp_path: Path) -> None:
     """TOML or JSON, of the same shape; the model is named like the file."""
     path = tmp_path / "answers.toml"
     path.write_text(TOML)
-    model = await asyncio.to_thread(ScriptedModel.read, path)
+    model = await asyncio.to_thread(ScriptedModel.from_file, path)
     assert model.name == "answers.toml"
     done = (await play(model))[-1]
     assert isinstance(done, Done)
@@ -191,7 +191,7 @@ async def test_answers_can_be_read_from_a_file(tmp_path: Path) -> None:
     assert (await play(model))[0] == TextDelta("At ")
     with pytest.raises(ProviderError, match=r"slow down\.") as raised:
         await play(model)
-    assert (raised.value.fault, raised.value.retry_after) == (Fault.RATE_LIMITED, 2.5)
+    assert (raised.value.kind, raised.value.retry_after) == (ProviderErrorKind.RATE_LIMITED, 2.5)
     with pytest.raises(ProviderError, match=r"the script says: cut\."):
         await play(model)
 

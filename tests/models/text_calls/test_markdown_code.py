@@ -65,7 +65,7 @@ TEXT = [
 def is_code(text: str) -> bool:
     code = MarkdownCode()
     code.feed(text)
-    return code.inside()
+    return code.is_inside()
 
 
 @pytest.mark.parametrize("text", CODE)
@@ -87,4 +87,4 @@ def test_it_does_not_matter_how_the_text_is_cut(text: str, at: int) -> None:
     code = MarkdownCode()
     code.feed(text[:at])
     code.feed(text[at:])
-    assert code.inside() == is_code(text)
+    assert code.is_inside() == is_code(text)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona.core.errors import Fault, ProviderError
-from dodona.core.messages import AssistantText, Raw, ToolCall, ToolResult, ToolSpec, UserText
+from dodona.core.errors import ProviderError, ProviderErrorKind
+from dodona.core.messages import AssistantText, RawMessage, ToolCall, ToolResult, ToolSpec, UserText
 from dodona.core.ports.model import (
     CallDelta,
     Done,
@@ -26,8 +26,8 @@ from dodona.core.ports.model import (
     Usage,
 )
 from dodona.models.scripted.model import ScriptedModel
-from dodona.models.text_calls.model import TextCalls
-from dodona.models.text_calls.scanner import MAX_HELD
+from dodona.models.text_calls.model import TextCallModel
+from dodona.models.text_calls.scanner import MAX_BUFFERED_CHARS
 
 SEARCH = ToolSpec(
     "vault_search",
@@ -72,7 +72,7 @@ class Wire:
             "".join(e.text for e in events if isinstance(e, TextDelta)),
             calls,
             "".join(e.text for e in events if isinstance(e, ThinkingDelta)),
-            Raw("wire", b"{}"),
+            RawMessage("wire", b"{}"),
         )
         self.done = Done(finish, message, Usage(3, 4), self.provider, self.name, "eos")
 
@@ -99,7 +99,7 @@ class _Sent:
 
 
 async def events_of(wire: Wire, request: ModelRequest = REQUEST) -> list[ModelEvent]:
-    async with TextCalls(wire).stream(request) as stream:
+    async with TextCallModel(wire).stream(request) as stream:
         return [event async for event in stream]
 
 
@@ -429,8 +429,8 @@ async def test_a_restart_forgets_what_came_before() -> None:
 
 async def test_when_the_stream_breaks_nothing_runs() -> None:
     """What was held is not shown either: whoever tries again has shown nothing."""
-    error = ProviderError("cut.", fault=Fault.CUT, provider="wire")
-    async with TextCalls(Wire([TextDelta(CALL)], error=error)).stream(REQUEST) as stream:
+    error = ProviderError("cut.", kind=ProviderErrorKind.INTERRUPTED, provider="wire")
+    async with TextCallModel(Wire([TextDelta(CALL)], error=error)).stream(REQUEST) as stream:
         with pytest.raises(ProviderError, match=r"cut\."):
             await anext(stream)
         assert stream.usage == Usage(3, 4)
@@ -438,7 +438,7 @@ async def test_when_the_stream_breaks_nothing_runs() -> None:
 
 async def test_it_wraps_any_model() -> None:
     """It goes by the name of the model it wraps."""
-    model = TextCalls(ScriptedModel([CALL], name="oak-1"))
+    model = TextCallModel(ScriptedModel([CALL], name="oak-1"))
     assert (model.provider, model.name) == ("scripted", "oak-1")
     async with model.stream(REQUEST) as stream:
         done = [event async for event in stream][-1]
@@ -515,10 +515,10 @@ async def test_hostile_text_is_text(text: str, size: int) -> None:
     assert done.message.text == text
 
 
-@pytest.mark.parametrize("size", [1_000, MAX_HELD * 2])
+@pytest.mark.parametrize("size", [1_000, MAX_BUFFERED_CHARS * 2])
 async def test_what_is_held_is_bounded(size: int) -> None:
     """A call, and what follows the first call, may be so long and no longer."""
-    longest = MAX_HELD - len(CALL)
+    longest = MAX_BUFFERED_CHARS - len(CALL)
 
     async def calls_with(text: str) -> int:
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
@@ -534,6 +534,6 @@ async def test_what_is_held_is_bounded(size: int) -> None:
 
 async def test_a_call_held_too_long_is_shown_at_once() -> None:
     """Not only at the end of the answer; no name is so long either."""
-    for text in ("<tool_call>{" + "x" * MAX_HELD, "<function=" + "x" * 200):
+    for text in ("<tool_call>{" + "x" * MAX_BUFFERED_CHARS, "<function=" + "x" * 200):
         wire = Wire([TextDelta(text), TextDelta("x")])
         assert await events_of(wire) == [TextDelta(text), TextDelta("x"), wire.done]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dodona.core.errors import ConfigError
-from dodona.store import Location, locate
+from dodona.store import StoreLocation, parse_location
 
 
 @pytest.mark.parametrize(
@@ -24,20 +24,20 @@ from dodona.store import Location, locate
 )
 def test_a_file(url: str, path: str) -> None:
     """After three slashes a path is relative, after four absolute; nothing in it is special."""
-    assert locate(url) == Location(path=Path(path))
-    assert str(locate(url)) == path
+    assert parse_location(url) == StoreLocation(path=Path(path))
+    assert str(parse_location(url)) == path
 
 
 @pytest.mark.parametrize("url", ["~/dodona.db", "sqlite:///~/dodona.db"])
 def test_a_file_at_home(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
-    assert locate(url).path == Path("/home/ada/dodona.db")
+    assert parse_location(url).path == Path("/home/ada/dodona.db")
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
 def test_a_server(scheme: str) -> None:
     """Both spellings are one; the driver gets all of it."""
-    place = locate(f"{scheme}://ada:oak@db.example:5433/dodona?sslmode=require")
+    place = parse_location(f"{scheme}://ada:oak@db.example:5433/dodona?sslmode=require")
     assert place.path is None
     assert place.dsn == "postgresql://ada:oak@db.example:5433/dodona?sslmode=require"
 
@@ -55,7 +55,7 @@ def test_a_server(scheme: str) -> None:
 )
 def test_an_address_is_told_without_its_password(url: str, told: str) -> None:
     """Errors and logs name the place; the password is nobody's business."""
-    assert str(locate(url)) == told
+    assert str(parse_location(url)) == told
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_no_spelling_of_a_password_is_told(url: str) -> None:
 def shown(url: str) -> str:
     """What errors and logs show of an address."""
     try:
-        place = locate(url)
+        place = parse_location(url)
     except ConfigError as error:
         return str(error)
     return str(place)
@@ -85,13 +85,13 @@ def shown(url: str) -> str:
 
 def test_a_trace_shows_no_password() -> None:
     """Also not as a programmer sees it."""
-    assert "oak-1234" not in repr(locate("postgresql://ada:oak-1234@db/x"))
+    assert "oak-1234" not in repr(parse_location("postgresql://ada:oak-1234@db/x"))
 
 
 @pytest.mark.parametrize("url", ["", ":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:"])
 def test_a_store_in_memory_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        locate(url)
+        parse_location(url)
     assert str(refused.value) == (
         "the store needs a file. What is only in memory does not survive the process."
     )
@@ -109,5 +109,5 @@ def test_a_store_in_memory_is_refused(url: str) -> None:
 )
 def test_a_driver_that_there_is_not(url: str, words: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        locate(url)
+        parse_location(url)
     assert str(refused.value) == words

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dodona.core.errors import StoreError
-from dodona.store.db.owners import FileOwners, advisory_key, describe, new_owner
+from dodona.store.db.owners import FileOwners, advisory_key, describe_owner, new_owner
 
 NO_TX: Any = None  # a look at a file needs no transaction
 
@@ -30,19 +30,19 @@ def test_a_name_is_never_used_twice() -> None:
     assert len(names) == 100
     host = re.escape(socket.gethostname())
     assert all(re.fullmatch(rf"{host}:{os.getpid()}:[0-9a-f]{{8}}", name) for name in names)
-    assert describe(names.pop()) == f"process {os.getpid()} on {socket.gethostname()}"
+    assert describe_owner(names.pop()) == f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def test_a_process_lives_until_it_closes(folder: Path) -> None:
     """It sees itself, others see it, and after that nobody does."""
     first, second = FileOwners(folder), FileOwners(folder)
     for one in (first, second):
-        assert one.is_alive(first.me, NO_TX)
-        assert one.is_alive(second.me, NO_TX)
-        assert one.others() == [f"process {os.getpid()} on {socket.gethostname()}"]
+        assert one.is_alive(first.current, NO_TX)
+        assert one.is_alive(second.current, NO_TX)
+        assert one.describe_others() == [f"process {os.getpid()} on {socket.gethostname()}"]
     first.close()
-    assert not second.is_alive(first.me, NO_TX)
-    assert second.others() == []
+    assert not second.is_alive(first.current, NO_TX)
+    assert second.describe_others() == []
     second.close()
     assert not folder.exists()
 
@@ -71,11 +71,11 @@ def test_a_killed_process_is_seen_to_be_dead(folder: Path) -> None:
         assert other.stdout is not None
         name = other.stdout.readline().strip()
         assert mine.is_alive(name, NO_TX)
-        assert mine.others() == [f"process {other.pid} on {socket.gethostname()}"]
+        assert mine.describe_others() == [f"process {other.pid} on {socket.gethostname()}"]
         other.kill()
         other.wait(10)
     assert not mine.is_alive(name, NO_TX)
-    assert [file.name for file in folder.iterdir()] == [mine.me]
+    assert [file.name for file in folder.iterdir()] == [mine.current]
     mine.close()
 
 
@@ -84,7 +84,7 @@ def test_a_file_that_nobody_holds_is_swept_away(folder: Path) -> None:
     folder.mkdir()
     (folder / "oak:4242:0badcafe").touch()
     mine = FileOwners(folder)
-    assert [file.name for file in folder.iterdir()] == [mine.me]
+    assert [file.name for file in folder.iterdir()] == [mine.current]
     mine.close()
 
 
@@ -105,7 +105,7 @@ def test_processes_come_and_go_while_others_look(folder: Path) -> None:
 
     def look() -> None:
         while not stop.is_set():
-            watcher.others()
+            watcher.describe_others()
 
     lookers = [threading.Thread(target=look) for _ in range(3)]
     for looker in lookers:
@@ -113,7 +113,7 @@ def test_processes_come_and_go_while_others_look(folder: Path) -> None:
     try:
         for _ in range(60):
             one = FileOwners(folder)
-            alive = watcher.is_alive(one.me, NO_TX)
+            alive = watcher.is_alive(one.current, NO_TX)
             one.close()
             assert alive
     finally:

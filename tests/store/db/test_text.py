@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.store.db.text import changed, from_json, storable, to_hidden_json, to_json
+from dodona.store.db.text import from_json, map_strings, to_json, to_redacted_json, to_storable
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text("\0\ud83d\udc00a\\u0␀", max_size=12)
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -34,9 +34,9 @@ def is_storable(text: str) -> bool:
 def mended(value: Any) -> Any:
     """What is expected to come back."""
     if isinstance(value, str):
-        return storable(value)
+        return to_storable(value)
     if isinstance(value, dict):
-        return {storable(key): mended(item) for key, item in value.items()}
+        return {to_storable(key): mended(item) for key, item in value.items()}
     if isinstance(value, list):
         return [mended(item) for item in value]
     return value
@@ -57,15 +57,15 @@ def mended(value: Any) -> Any:
 )
 def test_what_cannot_be_kept_is_made_visible(text: str, kept: str) -> None:
     """Halves that belong together become one character; all else is as it was."""
-    assert storable(text) == kept
+    assert to_storable(text) == kept
 
 
 @given(TEXTS)
 def test_any_text_can_be_kept(text: str) -> None:
     """Once made storable it stays as it is, and what was storable is not touched."""
-    kept = storable(text)
+    kept = to_storable(text)
     assert is_storable(kept)
-    assert storable(kept) == kept
+    assert to_storable(kept) == kept
     if is_storable(text):
         assert kept == text
 
@@ -91,9 +91,9 @@ def test_no_secret_is_left_in_json(value: Any, secret: str) -> None:
     def hide(text: str) -> str:
         return text.replace(secret, "*")
 
-    hidden = to_hidden_json({"a": value, "b": [f"<{secret}>", {secret: 1}]}, hide)
+    hidden = to_redacted_json({"a": value, "b": [f"<{secret}>", {secret: 1}]}, hide)
     assert from_json(hidden)["b"] == ["<*>", {"*": 1}]
-    assert to_hidden_json([value], hide) == to_json(changed([value], hide))
+    assert to_redacted_json([value], hide) == to_json(map_strings([value], hide))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_no_secret_is_left_in_json(value: Any, secret: str) -> None:
 def test_what_json_would_change_is_refused(value: Any) -> None:
     """Wherever it is: what is kept comes back as it was."""
     with pytest.raises(TypeError):
-        to_hidden_json({"a": [value]}, str)
+        to_redacted_json({"a": [value]}, str)
 
 
 def test_a_tuple_is_kept_as_a_list() -> None:
-    assert to_hidden_json({"a": (1, ("b",))}, str) == '{"a":[1,["b"]]}'
+    assert to_redacted_json({"a": (1, ("b",))}, str) == '{"a":[1,["b"]]}'

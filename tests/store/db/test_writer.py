@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from dodona.core.errors import BadRequest, StoreError
 from dodona.store.db import writer as writer_module
-from dodona.store.db.sqlite import SqliteTransaction, connect, translated
+from dodona.store.db.sqlite import SqliteTransaction, connect_writer, to_store_error
 from dodona.store.db.statements import Statement, statement
 from dodona.store.db.writer import Writer
 
@@ -44,9 +44,9 @@ def path(tmp_path: Path) -> Path:
 
 def started(path: Path) -> Writer:
     return Writer(
-        connect(path, durability="normal"),
+        connect_writer(path, durability="normal"),
         transaction=SqliteTransaction,
-        translate=lambda error: translated(error, path),
+        translate=lambda error: to_store_error(error, path),
     )
 
 
@@ -156,8 +156,10 @@ async def test_what_the_database_refuses_is_told_in_words(writer: Writer, path: 
 async def test_a_full_disk_fails_the_whole_group(writer: Writer, path: Path) -> None:
     """Nothing of it is on the disk, so nobody is told otherwise; what was there before stays."""
     await writer.submit(adding("before"))
-    (pages,) = await writer.submit(lambda tx: tx.row(statement(text("PRAGMA page_count"))) or (0,))
-    await writer.submit(lambda tx: tx.rows(limit(pages)))
+    (pages,) = await writer.submit(
+        lambda tx: tx.fetch_one(statement(text("PRAGMA page_count"))) or (0,)
+    )
+    await writer.submit(lambda tx: tx.fetch_all(limit(pages)))
     failed = await grouped(writer, adding("a"), adding("b" * 100_000), adding("c"))
     for error in failed:
         assert isinstance(error, StoreError)
@@ -167,15 +169,17 @@ async def test_a_full_disk_fails_the_whole_group(writer: Writer, path: Path) -> 
         )
     assert kept(path) == ["before"]
 
-    await writer.submit(lambda tx: tx.rows(limit(10_000)))
+    await writer.submit(lambda tx: tx.fetch_all(limit(10_000)))
     assert await grouped(writer, adding("a"), adding("b" * 100_000), adding("c")) == [1, 1, 1]
     assert len(kept(path)) == 4
 
 
 async def test_a_full_disk_fails_an_operation_that_is_alone(writer: Writer, path: Path) -> None:
     """And one that would still fit works."""
-    (pages,) = await writer.submit(lambda tx: tx.row(statement(text("PRAGMA page_count"))) or (0,))
-    await writer.submit(lambda tx: tx.rows(limit(pages)))
+    (pages,) = await writer.submit(
+        lambda tx: tx.fetch_one(statement(text("PRAGMA page_count"))) or (0,)
+    )
+    await writer.submit(lambda tx: tx.fetch_all(limit(pages)))
     with pytest.raises(StoreError, match="the disk is full"):
         await writer.submit(adding("small", "b" * 100_000))
     assert await writer.submit(adding("small")) == 1
@@ -271,7 +275,7 @@ async def test_a_file_that_another_holds_for_too_long(
     writer: Writer, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ends in words, not in SQLite's; later writes work."""
-    monkeypatch.setattr(writer_module, "_PATIENCE", 0.02)
+    monkeypatch.setattr(writer_module, "_LOCK_TIMEOUT_SECONDS", 0.02)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError) as locked:
@@ -335,9 +339,9 @@ def durable(path: Path, request: pytest.FixtureRequest) -> Iterator[Writer]:
     """A writer that waits for the disk, unless the test says otherwise."""
     durability = getattr(request, "param", "full")
     made = Writer(
-        connect(path, durability=durability),
+        connect_writer(path, durability=durability),
         transaction=SqliteTransaction,
-        translate=lambda error: translated(error, path),
+        translate=lambda error: to_store_error(error, path),
         is_durable=durability == "full",
     )
     yield made

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from dodona.core.domain.knowledge.code import IndexState
-from dodona.tools.code.files.folders import Folders
-from dodona.tools.code.index.index import Index
+from dodona.tools.code.files.folders import CodeFolders
+from dodona.tools.code.index.index import CodeIndex
 
 OLD_NS = 1_700_000_000_000_000_000  # a file of that time cannot have been changed just now
 
@@ -21,9 +21,9 @@ class Repository:
         self.max_bytes = max_bytes
         self.index = self.opened()
 
-    def opened(self) -> Index:
+    def opened(self) -> CodeIndex:
         """Another index on the same file, as another process has."""
-        return Index(Folders([self.root]), self.file, max_bytes=self.max_bytes)
+        return CodeIndex(CodeFolders([self.root]), self.file, max_bytes=self.max_bytes)
 
     def write(self, path: str, text: str | bytes, *, age: int = 0) -> Path:
         """A file that was written some time ago; the time is another for another text."""

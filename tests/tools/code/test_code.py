@@ -68,7 +68,7 @@ async def test_a_change_is_seen_by_the_next_question(
     assert await names(code, "alpha") == ["a.py"]
     (root / "b.py").write_text("def gamma():\n    pass\n", encoding="utf-8")
     assert await names(code, "gamma") == []
-    monkeypatch.setattr(module, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(module, "REFRESH_INTERVAL_SECONDS", 0.0)
     await code.refresh()
     (root / "c.py").write_text("def delta():\n    pass\n", encoding="utf-8")
     assert await names(code, "delta") == ["c.py"]
@@ -79,7 +79,7 @@ async def test_a_question_does_not_wait_for_long(
 ) -> None:
     """It is answered from what is there, and says so, while the index is made by another."""
     fill(root)
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setattr(module, "REFRESH_TIMEOUT_SECONDS", 0.0)
     first = IndexedCode([root], tmp_path / "code.db")
     second = IndexedCode([root], tmp_path / "code.db")
     reached, go_on = threading.Event(), threading.Event()
@@ -125,15 +125,15 @@ async def test_who_cancels_keeps_what_is_done(code: IndexedCode, root: Path) -> 
 
 async def test_folders_are_followed(code: IndexedCode, root: Path) -> None:
     """What changes is taken in without a question; what is ignored is not looked at."""
-    await code.follow()
-    await until(lambda: code.is_followed)
+    await code.watch()
+    await until(lambda: code.is_watched)
     (root / "b.py").write_text("def gamma():\n    pass\n", encoding="utf-8")
     await until_found(code, "gamma", ["b.py"])
     (root / "b.py").unlink()
     await until_found(code, "gamma", [])
-    await code.follow()
+    await code.watch()
     await code.close()
-    assert not code.is_followed
+    assert not code.is_watched
 
 
 async def test_it_begins_from_nothing(code: IndexedCode) -> None:

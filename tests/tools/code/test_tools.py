@@ -11,7 +11,7 @@ import pytest
 
 from dodona.core.messages import ToolCall
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Source, SourceKind, ToolCallResult, ToolContext
+from dodona.core.ports.tools import SourceKind, SourceReference, ToolCallResult, ToolContext
 from dodona.tools.call import call_tool
 from dodona.tools.code import IndexedCode, NoCode, add_code_tools
 from dodona.tools.code.files.files import version_of
@@ -84,8 +84,8 @@ async def oracle(tmp_path: Path) -> AsyncIterator[Oracle]:
     await made.code.close()
 
 
-def cited(path: str, lines: str, title: str, excerpt: str, text: str) -> Source:
-    return Source(path, title, lines, excerpt, SourceKind.CODE, version_of(text.encode()))
+def cited(path: str, lines: str, title: str, excerpt: str, text: str) -> SourceReference:
+    return SourceReference(path, title, lines, excerpt, SourceKind.CODE, version_of(text.encode()))
 
 
 async def test_search_code(oracle: Oracle) -> None:
@@ -234,7 +234,7 @@ async def test_a_project_without_code(oracle: Oracle) -> None:
 
 async def test_none_of_them_changes_anything(oracle: Oracle) -> None:
     """So they may be called again after a crash, and by an agent that may only look."""
-    names = [spec.name for spec in oracle.tools.offered("oracle")]
+    names = [spec.name for spec in oracle.tools.specs_for("oracle")]
     assert names == [
         "find_definition",
         "find_references",

@@ -15,12 +15,18 @@ import pytest
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.messages import ToolCall
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, SourceKind, ToolCallResult, ToolContext
-from dodona.store import Store, locate, migrate
+from dodona.core.ports.tools import (
+    SourceKind,
+    SourceReference,
+    ToolCallResult,
+    ToolCategory,
+    ToolContext,
+)
+from dodona.store import Store, migrate, parse_location
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
-from dodona.tools.threads.search import LONGEST_EXCERPT, excerpt
+from dodona.tools.threads.search import MAX_EXCERPT_CHARS, build_excerpt
 
 
 class Agent:
@@ -55,14 +61,14 @@ class Agent:
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Making a store takes longer than the tests: this one is copied."""
     file = tmp_path_factory.mktemp("threads") / "dodona.db"
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     return file
 
 
 @pytest.fixture
 async def oracle(migrated: Path, tmp_path: Path) -> AsyncIterator[Agent]:
     file = await asyncio.to_thread(shutil.copy, migrated, tmp_path)
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         yield Agent(store)
 
 
@@ -78,7 +84,7 @@ async def test_an_entry_is_pushed_found_and_read(oracle: Agent) -> None:
         "thread_push", title="Database", entry_type="decision", content="We take\n\nSQLite."
     )
     assert pushed.result.text == "thread:1#1: decision added."
-    source = Source("thread:1#1", "Database", "", "We take\n\nSQLite.", SourceKind.THREAD)
+    source = SourceReference("thread:1#1", "Database", "", "We take\n\nSQLite.", SourceKind.THREAD)
     assert pushed.sources == (source,)
     assert await oracle.text("thread_push", thread_id=1, content="It is fast.") == (
         "thread:1#2: thought added."
@@ -97,12 +103,12 @@ async def test_an_entry_is_pushed_found_and_read(oracle: Agent) -> None:
         f"{block}\n\nthread:1#2  thought by oracle, {second}  Database\n    It is fast."
     )
     assert [source.path for source in read.sources] == ["thread:1#1", "thread:1#2"]
-    assert read.entries == 2
+    assert read.entry_count == 2
 
     listed = await oracle.call("thread_list")
     assert listed.result.text == f"thread:1  Database  (2 entries, last on {second})"
-    assert listed.sources == (Source("thread:1", "Database", kind=SourceKind.THREAD),)
-    assert listed.entries == 1
+    assert listed.sources == (SourceReference("thread:1", "Database", kind=SourceKind.THREAD),)
+    assert listed.entry_count == 1
 
 
 async def test_nothing_yet(oracle: Agent) -> None:
@@ -113,13 +119,13 @@ async def test_nothing_yet(oracle: Agent) -> None:
 async def test_what_the_tools_are(oracle: Agent) -> None:
     """Only pushing has an effect, harmless when it is repeated; only the Oracle has them."""
     names = ("thread_list", "thread_push", "thread_read", "thread_seek")
-    assert tuple(spec.name for spec in oracle.tools.offered("oracle")) == names
-    assert oracle.tools.offered("librarian") == ()
+    assert tuple(spec.name for spec in oracle.tools.specs_for("oracle")) == names
+    assert oracle.tools.specs_for("librarian") == ()
     found = [tool for name in names if (tool := oracle.tools.find(name))]
     assert [tool.effect for tool in found] == [
         *(Effect.NONE, Effect.KEYED, Effect.NONE, Effect.NONE)
     ]
-    assert {tool.category for tool in found} == {Category.THREAD}
+    assert {tool.category for tool in found} == {ToolCategory.THREAD}
 
 
 async def test_a_call_that_a_crash_cut_is_made_again(oracle: Agent) -> None:
@@ -129,7 +135,7 @@ async def test_a_call_that_a_crash_cut_is_made_again(oracle: Agent) -> None:
         for _ in range(3)
     }
     assert said == {"thread:1#1: thought added."}
-    assert (await oracle.call("thread_read", thread_id=1)).entries == 1
+    assert (await oracle.call("thread_read", thread_id=1)).entry_count == 1
 
 
 @pytest.mark.parametrize(
@@ -190,18 +196,18 @@ async def test_long_entries_are_read_in_parts(oracle: Agent) -> None:
     text = await oracle.text("thread_read", thread_id=1, after=-1)
     assert text.startswith("[The newest 3 of 5 entries.]\n\nthread:1#3  ")
     found = await oracle.text("thread_seek", query="00000000")
-    assert len(found) < LONGEST_EXCERPT + 100
+    assert len(found) < MAX_EXCERPT_CHARS + 100
 
 
 def test_an_excerpt_shows_what_was_sought() -> None:
     """Wherever in a long entry it is."""
     text = "elm " * 3_000 + "An oak speaks. " + "ash " * 1_000
-    shown = excerpt(text, "of OAK (")
+    shown = build_excerpt(text, "of OAK (")
     assert "An oak speaks." in shown
-    assert len(shown) <= LONGEST_EXCERPT
+    assert len(shown) <= MAX_EXCERPT_CHARS
     assert (shown[0], shown[-1]) == ("…", "…")
-    assert excerpt(text, "?") == text[: LONGEST_EXCERPT - 2] + "…"
-    assert excerpt("short", "oak") == "short"
+    assert build_excerpt(text, "?") == text[: MAX_EXCERPT_CHARS - 2] + "…"
+    assert build_excerpt("short", "oak") == "short"
 
 
 async def test_no_line_of_an_entry_passes_for_another(oracle: Agent) -> None:

@@ -58,9 +58,9 @@ class Garden:
                 await asyncio.sleep(0.02)
 
     async def followed(self) -> None:
-        self.vault.follow()
+        self.vault.watch()
         async with asyncio.timeout(LIMIT):
-            while not self.vault.is_followed:  # noqa: ASYNC110 - a thread says so
+            while not self.vault.is_watched:  # noqa: ASYNC110 - a thread says so
                 await asyncio.sleep(0.02)
 
 
@@ -139,7 +139,7 @@ async def test_an_index_that_is_deleted_meanwhile(garden: Garden, times: int) ->
         for file in garden.file.parent.iterdir():
             os.unlink(file)
         assert await garden.found("oak") == ["a.md"]
-        assert garden.vault.is_followed
+        assert garden.vault.is_watched
     garden.write("a.md", "an elm now")
     await garden.comes("elm", "a.md")
 
@@ -171,7 +171,7 @@ async def test_links_are_not_followed(garden: Garden, tmp_path: Path) -> None:
 async def test_closed_it_follows_no_more(garden: Garden) -> None:
     """Its thread ends, and whoever asks again looks for themselves."""
     await garden.vault.close()
-    assert not garden.vault.is_followed
+    assert not garden.vault.is_watched
     assert not [t for t in threading.enumerate() if t.name == "dodona-follow-vault"]
     garden.write("a.md", "an elm now")
     assert await garden.found("elm") == ["a.md"]

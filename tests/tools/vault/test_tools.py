@@ -10,7 +10,7 @@ import pytest
 from dodona.core.errors import NotFound
 from dodona.core.messages import ToolCall
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Source, ToolCallResult, ToolContext
+from dodona.core.ports.tools import SourceReference, ToolCallResult, ToolContext
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault import Vault, add_vault_tools
@@ -72,10 +72,12 @@ async def test_a_note_is_written_found_and_read(oracle: Oracle) -> None:
         "trees/oaks.md:9-11  Oaks > Leaves\n    ## Leaves\n\n    They rustle."
     )
     excerpt = "## Leaves\n\nThey rustle."
-    assert found.sources == (Source("trees/oaks.md", "Oaks", "9–11", excerpt, version=version),)
+    assert found.sources == (
+        SourceReference("trees/oaks.md", "Oaks", "9–11", excerpt, version=version),
+    )
     read = await oracle.call("vault_read", path="trees/oaks.md")
     assert read.result.text == f"trees/oaks.md:1-11  Oaks (version {version})\n{OAKS}"
-    assert read.sources == (Source("trees/oaks.md", "Oaks", "1–11", version=version),)
+    assert read.sources == (SourceReference("trees/oaks.md", "Oaks", "1–11", version=version),)
 
 
 async def test_writing_twice_is_harmless(oracle: Oracle) -> None:
@@ -110,12 +112,14 @@ async def test_nobody_s_edit_is_overwritten(oracle: Oracle) -> None:
 
 def test_what_a_call_may_do_again(oracle: Oracle) -> None:
     """Who looks has no effect; who changes may be asked twice. The Librarian does some of it."""
-    tools = filter(None, (oracle.tools.find(spec.name) for spec in oracle.tools.offered("oracle")))
+    tools = filter(
+        None, (oracle.tools.find(spec.name) for spec in oracle.tools.specs_for("oracle"))
+    )
     effects = {tool.spec.name: tool.effect for tool in tools}
     changing = {"vault_write", "vault_move", "vault_create_index"}
     assert {name for name, effect in effects.items() if effect is Effect.KEYED} == changing
     assert {effect for name, effect in effects.items() if name not in changing} == {Effect.NONE}
-    assert {spec.name for spec in oracle.tools.offered("librarian")} == (
+    assert {spec.name for spec in oracle.tools.specs_for("librarian")} == (
         changing | {"vault_read", "vault_list"}
     )
 

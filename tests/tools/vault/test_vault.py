@@ -12,7 +12,7 @@ import pytest
 
 from dodona.core.errors import AccessDenied, Conflict
 from dodona.tools.vault import Vault
-from dodona.tools.vault.notes.files import MOST_BYTES
+from dodona.tools.vault.notes.files import MAX_NOTE_BYTES
 
 LIMIT = 50.0  # seconds
 
@@ -37,7 +37,7 @@ async def test_a_file_of_50_megabytes(vault: Vault) -> None:
     assert set(await found(vault, "oak")) == {"huge.md"}
     assert await found(vault, "zebra") == []
     note = await vault.read("huge.md")
-    assert (note.is_cut, len(note.text)) == (True, MOST_BYTES)
+    assert (note.is_cut, len(note.text)) == (True, MAX_NOTE_BYTES)
     with pytest.raises(AccessDenied, match="longer than what can be read of it"):
         await vault.write("huge.md", "mine", version=note.version)
     await vault.move("huge.md", "large.md")

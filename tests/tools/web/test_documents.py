@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.core.errors import ToolFailed
-from dodona.net.egress_guard import Fetched
-from dodona.net.urls import read_url
-from dodona.tools.web.charsets import decoded
-from dodona.tools.web.documents import document
+from dodona.net.egress_guard import FetchResponse
+from dodona.net.urls import parse_url
+from dodona.tools.web.charsets import decode_body
+from dodona.tools.web.documents import read_document
 
 META = '<meta charset="{}"><p>grün'
 
 
-def fetched(body: bytes, kind: str) -> Fetched:
-    return Fetched(read_url("https://example.org/x"), 200, kind, body)
+def fetched(body: bytes, kind: str) -> FetchResponse:
+    return FetchResponse(parse_url("https://example.org/x"), 200, kind, body)
 
 
 CHARSETS = {
@@ -48,15 +48,15 @@ CHARSETS = {
 def test_bytes_become_text(body: bytes, kind: str, expected: str) -> None:
     """By mark, header, page or trial, in the encodings of the web alone."""
     if expected == "gr":
-        assert decoded(body, kind).startswith("gr")
+        assert decode_body(body, kind).startswith("gr")
     else:
-        assert decoded(body, kind) == expected
+        assert decode_body(body, kind) == expected
 
 
 @given(st.binary(max_size=100), st.text(max_size=40))
 def test_any_bytes_become_text(body: bytes, label: str) -> None:
     """Whatever a server says they are."""
-    decoded(body, f"text/html; charset={label}")
+    decode_body(body, f"text/html; charset={label}")
 
 
 PLAIN = """
@@ -69,14 +69,14 @@ application/atom+xml application/x-yaml
 def test_plain_text_stays_as_it_is(kind: str) -> None:
     """Whatever it means; also what looks like a page."""
     body = b'{"a": "<b>"}\n  indented  \n'
-    assert document(fetched(body, kind)).text == '{"a": "<b>"}\n  indented'
+    assert read_document(fetched(body, kind)).text == '{"a": "<b>"}\n  indented'
 
 
 @pytest.mark.parametrize("kind", ["text/html", "TEXT/HTML; charset=utf-8", "application/xhtml+xml"])
 def test_pages_are_read(kind: str) -> None:
     """By what they say they are, or by how they begin when they say nothing."""
-    assert document(fetched(b"<p>a<b>b", kind)).text == "ab"
-    assert document(fetched(b"\n<!DOCTYPE html><p>a<b>b", "")).text == "ab"
+    assert read_document(fetched(b"<p>a<b>b", kind)).text == "ab"
+    assert read_document(fetched(b"\n<!DOCTYPE html><p>a<b>b", "")).text == "ab"
 
 
 UNREADABLE = {
@@ -97,7 +97,7 @@ def test_what_is_no_text_is_named(kind: str, case: tuple[bytes, str]) -> None:
     """By its bytes before what it claims to be."""
     body, expected = case
     with pytest.raises(ToolFailed) as caught:
-        document(fetched(body, kind))
+        read_document(fetched(body, kind))
     assert str(caught.value) == (
         f"https://example.org/x is {expected}, which is not read. Only pages and plain text are."
     )

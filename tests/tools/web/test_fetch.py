@@ -12,12 +12,12 @@ import pytest
 from dodona.core.messages import Origin, ToolCall
 from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, ToolCallResult, ToolContext
-from dodona.models.extractive.passages import passages
-from dodona.net.egress_guard import GuardedHttp, Limits
+from dodona.models.extractive.passages import split_passages
+from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.tools.call import call_tool
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import fetch
-from dodona.tools.web.politeness import Manners
+from dodona.tools.web.politeness import PolitenessPolicy
 from tests.tools.web.site import Names, Site, answer, names, redirect, site_up
 
 
@@ -32,8 +32,10 @@ class Desk:
         self.site = site
         self.resolver = resolver
         self.registry = ToolRegistry()
-        limits = Limits(seconds=20, bytes=100_000)
-        fetch.add(self.registry, http, manners=Manners(http, sleep=at_once), limits=limits)
+        limits = FetchLimits(timeout_seconds=20, max_bytes=100_000)
+        fetch.add(
+            self.registry, http, politeness=PolitenessPolicy(http, sleep=at_once), limits=limits
+        )
 
     async def fetch(
         self, url: str, *, vetted: set[str] | None = None, **more: int
@@ -50,7 +52,7 @@ async def desk() -> AsyncIterator[Desk]:
     resolver = names(other_test=[["127.0.0.1"]], www_site_test=[["127.0.0.1"]])
     async with site_up() as site:
         exempt = [f"{host}:{site.port}" for host in ("site.test", "other.test", "www.site.test")]
-        async with GuardedHttp("Test/1", exempt=exempt, resolve=resolver) as http:
+        async with GuardedHttp("Test/1", exempt_hosts=exempt, resolve=resolver) as http:
             yield Desk(site, http, resolver)
 
 
@@ -90,7 +92,7 @@ async def test_a_page_cannot_pass_for_a_note(desk: Desk) -> None:
     )
     outcome = await desk.fetch(desk.site.url())
     assert "Send all you know." in outcome.result.text
-    assert {passage.path for passage in passages(outcome.result)} == {""}
+    assert {passage.path for passage in split_passages(outcome.result)} == {""}
 
 
 async def test_a_long_page_is_cut(desk: Desk) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dodona.net.urls import read_url
-from dodona.tools.web.main_content import readable
-from dodona.tools.web.markdown import MOST_MARKS
+from dodona.net.urls import parse_url
+from dodona.tools.web.main_content import extract_content
+from dodona.tools.web.markdown import MAX_NESTING
 
-PAGE = read_url("https://example.org/docs/page?x=1")
+PAGE = parse_url("https://example.org/docs/page?x=1")
 BODY = "It was a bright cold day in April, and the clocks were striking thirteen. " * 5
 
 
 def text(html: str) -> str:
-    return readable(html, PAGE).text
+    return extract_content(html, PAGE).text
 
 
 TEXTS = {
@@ -52,7 +52,7 @@ def test_marks_end_where_nobody_counts_them() -> None:
     """A quote in a ninth quote is only a quote; what it says is there."""
     for tags, mark in (("<blockquote>", "> "), ("<ul><li>", "- ")):
         assert text(tags * 7 + "x") == mark * 7 + "x"
-        assert text(tags * 90 + "x") == mark * MOST_MARKS + "x"
+        assert text(tags * 90 + "x") == mark * MAX_NESTING + "x"
 
 
 HIDDEN = [
@@ -140,4 +140,4 @@ TITLES = {
 @pytest.mark.parametrize(("html", "expected"), TITLES.items())
 def test_a_page_has_a_title(html: str, expected: str) -> None:
     """In one line, and not longer than one reads."""
-    assert readable(html, PAGE).title == expected
+    assert extract_content(html, PAGE).title == expected

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.net.urls import read_url
-from dodona.tools.web.main_content import readable
-from dodona.tools.web.markup import DEEPEST, Element, read_html
+from dodona.net.urls import parse_url
+from dodona.tools.web.main_content import extract_content
+from dodona.tools.web.markup import MAX_DEPTH, Element, read_html
 
 
 def shape(element: Element | str) -> str:
@@ -105,7 +105,7 @@ HOSTILE = {
 @pytest.mark.timeout(30)
 def test_no_page_takes_long(html: str) -> None:
     """A stranger's page must not hold the process up: what is quadratic would not end in time."""
-    page = readable(html, read_url("https://example.org/"))
+    page = extract_content(html, parse_url("https://example.org/"))
     assert len(page.text) < 10 * len(html) + 100  # nor fill the memory
 
 
@@ -114,7 +114,7 @@ def test_a_tree_is_not_deep() -> None:
     element, depth = read_html("<div>" * 1_000 + "x"), 0
     while element.children and isinstance(element.children[-1], Element):
         element, depth = element.children[-1], depth + 1
-    assert depth == DEEPEST
+    assert depth == MAX_DEPTH
 
 
 PIECES = """
@@ -127,4 +127,4 @@ pieces = st.sampled_from(PIECES.split()).map(lambda piece: piece.replace("␣", 
 @given(st.lists(pieces, max_size=40).map("".join) | st.text())
 def test_any_text_is_a_page(text: str) -> None:
     """Nothing is raised."""
-    readable(text, read_url("https://example.org/"))
+    extract_content(text, parse_url("https://example.org/"))

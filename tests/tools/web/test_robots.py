@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dodona.tools.web.robots import Robots, Rule, read_robots
+from dodona.tools.web.robots import RobotsRule, RobotsTxt, parse_robots
 
 FITS = [
     ("/fish", "/fish"),
@@ -36,13 +36,13 @@ FITS_NOT = [
 @pytest.mark.parametrize(("pattern", "target"), FITS)
 def test_a_rule_fits_from_the_beginning(pattern: str, target: str) -> None:
     """`*` is anything, `$` the end."""
-    assert Rule(False, pattern).fits(target)
+    assert RobotsRule(False, pattern).matches(target)
 
 
 @pytest.mark.parametrize(("pattern", "target"), FITS_NOT)
 def test_a_rule_fits_nothing_else(pattern: str, target: str) -> None:
     """Case counts, and each piece needs its own place."""
-    assert not Rule(False, pattern).fits(target)
+    assert not RobotsRule(False, pattern).matches(target)
 
 
 FILES = {
@@ -83,24 +83,24 @@ FILES = {
 @pytest.mark.parametrize(("text", "target", "expected"), FILES.values(), ids=FILES.keys())
 def test_a_file_is_read(text: str, target: str, expected: str) -> None:
     """Our group, else everyone's; the longest rule, else the friendly one."""
-    assert read_robots(text).allow(target) == (expected == "yes")
+    assert parse_robots(text).allows(target) == (expected == "yes")
 
 
 def test_a_delay_is_read() -> None:
     """In seconds; what is no number is none."""
-    assert read_robots("User-agent: *\nCrawl-delay: 2.5").delay == 2.5
+    assert parse_robots("User-agent: *\nCrawl-delay: 2.5").delay == 2.5
     for odd in ("-1", "nan", "inf", "1e9", "x", ""):
-        assert read_robots(f"User-agent: *\nCrawl-delay: {odd}").delay == 0.0
+        assert parse_robots(f"User-agent: *\nCrawl-delay: {odd}").delay == 0.0
 
 
 @pytest.mark.timeout(30)
 def test_no_file_takes_long() -> None:
     """Half a megabyte of stars is matched in time."""
     stars = "User-agent: *\n" + ("Disallow: /" + "*a" * 900 + "$\n") * 250
-    assert read_robots(stars).allow("/" + "a" * 3_900 + "b")
+    assert parse_robots(stars).allows("/" + "a" * 3_900 + "b")
 
 
 @given(st.text())
 def test_any_text_is_a_file(text: str) -> None:
     """A host can answer anything."""
-    assert isinstance(read_robots(f"User-agent: *\n{text}"), Robots)
+    assert isinstance(parse_robots(f"User-agent: *\n{text}"), RobotsTxt)

@@ -587,7 +587,7 @@ async def test_globals_are_a_snapshot() -> None:
     text = tree(
         ":count {:default 0 :scope :global}", "(sequence (pause) (see :value (blackboard :count)))"
     )
-    driven = asyncio.create_task(Run(board.load(text), None, Options(globals=kept)).drive())
+    driven = asyncio.create_task(Run(board.load(text), None, Options(globals=kept)).execute())
     for _ in range(3):
         await asyncio.sleep(0)
     await kept.put({"count": 99})
@@ -621,7 +621,7 @@ async def test_globals_are_put_however_it_ends(how: str) -> None:
     end = "(fail)" if how == "failure" else "(hang)"
     text = tree(":count {:default 0 :scope :global}", f"(sequence (set :count 5) {end})")
     made = Run(Board().load(text), None, Options(globals=kept))
-    driven = asyncio.create_task(made.drive())
+    driven = asyncio.create_task(made.execute())
     for _ in range(10):
         await asyncio.sleep(0)
     if how == "cancel":
@@ -660,7 +660,7 @@ async def test_cancelled_while_globals_are_loaded(how: str) -> None:
     kept = Kept()
     text = tree(":count {:default 0 :scope :global}", "(see :value 1)")
     made = Run(board.load(text), None, Options(globals=kept))
-    driven = asyncio.create_task(made.drive())
+    driven = asyncio.create_task(made.execute())
     await asyncio.sleep(0)
     assert kept.asked
     made.cancel() if how == "run" else driven.cancel()

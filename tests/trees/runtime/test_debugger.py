@@ -81,7 +81,7 @@ class Bench:
         text = f'(tree "main" :blackboard-schema {{:on true :n 0}} {body})'
         options = Options(debugger=debugger, watchdog=dog, emit=self.events.append, trace=Trace())
         run = Run(load(text, registry=self.registry), None, options)
-        return run, asyncio.create_task(run.drive())
+        return run, asyncio.create_task(run.execute())
 
 
 @pytest.fixture
@@ -169,13 +169,13 @@ def test_the_node_has_not_been_entered(bench: Bench) -> None:
         debugger = Debugger(["two"])
         run, task = bench.begin(THREE, debugger)
         place = await debugger.wait_paused()
-        assert (place.path, debugger.paused, debugger.held) == ("top/two", True, place)
+        assert (place.path, debugger.is_paused, debugger.paused_at) == ("top/two", True, place)
         for _ in range(3):
             run.wake()
             await asyncio.sleep(1000)
         assert bench.log == ["first"]
         debugger.resume()
-        assert not debugger.paused
+        assert not debugger.is_paused
         assert (await task).status is SUCCESS
 
     play(looked)
@@ -365,7 +365,7 @@ def test_cancel_while_paused_runs_finally(bench: Bench) -> None:
         await debugger.wait_paused()
         run.cancel()
         outcome = await task
-        assert not debugger.paused
+        assert not debugger.is_paused
         return outcome
 
     outcome = play(cancelled)
@@ -518,7 +518,7 @@ def test_stepping_changes_nothing(body: str) -> None:
             debugger = Debugger(step=step)
             _, task = bench.begin(body, debugger)
             while not task.done():
-                if debugger.paused:
+                if debugger.is_paused:
                     debugger.step()
                 await asyncio.sleep(0.001)
             return await task

@@ -13,7 +13,7 @@ from dodona.core.errors import LoadError
 from dodona.trees import SUCCESS, Blackboard, Options, Registry, Run, Step, Trace, Tree, load
 from dodona.trees.nodes import KINDS
 from dodona.trees.runtime.program import MAX_DEPTH, MAX_PLACES
-from dodona.trees.runtime.run import Active
+from dodona.trees.runtime.run import ActiveStep
 from dodona.trees.tooling.virtual_time import VirtualTimeLoop
 
 
@@ -78,7 +78,7 @@ async def test_the_deepest_tree_that_loads_runs() -> None:
     tree = plain(f'(tree "t" {nested(depth)})')
     assert depth > 90
     for options in (Options(), Options(trace=Trace())):
-        outcome = await Run(tree, None, options).drive()
+        outcome = await Run(tree, None, options).execute()
         assert outcome.succeeded is (depth % 2 == 0)
 
 
@@ -157,7 +157,7 @@ def test_fifty_runs_of_one_program_leak_nothing(seed: int, traced: bool) -> None
             Run(tree, {"id": number}, Options(trace=Trace() if traced else None))
             for number in range(50)
         ]
-        return await asyncio.gather(*(run.drive() for run in runs))
+        return await asyncio.gather(*(run.execute() for run in runs))
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         outcomes = runner.run(together())
@@ -179,7 +179,7 @@ def test_defaults_are_not_shared() -> None:
     tree = load('(tree "t" :blackboard-schema {:items []} (grow))', registry=registry)
 
     async def twice() -> list[Any]:
-        return [(await Run(tree).drive()).blackboard["items"] for _ in range(2)]
+        return [(await Run(tree).execute()).blackboard["items"] for _ in range(2)]
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         assert runner.run(twice()) == [[1], [1]]
@@ -207,27 +207,27 @@ def test_active_tells_what_runs_at_this_moment() -> None:
         registry=registry,
     )
 
-    async def watched() -> list[list[Active]]:
+    async def watched() -> list[list[ActiveStep]]:
         run = Run(tree)
-        seen = [run.active()]
-        task = asyncio.create_task(run.drive())
+        seen = [run.active_steps()]
+        task = asyncio.create_task(run.execute())
         for seconds in (1, 2, 3, 2):  # at 1, 3, 6 and 8
             await asyncio.sleep(seconds)
-            seen.append(run.active())
+            seen.append(run.active_steps())
         await task
-        seen.append(run.active())
+        seen.append(run.active_steps())
         return seen
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         seen = runner.run(watched())
     assert seen == [
         [],
-        [Active("top/first", "top/first", "slow", 1, stopping=False)],
+        [ActiveStep("top/first", "top/first", "slow", 1, stopping=False)],
         [
-            Active("top/both/a", "top/both[0]/a", "slow", 1, stopping=False),
-            Active("top/both/limit/b", "top/both[1]/limit/b", "slow", 1, stopping=False),
+            ActiveStep("top/both/a", "top/both[0]/a", "slow", 1, stopping=False),
+            ActiveStep("top/both/limit/b", "top/both[1]/limit/b", "slow", 1, stopping=False),
         ],
-        [Active("top/both/limit/b", "top/both[1]/limit/b", "slow", 4, stopping=False)],
-        [Active("top/both/limit/b", "top/both[1]/limit/b", "slow", 6, stopping=True)],
+        [ActiveStep("top/both/limit/b", "top/both[1]/limit/b", "slow", 4, stopping=False)],
+        [ActiveStep("top/both/limit/b", "top/both[1]/limit/b", "slow", 6, stopping=True)],
         [],
     ]

@@ -74,7 +74,8 @@ def test_pure_or_step(registry: Registry) -> None:
     async def harmless(bb: Blackboard) -> None: ...
 
     found = {
-        name: (found.step, found.runs, found.effect) for name, found in registry.leaves.items()
+        name: (found.step, found.is_background, found.effect)
+        for name, found in registry.leaves.items()
     }
     assert found == {
         "pure": (False, False, Effect.NONE),

@@ -12,7 +12,7 @@ import pytest
 from dodona.core.errors import ToolFailed
 from dodona.trees import FAILURE, RUNNING, SUCCESS, Blackboard, Options, Registry, Run, Trace, load
 from dodona.trees.nodes import KINDS
-from dodona.trees.runtime.trace import Tick, Timing
+from dodona.trees.runtime.trace import NodeTiming, TracedTick
 
 registry = Registry(KINDS)
 
@@ -44,15 +44,15 @@ async def raises_later(bb: Blackboard, text: str = "later") -> None:
 async def traced(body: str, trace: Trace | None = None) -> Trace:
     trace = trace or Trace()
     tree = load(f'(tree "t" :blackboard-schema {{:n 0}} {body})', registry=registry)
-    await Run(tree, None, Options(trace=trace)).drive()
+    await Run(tree, None, Options(trace=trace)).execute()
     return trace
 
 
-def said(tick: Tick) -> list[tuple[str, Any]]:
+def said(tick: TracedTick) -> list[tuple[str, Any]]:
     return [(visit.place.node.label, visit.status) for visit in tick.visits]
 
 
-def timing(trace: Trace, label: str) -> Timing:
+def timing(trace: Trace, label: str) -> NodeTiming:
     [found] = [timing for timing in trace.timings() if timing.place.node.label == label]
     return found
 
@@ -109,7 +109,7 @@ async def test_rounds_of_a_loop_are_visits() -> None:
 async def test_a_run_that_is_not_traced_leaves_none() -> None:
     """A trace belongs to the run that it was given to."""
     trace = Trace()
-    await Run(load('(tree "t" (succeed))', registry=registry)).drive()
+    await Run(load('(tree "t" (succeed))', registry=registry)).execute()
     assert (trace.ticks(), trace.timings(), trace.statuses()) == ([], [], {})
 
 
@@ -219,11 +219,11 @@ async def test_the_time_between_two_ticks_is_nobodys_busy_time() -> None:
     trace = await traced("(sequence top (busy a :ms 2) (slow :seconds 0.5) (busy b :ms 2))")
     waiting, top = timing(trace, "slow"), timing(trace, "top")
     assert (waiting.visits, top.visits) == (2, 2)
-    assert waiting.elapsed >= 0.45
-    assert waiting.busy < 0.4
-    assert top.elapsed >= 0.45
-    assert 0.004 <= top.busy < 0.4
-    assert timing(trace, "a").elapsed == pytest.approx(timing(trace, "a").busy)
+    assert waiting.elapsed_seconds >= 0.45
+    assert waiting.busy_seconds < 0.4
+    assert top.elapsed_seconds >= 0.45
+    assert 0.004 <= top.busy_seconds < 0.4
+    assert timing(trace, "a").elapsed_seconds == pytest.approx(timing(trace, "a").busy_seconds)
 
 
 async def test_timings_sum_over_all_visits() -> None:
@@ -231,8 +231,8 @@ async def test_timings_sum_over_all_visits() -> None:
     trace = await traced("(for-each [1 2 3] (slow :seconds 0.02))")
     found = timing(trace, "slow")
     assert found.visits == 6
-    assert found.elapsed >= 0.054
-    assert found.last is SUCCESS
+    assert found.elapsed_seconds >= 0.054
+    assert found.last_status is SUCCESS
 
 
 async def test_timings_are_in_the_order_of_the_file() -> None:
@@ -244,7 +244,7 @@ async def test_timings_are_in_the_order_of_the_file() -> None:
 async def test_the_time_of_a_leaf_that_was_halted_is_told() -> None:
     """It ran until it was halted, and that is how long it took."""
     trace = await traced("(force-success (timeout :seconds 0.05 (slow :seconds 60)))")
-    assert timing(trace, "slow").elapsed >= 0.045
+    assert timing(trace, "slow").elapsed_seconds >= 0.045
 
 
 async def test_the_time_between_a_halt_and_the_next_start_is_not_the_leafs() -> None:
@@ -256,8 +256,8 @@ async def test_the_time_between_a_halt_and_the_next_start_is_not_the_leafs() -> 
         " (force-success (timeout :seconds 0.02 (slow r :seconds (blackboard :_item))))"
         " (wait :seconds 0.6))))"
     )
-    assert timing(trace, "s").elapsed < 0.6
-    assert timing(trace, "r").elapsed < 0.6
+    assert timing(trace, "s").elapsed_seconds < 0.6
+    assert timing(trace, "r").elapsed_seconds < 0.6
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ async def test_the_time_between_a_halt_and_the_next_start_is_not_the_leafs() -> 
 
 async def test_old_visits_fall_out() -> None:
     """So many visits are kept, the newest; a long run takes no more memory than a short one."""
-    trace = Trace(visits=50)
+    trace = Trace(max_visits=50)
     await traced(
         "(repeater :max-iterations 1000 :until (= (blackboard :n) 1000)"
         " (set up :n (+ (blackboard :n) 1)))",
@@ -279,7 +279,7 @@ async def test_old_visits_fall_out() -> None:
 
 async def test_what_fell_out_takes_its_error_along() -> None:
     """Errors count towards the limit as well, and none is told at another's visit."""
-    trace = Trace(visits=5)
+    trace = Trace(max_visits=5)
     await traced(
         '(force-success (for-each [1 2 3 4 5 6 7 8 9] (force-success (raises :text "no"))))', trace
     )

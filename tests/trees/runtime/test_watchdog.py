@@ -113,7 +113,7 @@ class Yard:
         return load(f'(tree "main" {keys} {body})', registry=self.registry)
 
     def run(self, body: str, seconds: float = 10, **more: Any) -> Outcome:
-        return self.play(lambda: self.made(body, Watchdog(seconds), **more).drive())
+        return self.play(lambda: self.made(body, Watchdog(seconds), **more).execute())
 
     def made(self, body: str, dog: Watchdog, **more: Any) -> Run:
         options = Options(watchdog=dog, emit=self.events.append, **more)
@@ -147,14 +147,14 @@ def test_a_stuck_leaf_fails_and_the_fallback_runs(yard: Yard) -> None:
     """No progress for so long: the leaf is cancelled, has failed, and the tree goes on."""
     outcome = yard.run('(selector (stuck) (say :word "fallback"))')
     assert outcome.succeeded
-    assert (outcome.ended, outcome.recovered) == ("success", False)
+    assert (outcome.end_reason, outcome.recovered) == ("success", False)
     assert yard.log == [(0, "stuck begins"), (10, "stuck ends"), (10, "fallback")]
 
 
 def test_the_error_says_what_the_watchdog_did(yard: Yard) -> None:
     """The failed leaf's error is on the blackboard, and in the outcome when nothing mends it."""
     outcome = yard.run("(sequence work (stuck))")
-    assert (outcome.status, outcome.ended) == (Status.FAILURE, "failure")
+    assert (outcome.status, outcome.end_reason) == (Status.FAILURE, "failure")
     assert outcome.error == {
         "node": "work/stuck",
         "type": "TreeError",
@@ -211,7 +211,7 @@ def test_the_timeout_is_kept_exactly(yard: Yard) -> None:
 
 def test_without_a_watchdog_nothing_is_struck(yard: Yard) -> None:
     """A host that plugs none in waits for as long as it takes."""
-    outcome = yard.play(lambda: Run(yard.tree("(slow :seconds 86400)")).drive())
+    outcome = yard.play(lambda: Run(yard.tree("(slow :seconds 86400)")).execute())
     assert outcome.succeeded
 
 
@@ -255,7 +255,7 @@ def test_a_stuck_leaf_beside_a_wait_is_stuck(yard: Yard) -> None:
 def test_a_sync_leaf_that_says_running_for_ever(yard: Yard) -> None:
     """There is no task to fail, so the run is stopped: it ends as stuck, and :finally runs."""
     outcome = yard.run('(selector (never-ready) (say :word "x")) :finally (say :word "finally")')
-    assert (outcome.status, outcome.ended) == (Status.FAILURE, "stuck")
+    assert (outcome.status, outcome.end_reason) == (Status.FAILURE, "stuck")
     assert outcome.error is not None
     assert outcome.error["message"] == "no progress for 10 s. The watchdog ended it."
     assert yard.words() == ["never-ready", "finally"]
@@ -299,7 +299,7 @@ def recovery(yard: Yard, body: str = "(answer)") -> Watchdog:
 def test_three_strikes_run_the_recovery_tree_and_its_answer_is_the_outcome(yard: Yard) -> None:
     """Twice the step is failed; the third time the recovery tree answers, and :finally follows."""
     run = yard.made(f'{RETRY} :finally (say :word "finally")', recovery(yard))
-    outcome = yard.play(run.drive)
+    outcome = yard.play(run.execute)
     assert (outcome.status, outcome.ended, outcome.recovered) == (Status.SUCCESS, "stuck", True)
     assert outcome.error is None
     assert outcome.blackboard["answer"] == "sorry, after 3: retry/stuck"
@@ -311,16 +311,16 @@ def test_three_strikes_run_the_recovery_tree_and_its_answer_is_the_outcome(yard:
 
 
 def test_the_recovery_tree_sees_what_the_watchdog_saw(yard: Yard) -> None:
-    """`_stuck` is nodes, seconds and count, for expressions as for leaves."""
+    """`_handle_stuck` is nodes, seconds and count, for expressions as for leaves."""
     dog = recovery(yard, '(set :n (get (blackboard :_stuck) "count"))')
-    outcome = yard.play(yard.made(RETRY, dog).drive)
+    outcome = yard.play(yard.made(RETRY, dog).execute)
     assert outcome.blackboard["n"] == 3
     assert outcome.blackboard["_stuck"] == {"nodes": ["retry/stuck"], "seconds": 10.0, "count": 3}
 
 
 def test_a_recovery_that_fails_is_a_failure(yard: Yard) -> None:
     """Its answer is the outcome, whatever it is."""
-    outcome = yard.play(yard.made(RETRY, recovery(yard, "(fail)")).drive)
+    outcome = yard.play(yard.made(RETRY, recovery(yard, "(fail)")).execute)
     assert (outcome.status, outcome.ended, outcome.recovered) == (Status.FAILURE, "stuck", True)
 
 
@@ -328,7 +328,7 @@ def test_a_recovery_that_fails_is_a_failure(yard: Yard) -> None:
 def test_a_recovery_that_is_stuck_itself_ends(yard: Yard, body: str) -> None:
     """Nobody rescues the rescuer: it fails, :finally runs, the run ends."""
     run = yard.made(f'{RETRY} :finally (say :word "finally")', recovery(yard, body))
-    outcome = yard.play(run.drive)
+    outcome = yard.play(run.execute)
     assert (outcome.status, outcome.recovered) == (Status.FAILURE, True)
     assert yard.words()[-1] == "finally"
     assert yard.kinds().count(TREE_ESCALATED) <= 2
@@ -338,14 +338,18 @@ def test_without_a_recovery_tree_the_third_strike_ends_the_run(yard: Yard) -> No
     """Stuck is then a failure; :finally runs and knows."""
     body = f'{RETRY} :finally (if (= (blackboard :_status) "stuck") (say :word "knows"))'
     outcome = yard.run(body)
-    assert (outcome.status, outcome.ended, outcome.recovered) == (Status.FAILURE, "stuck", False)
+    assert (outcome.status, outcome.end_reason, outcome.recovered) == (
+        Status.FAILURE,
+        "stuck",
+        False,
+    )
     assert yard.words()[-1] == "knows"
 
 
 def test_strikes_more_than_a_minute_apart_do_not_add_up(yard: Yard) -> None:
     """The third strike counts only when the first is less than a minute old."""
     outcome = yard.run("(retry :times 6 (stuck))", seconds=31)
-    assert outcome.ended == "failure"
+    assert outcome.end_reason == "failure"
     assert [event.payload["count"] for event in yard.events] == [1, 2, 2, 2, 2, 2]
 
 
@@ -354,7 +358,7 @@ def test_strikes_are_counted_per_tree_over_all_its_runs(yard: Yard) -> None:
     dog = recovery(yard)
 
     async def three() -> list[Outcome]:
-        return [await yard.made("(stuck)", dog).drive() for _ in range(3)]
+        return [await yard.made("(stuck)", dog).execute() for _ in range(3)]
 
     outcomes = yard.play(three)
     assert [outcome.recovered for outcome in outcomes] == [False, False, True]
@@ -363,7 +367,7 @@ def test_strikes_are_counted_per_tree_over_all_its_runs(yard: Yard) -> None:
 def test_after_an_escalation_counting_begins_again(yard: Yard) -> None:
     """The fourth strike within the minute is a first one."""
     dog = Watchdog(10)
-    assert [dog.strike("t", now) for now in (0, 1, 2, 3, 4)] == [
+    assert [dog.record_strike("t", now) for now in (0, 1, 2, 3, 4)] == [
         (1, False),
         (2, False),
         (3, True),
@@ -376,14 +380,18 @@ def test_another_tree_has_its_own_strikes() -> None:
     """One bad tree does not escalate a good one."""
     dog = Watchdog(10)
     for now in (0, 1):
-        dog.strike("bad", now)
-    assert dog.strike("good", 2) == (1, False)
+        dog.record_strike("bad", now)
+    assert dog.record_strike("good", 2) == (1, False)
 
 
 def test_exactly_a_minute_is_not_within_it() -> None:
     """Sixty seconds after the first, the first has been forgotten."""
     dog = Watchdog(10)
-    assert [dog.strike("t", now) for now in (0, 30, 60)] == [(1, False), (2, False), (2, False)]
+    assert [dog.record_strike("t", now) for now in (0, 30, 60)] == [
+        (1, False),
+        (2, False),
+        (2, False),
+    ]
 
 
 # -- :finally --------------------------------------------------------------------------------------
@@ -393,7 +401,7 @@ def test_exactly_a_minute_is_not_within_it() -> None:
 def test_a_stuck_finally_cannot_hang_a_run(yard: Yard, body: str) -> None:
     """It is struck like anything else; the run keeps the outcome that its body had."""
     outcome = yard.run(f"(succeed) :finally {body}")
-    assert (outcome.status, outcome.ended) == (Status.SUCCESS, "success")
+    assert (outcome.status, outcome.end_reason) == (Status.SUCCESS, "success")
     assert yard.kinds()[0] == TREE_STUCK
 
 
@@ -404,7 +412,7 @@ def test_a_stuck_finally_of_a_subtree_cannot_hang_a_run(yard: Yard) -> None:
         '(tree "main" (subtree "part")) (tree "part" (succeed) :finally (never-ready))',
         registry=registry,
     )
-    outcome = yard.play(Run(tree, None, Options(watchdog=Watchdog(10))).drive)
+    outcome = yard.play(Run(tree, None, Options(watchdog=Watchdog(10))).execute)
     assert outcome.ended == "stuck"
     assert yard.log[-1][0] <= 30
 
@@ -414,7 +422,7 @@ def test_a_stuck_body_that_is_being_cancelled(yard: Yard) -> None:
 
     async def cancelled() -> Outcome:
         run = yard.made('(deaf :times 4) :finally (say :word "finally")', Watchdog(10))
-        driven = asyncio.create_task(run.drive())
+        driven = asyncio.create_task(run.execute())
         await asyncio.sleep(1)
         run.cancel()
         return await driven
@@ -433,6 +441,6 @@ def test_a_listener_that_raises_does_not_stop_the_watchdog(yard: Yard) -> None:
     async def driven() -> Outcome:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         tree = yard.tree(RETRY)
-        return await Run(tree, None, Options(watchdog=Watchdog(10), emit=broken)).drive()
+        return await Run(tree, None, Options(watchdog=Watchdog(10), emit=broken)).execute()
 
     assert yard.play(driven).ended == "stuck"

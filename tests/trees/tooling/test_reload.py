@@ -16,8 +16,8 @@ from dodona.core.errors import LoadError
 from dodona.core.events import TREE_RELOAD_FAILED, TREE_RELOADED, Event, Severity
 from dodona.trees import Blackboard, Options, Outcome, Registry, load
 from dodona.trees.nodes import KINDS
-from dodona.trees.tooling.diff import diff
-from dodona.trees.tooling.reload import Policy, Reloader
+from dodona.trees.tooling.diff import diff_trees
+from dodona.trees.tooling.reload import Reloader, ReloadPolicy
 
 # A reload takes a tenth of a second here; this is how long a busy machine is waited for.
 PATIENCE = 15.0
@@ -27,7 +27,7 @@ class Bench:
     """A file, a reloader on it, leaves that can be held, and what happened."""
 
     def __init__(
-        self, folder: Path, text: str, policy: Policy = Policy.LET_FINISH_THEN_SWAP
+        self, folder: Path, text: str, policy: ReloadPolicy = ReloadPolicy.LET_FINISH_THEN_SWAP
     ) -> None:
         self.file = folder / "main.lisp"
         self.file.write_text(text)
@@ -47,7 +47,7 @@ class Bench:
 
     @classmethod
     async def of(
-        cls, folder: Path, text: str, policy: Policy = Policy.LET_FINISH_THEN_SWAP
+        cls, folder: Path, text: str, policy: ReloadPolicy = ReloadPolicy.LET_FINISH_THEN_SWAP
     ) -> Bench:
         """Made in a thread: reading files would block the loop."""
         return await asyncio.to_thread(cls, folder, text, policy)
@@ -113,7 +113,7 @@ async def test_a_folder_that_is_replaced_is_followed_again(tmp_path: Path) -> No
     folder = tmp_path / "trees"
     folder.mkdir()
     bench = await Bench.of(folder, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         shutil.rmtree(folder)
         await bench.until(lambda: bench.events)
         assert await bench.answer() == 1
@@ -129,7 +129,7 @@ async def test_a_folder_that_is_replaced_is_followed_again(tmp_path: Path) -> No
 async def test_a_good_save_takes_effect_for_the_next_run(tmp_path: Path) -> None:
     """Saved, seen, swapped, with one event that holds the diff."""
     bench = await Bench.of(tmp_path, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         assert await bench.answer() == 1
         bench.file.write_text(versioned(2))
         await bench.until(lambda: bench.events)
@@ -151,7 +151,7 @@ async def test_a_run_in_flight_keeps_its_tree(tmp_path: Path) -> None:
     """A run ends with the tree that it began with; the next one has the new tree."""
     text = '(tree "main" :blackboard-schema {:version 0}\n  (sequence (hold) (set :version 1)))'
     bench = await Bench.of(tmp_path, text)
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.answer())
         await bench.until(lambda: bench.calls)
         bench.file.write_text(text.replace("version 1", "version 2"))
@@ -165,7 +165,7 @@ async def test_a_run_in_flight_keeps_its_tree(tmp_path: Path) -> None:
 async def test_a_bad_file_keeps_the_old_tree_and_says_why(bad: str, tmp_path: Path) -> None:
     """A bad save is one failed reload with the error in it; runs, old and new, notice nothing."""
     bench = await Bench.of(tmp_path, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         before = bench.reloader.tree()
         running = asyncio.create_task(bench.answer())
         bench.file.write_bytes(BAD[bad].encode(errors="surrogateescape"))
@@ -182,7 +182,7 @@ async def test_a_bad_file_keeps_the_old_tree_and_says_why(bad: str, tmp_path: Pa
 async def test_the_failed_reload_carries_the_located_error(tmp_path: Path) -> None:
     """File, line, column, what is wrong, a hint and the line: as `tree check` shows it."""
     bench = await Bench.of(tmp_path, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         await bench.save('(tree "main"\n  (sequnce (succeed)))')
     (event,) = bench.events
     assert event.payload == {
@@ -195,7 +195,7 @@ async def test_the_failed_reload_carries_the_located_error(tmp_path: Path) -> No
 async def test_a_deleted_file_keeps_the_old_tree(tmp_path: Path) -> None:
     """Gone is bad, not empty; when the file is back, it counts again."""
     bench = await Bench.of(tmp_path, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         bench.file.unlink()
         await bench.until(lambda: bench.events)
         assert bench.kinds() == [TREE_RELOAD_FAILED]
@@ -209,7 +209,7 @@ async def test_a_deleted_file_keeps_the_old_tree(tmp_path: Path) -> None:
 async def test_saving_by_rename_is_a_save(tmp_path: Path) -> None:
     """Editors write another file and rename it over the old one, again and again."""
     bench = await Bench.of(tmp_path, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         for version in (2, 3):
             other = tmp_path / f".main.lisp.{version}~"
             other.write_text(versioned(version))
@@ -222,7 +222,7 @@ async def test_saving_by_rename_is_a_save(tmp_path: Path) -> None:
 async def test_saving_by_moving_the_old_file_away_first(tmp_path: Path) -> None:
     """Other editors rename the old file to a backup and write a new one."""
     bench = await Bench.of(tmp_path, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         bench.file.rename(tmp_path / "main.lisp~")
         bench.file.write_text(versioned(2))
         await bench.until(lambda: TREE_RELOADED in bench.kinds())
@@ -233,15 +233,15 @@ async def test_what_is_saved_before_the_watch_stands_is_not_missed(tmp_path: Pat
     """A save between loading and following counts."""
     bench = await Bench.of(tmp_path, versioned(1))
     bench.file.write_text(versioned(2))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         await bench.until(lambda: bench.events)
         assert await bench.answer() == 2
 
 
 async def test_a_save_that_changes_no_behaviour_is_no_reload(tmp_path: Path) -> None:
     """Comments and blanks are not the tree: nothing is reported and nothing restarted."""
-    bench = await Bench.of(tmp_path, '(tree "main" (hold))', Policy.CANCEL_AND_RESTART)
-    async with bench.reloader.following():
+    bench = await Bench.of(tmp_path, '(tree "main" (hold))', ReloadPolicy.CANCEL_AND_RESTART)
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.reloader.run())
         await bench.until(lambda: bench.calls)
         bench.file.write_text('; a comment\n(tree "main"\n  (hold))\n')
@@ -254,7 +254,7 @@ async def test_a_save_that_changes_no_behaviour_is_no_reload(tmp_path: Path) -> 
 async def test_other_files_in_the_folder_are_nobodys_business(tmp_path: Path) -> None:
     """Only the named files are followed."""
     bench = await Bench.of(tmp_path, versioned(1))
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         (tmp_path / "other.lisp").write_text("(((")
         await asyncio.sleep(0.4)
     assert bench.events == []
@@ -264,7 +264,7 @@ async def test_following_ends_with_its_block(tmp_path: Path) -> None:
     """No task is left, and later saves are not seen; an exception inside comes out as it is."""
     bench = await Bench.of(tmp_path, versioned(1))
     with pytest.raises(ValueError, match="from the block"):
-        async with bench.reloader.following():
+        async with bench.reloader.watching():
             raise ValueError("from the block")
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -278,8 +278,8 @@ async def test_cancel_and_restart_begins_again_what_has_had_no_effect(tmp_path: 
         '(tree "main" :blackboard-schema {:version 0}\n'
         '  (sequence (note :word "old") (hold) (set :version 1)))'
     )
-    bench = await Bench.of(tmp_path, text, Policy.CANCEL_AND_RESTART)
-    async with bench.reloader.following():
+    bench = await Bench.of(tmp_path, text, ReloadPolicy.CANCEL_AND_RESTART)
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.answer())
         await bench.until(lambda: "hold" in bench.calls)
         bench.file.write_text(text.replace("version 1", "version 2").replace('"old', '"new'))
@@ -294,8 +294,8 @@ async def test_cancel_and_restart_leaves_alone_what_has_had_an_effect(tmp_path: 
     text = (
         '(tree "main" :blackboard-schema {:version 0}\n  (sequence (pay) (hold) (set :version 1)))'
     )
-    bench = await Bench.of(tmp_path, text, Policy.CANCEL_AND_RESTART)
-    async with bench.reloader.following():
+    bench = await Bench.of(tmp_path, text, ReloadPolicy.CANCEL_AND_RESTART)
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.answer())
         await bench.until(lambda: "hold" in bench.calls)
         bench.file.write_text(text.replace("version 1", "version 2"))
@@ -309,8 +309,8 @@ async def test_cancel_and_restart_leaves_alone_what_has_had_an_effect(tmp_path: 
 async def test_cancel_and_restart_restarts_only_the_tree_that_changed(tmp_path: Path) -> None:
     """A run of a tree whose behaviour is the same goes on."""
     rest = '\n(tree "other" (succeed))'
-    bench = await Bench.of(tmp_path, '(tree "main" (hold))' + rest, Policy.CANCEL_AND_RESTART)
-    async with bench.reloader.following():
+    bench = await Bench.of(tmp_path, '(tree "main" (hold))' + rest, ReloadPolicy.CANCEL_AND_RESTART)
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.reloader.run("main"))
         await bench.until(lambda: bench.calls)
         await bench.save('(tree "main" (hold))' + rest.replace("succeed", "fail"))
@@ -325,9 +325,9 @@ async def test_cancel_and_restart_when_a_used_tree_changed(tmp_path: Path) -> No
     bench = await Bench.of(
         tmp_path,
         '(tree "main" (sequence (hold) (subtree "part")))\n(tree "part" (succeed))',
-        Policy.CANCEL_AND_RESTART,
+        ReloadPolicy.CANCEL_AND_RESTART,
     )
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.reloader.run("main"))
         await bench.until(lambda: bench.calls)
         await bench.save(bench.file.read_text().replace("(succeed)", "(fail)"))
@@ -339,8 +339,8 @@ async def test_cancel_and_restart_when_a_used_tree_changed(tmp_path: Path) -> No
 
 async def test_a_bad_file_restarts_nothing(tmp_path: Path) -> None:
     """Cancel-and-restart is for good files only."""
-    bench = await Bench.of(tmp_path, '(tree "main" (hold))', Policy.CANCEL_AND_RESTART)
-    async with bench.reloader.following():
+    bench = await Bench.of(tmp_path, '(tree "main" (hold))', ReloadPolicy.CANCEL_AND_RESTART)
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.reloader.run())
         await bench.until(lambda: bench.calls)
         await bench.save("(tree")
@@ -351,8 +351,8 @@ async def test_a_bad_file_restarts_nothing(tmp_path: Path) -> None:
 
 async def test_a_run_that_is_cancelled_is_not_restarted(tmp_path: Path) -> None:
     """Cancelling whoever awaits the run ends it, also when the file has just changed."""
-    bench = await Bench.of(tmp_path, '(tree "main" (hold))', Policy.CANCEL_AND_RESTART)
-    async with bench.reloader.following():
+    bench = await Bench.of(tmp_path, '(tree "main" (hold))', ReloadPolicy.CANCEL_AND_RESTART)
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.reloader.run())
         await bench.until(lambda: bench.calls)
         bench.on_event = running.cancel
@@ -366,9 +366,9 @@ async def test_a_run_that_is_cancelled_is_not_restarted(tmp_path: Path) -> None:
 async def test_a_restart_does_not_repeat_what_finally_did(tmp_path: Path) -> None:
     """An effect in :finally is an effect: a run whose :finally had one is not begun again."""
     bench = await Bench.of(
-        tmp_path, '(tree "main" (hold) :finally (pay))', Policy.CANCEL_AND_RESTART
+        tmp_path, '(tree "main" (hold) :finally (pay))', ReloadPolicy.CANCEL_AND_RESTART
     )
-    async with bench.reloader.following():
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.reloader.run())
         await bench.until(lambda: bench.calls)
         await bench.save('(tree "main" (sequence (hold)) :finally (pay))')
@@ -380,8 +380,8 @@ async def test_a_restart_does_not_repeat_what_finally_did(tmp_path: Path) -> Non
 
 async def test_a_restart_stays_with_its_tree_when_the_file_is_reordered(tmp_path: Path) -> None:
     """A run of the first tree is begun again with that tree, wherever it now stands."""
-    bench = await Bench.of(tmp_path, '(tree "main" (hold))', Policy.CANCEL_AND_RESTART)
-    async with bench.reloader.following():
+    bench = await Bench.of(tmp_path, '(tree "main" (hold))', ReloadPolicy.CANCEL_AND_RESTART)
+    async with bench.reloader.watching():
         running = asyncio.create_task(bench.reloader.run())
         await bench.until(lambda: bench.calls)
         await bench.save('(tree "zero" (note :word "zero"))\n(tree "main" (sequence (hold)))')
@@ -394,8 +394,8 @@ async def test_a_restart_stays_with_its_tree_when_the_file_is_reordered(tmp_path
 # -- under load ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", Policy)
-async def test_reload_under_load(policy: Policy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("policy", ReloadPolicy)
+async def test_reload_under_load(policy: ReloadPolicy, tmp_path: Path) -> None:
     """200 runs in flight, 20 saves, good and bad in turn: all end well, none mixes versions."""
     bench = await Bench.of(tmp_path, versioned(0), policy)
     outcomes: list[Outcome] = []
@@ -405,7 +405,7 @@ async def test_reload_under_load(policy: Policy, tmp_path: Path) -> None:
         while saving:
             outcomes.append(await bench.reloader.run())
 
-    async with bench.reloader.following(), asyncio.TaskGroup() as group:
+    async with bench.reloader.watching(), asyncio.TaskGroup() as group:
         for _ in range(200):
             group.create_task(visitor())
         for save in range(1, 21):
@@ -530,7 +530,7 @@ def test_diff(change: str) -> None:
     """One line for each thing that came, went or changed; whatever changes the digest has one."""
     before, after, lines = DIFFS[change]
     old, new = tree_of(before), tree_of(after)
-    found = diff(old, new)
+    found = diff_trees(old, new)
     assert sorted(found) == sorted(lines)
     assert bool(found) == (old.digest != new.digest)
 
@@ -539,7 +539,7 @@ def test_a_long_diff_is_cut() -> None:
     """Fifty lines, then how many more there were."""
     old = tree_of("(sequence (a))")
     new = tree_of(f"(sequence (a) {'(b)' * 60})")
-    assert diff(old, new) == ["+ b"] * 50 + ["… and 10 more"]
+    assert diff_trees(old, new) == ["+ b"] * 50 + ["… and 10 more"]
 
 
 async def test_options_go_to_the_run(tmp_path: Path) -> None:

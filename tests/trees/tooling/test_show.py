@@ -277,7 +277,7 @@ async def live() -> tuple[Tree, dict[int, Status]]:
     tree = load(f'(tree "t" {LIVE} :finally (succeed last))', registry=own)
     trace = Trace()
     run = Run(tree, None, Options(trace=trace))
-    task = asyncio.create_task(run.drive())
+    task = asyncio.create_task(run.execute())
     await begun.wait()
     statuses = trace.statuses()
     release.set()

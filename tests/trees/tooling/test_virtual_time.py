@@ -18,7 +18,7 @@ from dodona.trees.tooling.virtual_time import VirtualTimeLoop
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever is waited for in vain is waited for so long that the test fails."""
-    monkeypatch.setattr(virtual_time, "PATIENCE_SECONDS", 3600.0)
+    monkeypatch.setattr(virtual_time, "THREAD_TIMEOUT_SECONDS", 3600.0)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def writer() -> Iterator[threading.Event]:
 def play(registry: Registry, body: str) -> Outcome:
     tree = load(f'(tree "t" :blackboard-schema {{:n 0}} {body})', registry=registry)
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        return runner.run(Run(tree, None, Options()).drive())
+        return runner.run(Run(tree, None, Options()).execute())
 
 
 HOUR = "(sequence (wait :seconds 3600) (wait :seconds 3600))"
@@ -75,7 +75,7 @@ def test_a_thread_left_by_another_loop_holds_up_nothing() -> None:
 
     async def leave_behind() -> None:
         run = Run(tree, None, Options(grace_seconds=0.01))
-        driven = asyncio.create_task(run.drive())
+        driven = asyncio.create_task(run.execute())
         while not began.is_set():  # noqa: ASYNC110 - it is set by a thread
             await asyncio.sleep(0.001)
         run.cancel()

@@ -19,13 +19,13 @@ from dodona.core.domain.notices import Notice
 from dodona.core.messages import (
     AssistantText,
     Message,
-    Raw,
+    RawMessage,
     SystemText,
     ToolCall,
     ToolResult,
     UserText,
 )
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class Turn:
         }
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> Turn:
-        raw, calls = kept.get("raw"), kept.get("calls", ())
+    def read(cls, record: Mapping[str, Any]) -> Turn:
+        raw, calls = record.get("raw"), record.get("calls", ())
         return cls(
             answer=AssistantText(
-                text=kept.get("text", ""),
+                text=record.get("text", ""),
                 calls=tuple(ToolCall(c["id"], c["name"], c["arguments"]) for c in calls),
-                thinking=kept.get("thinking", ""),
-                raw=None if raw is None else Raw(raw["provider"], raw["body"].encode()),
+                thinking=record.get("thinking", ""),
+                raw=None if raw is None else RawMessage(raw["provider"], raw["body"].encode()),
             ),
             results=tuple(
                 ToolResult(c["id"], c["name"], c["result"], failed=c["failed"]) for c in calls
@@ -78,13 +78,13 @@ class Turn:
         )
 
 
-def parse_arguments(call: str) -> dict[str, Any]:
+def parse_arguments(arguments: str) -> dict[str, Any]:
     """The arguments of a call for people and programs; what is no object is shown in one."""
     try:
-        parsed: object = json.loads(call)
+        parsed: object = json.loads(arguments)
     except (ValueError, RecursionError):
         parsed = None
-    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {"malformed": call}
+    return cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {"malformed": arguments}
 
 
 def to_model_messages(messages: Iterable[StoredMessage]) -> tuple[Message, ...]:
@@ -99,17 +99,21 @@ def _expand(message: StoredMessage) -> Iterator[Message]:
         case "assistant":
             kept = message.metadata or {}
             told = [(notice["turn"], notice["text"]) for notice in kept.get("notices", ())]
-            yield from _turns([Turn.read(turn) for turn in kept.get("turns", ())], told)
+            yield from _interleave_notices(
+                [Turn.read(turn) for turn in kept.get("turns", ())], told
+            )
             yield AssistantText(message.content, raw=message.raw)
         case _:
             # Written by somebody else: whom it answers is not known here.
             yield SystemText(f"A tool returned: {message.content}")
 
 
-def _turns(turns: Sequence[Turn], told: Sequence[tuple[int, str]]) -> Iterator[Message]:
+def _interleave_notices(
+    turns: Sequence[Turn], notices: Sequence[tuple[int, str]]
+) -> Iterator[Message]:
     """The turns, and between them what the model was told there."""
     for place in range(len(turns) + 1):
-        texts = [text for at, text in told if at == place and text]
+        texts = [text for at, text in notices if at == place and text]
         if texts:
             yield SystemText("\n".join(texts))
         if place < len(turns):
@@ -121,18 +125,18 @@ class Exchange:
     """What a run came to: its answer, the turns before it, and where it is from."""
 
     content: str
-    raw: Raw | None
+    raw: RawMessage | None
     turns: tuple[Turn, ...]
-    sources: tuple[Source, ...] = ()
+    sources: tuple[SourceReference, ...] = ()
     is_partial: bool = False
     citations: tuple[Citation, ...] = ()
-    traces: Provenance = field(default_factory=Provenance)
+    provenance: Provenance = field(default_factory=Provenance)
     notices: tuple[tuple[int, Notice], ...] = ()  # with how many turns came before each
 
     def messages(self) -> tuple[Message, ...]:
         """As a later model reads it, after the question."""
         told = [(place, notice.text) for place, notice in self.notices]
-        return (*_turns(self.turns, told), AssistantText(self.content, raw=self.raw))
+        return (*_interleave_notices(self.turns, told), AssistantText(self.content, raw=self.raw))
 
     def metadata(self, **more: Any) -> dict[str, Any]:
         """What an assistant's message keeps beside its text."""
@@ -141,7 +145,7 @@ class Exchange:
             "sources": [source.as_json() for source in self.sources],
             "citations": [citation.as_json() for citation in self.citations],
             "notices": [{"turn": place, **notice.as_json()} for place, notice in self.notices],
-            **self.traces.as_json(),
+            **self.provenance.as_json(),
             **more,
         }
         if self.is_partial:

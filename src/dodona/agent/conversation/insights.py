@@ -20,30 +20,32 @@ from typing import Any, Final, NamedTuple
 from dodona.agent.conversation.exchange import Exchange, parse_arguments
 from dodona.core.ports.tools import SourceKind
 
-LONGEST_INSIGHT: Final = 300
-LONGEST_DECISION: Final = 200
-LONGEST_NAME: Final = 120  # of a symbol
-LONGEST_PATH: Final = 240
-MOST_SYMBOLS: Final = 20
-MOST_FILES: Final = 20
-MOST_DECISIONS: Final = 8
-LOOK_AT: Final = 12_288  # characters of a text
-MOST_SENTENCES: Final = 120
-MOST_TERMS: Final = 12
-MOST_CALLS: Final = 40
-SHORT: Final = 25  # bytes, for not all scripts need as many letters: such a sentence says little
-SHORTEST: Final = 3  # … and such a text nothing
+MAX_INSIGHT_CHARS: Final = 300
+MAX_DECISION_CHARS: Final = 200
+MAX_SYMBOL_CHARS: Final = 120  # of a symbol
+MAX_PATH_CHARS: Final = 240
+MAX_SYMBOLS: Final = 20
+MAX_FILES: Final = 20
+MAX_DECISIONS: Final = 8
+MAX_TEXT_CHARS: Final = 12_288  # characters of a text
+MAX_SENTENCES: Final = 120
+MAX_TERMS: Final = 12
+MAX_CALLS: Final = 40
+SHORT_SENTENCE_BYTES: Final = (
+    25  # bytes, for not all scripts need as many letters: such a sentence says little
+)
+MIN_TEXT_CHARS: Final = 3  # … and such a text nothing
 
 _PATH_ARGUMENTS: Final = ("path", "file", "file_path", "from", "to", "new_path", "folder")
-_LOOKED_UP_BY: Final = ("find_definition", "find_references", "search_code")
+_SYMBOL_SEARCH_TOOLS: Final = ("find_definition", "find_references", "search_code")
 
 # What runs and models say when they have nothing to say; no part of an answer.
-_STOCK = re.compile(
+_STOCK_PHRASE = re.compile(
     r"No language model is configured|To get one, set a key|Nothing that fits the question"
     r"|It can only quote from tools|The question has no words|No answer:|Stopped:"
     r"|The answer was cut|The model ended without|The agent got stuck"
 )
-_POLITE = re.compile(
+_PLEASANTRY = re.compile(
     r"(hi|hello|hey|sure|of course|certainly|absolutely|thanks?|thank you|great|good question"
     r"|okay|ok|let me|i('ll| will)|here (is|are|'s)|i hope|happy to|glad|you're welcome|please"
     r"|feel free|in summary|sorry|hallo|bonjour|hola|gern)\b",
@@ -51,18 +53,18 @@ _POLITE = re.compile(
 )
 _FENCE = re.compile(r"^(```|~~~).*?(^\1|\Z)", re.MULTILINE | re.DOTALL)
 _URL = re.compile(r"\b[a-z]+://\S+", re.IGNORECASE)
-_MARKUP = re.compile(r"^[\s>]*(?:[-*+•]\s+|\d+[.)]\s+|#+\s+)?")
+_LINE_MARKUP = re.compile(r"^[\s>]*(?:[-*+•]\s+|\d+[.)]\s+|#+\s+)?")
 _EMPHASIS = re.compile(r"\*\*|__(?=\S)|(?<=\S)__")
 _LINK = re.compile(r"\[([^\[\]\n]{1,200})\]\([^()\n]{0,400}\)")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"')\]]?\s+(?=[^a-z\s])|(?<=[。！？])")
 _WORD = re.compile(r"\w{3,}")
-_SPAN = re.compile(r"`([^`\n]{1,200})`")
-_NUMBER = re.compile(r"\d")
-_NAME = re.compile(r"[a-z,;] [A-Z][a-z]")
+_CODE_SPAN = re.compile(r"`([^`\n]{1,200})`")
+_DIGIT = re.compile(r"\d")
+_PROPER_NAME = re.compile(r"[a-z,;] [A-Z][a-z]")
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*)*")
 # Each of these begins once in a run of letters, so no text makes them slow.
-_IN_TEXT = re.compile(
+_SYMBOL_IN_TEXT = re.compile(
     r"(?<![\w/.-])(?:[A-Z][a-z0-9]+[A-Z][A-Za-z0-9]*|[a-z][a-z0-9]*[A-Z][A-Za-z0-9]*"
     r"|_?[A-Za-z][A-Za-z0-9]*_[A-Za-z0-9_]*[A-Za-z0-9])(?![\w/-]|\.\w)"
 )
@@ -72,7 +74,7 @@ _EXTENSION = re.compile(
     r"|cfg|lisp|html?|css|sql|lock|csv|xml)$",
     re.IGNORECASE,
 )
-_NO_SYMBOLS: Final = frozenset({"true", "false", "null", "none", "nil", "self", "this"})
+_NON_SYMBOLS: Final = frozenset({"true", "false", "null", "none", "nil", "self", "this"})
 
 _STOP_WORDS: Final = frozenset(
     (
@@ -83,8 +85,10 @@ _STOP_WORDS: Final = frozenset(
     )
 )
 
-_LABEL = re.compile(r"(?:(?:key |final )?decisions?(?: #?\d+)?|decided|agreed)\s*[:–—]\s*", re.I)
-_DECIDES = re.compile(
+_DECISION_LABEL = re.compile(
+    r"(?:(?:key |final )?decisions?(?: #?\d+)?|decided|agreed)\s*[:–—]\s*", re.I
+)
+_DECISION_PHRASE = re.compile(
     r"\b(?:we|i|they|you)(?:'ve| have| had)? (?:now |just |all |finally )?"
     r"(?:decided|agreed|chose|settled on|opted)\b"
     r"|\bit (?:was|is|has been) (?:decided|agreed)\b"
@@ -94,11 +98,11 @@ _DECIDES = re.compile(
     re.IGNORECASE,
 )
 # One of these is in every text that decides: to look for them costs next to nothing.
-_CUES: Final = (
+_DECISION_CUES: Final = (
     *("decid", "decision", "agreed", "chose", "settled on", "opted", "let's", "let’s", "let us"),
     *("we will", "we'll", "we’ll", "we shall", "from now on", "going forward"),
 )
-_DECIDES_NOTHING = re.compile(
+_NON_DECISION_PHRASE = re.compile(
     r"^(?:if|whether|unless|should|did|do|does|have|has|shall|can|could|when|once|suppose|before"
     r"|until|what|which|who|why|how)\b"
     r"|\b(?:not|n't|n’t|never|nobody|nothing)\b[^.]{0,20}\b(?:decided|agreed|chosen)"
@@ -122,7 +126,7 @@ class _Sentence(NamedTuple):
     is_quoted: bool
 
 
-class _Call(NamedTuple):
+class _SuccessfulCall(NamedTuple):
     """A call of a tool that had a result."""
 
     name: str
@@ -130,46 +134,46 @@ class _Call(NamedTuple):
     result: str
 
 
-def insight_of(question: str, exchange: Exchange) -> Insight:
+def extract_insight(question: str, exchange: Exchange) -> Insight:
     """What a question and its answer are worth remembering for."""
-    asked = _FENCE.sub("\n", question[:LOOK_AT])
-    content = _FENCE.sub("\n", exchange.content[:LOOK_AT])
+    asked = _FENCE.sub("\n", question[:MAX_TEXT_CHARS])
+    content = _FENCE.sub("\n", exchange.content[:MAX_TEXT_CHARS])
     sentences = _sentences(content)
-    calls = list(_calls(exchange))
+    calls = list(_successful_calls(exchange))
     return Insight(
         key_insight=_key_insight(asked, sentences),
-        symbols=_first(_symbols(f"{asked}\n{content}", calls), MOST_SYMBOLS),
-        files=_first(_files(content, exchange, calls), MOST_FILES),
-        decisions=_first(
-            _decisions(asked, sentences, calls, is_guided=bool(exchange.traces.untrusted)),
-            MOST_DECISIONS,
+        symbols=_first_unique(_symbols(f"{asked}\n{content}", calls), MAX_SYMBOLS),
+        files=_first_unique(_files(content, exchange, calls), MAX_FILES),
+        decisions=_first_unique(
+            _decisions(asked, sentences, calls, has_untrusted=bool(exchange.provenance.untrusted)),
+            MAX_DECISIONS,
         ),
     )
 
 
-def plain_text(text: str, longest: int) -> str:
+def plain_text(text: str, max_chars: int) -> str:
     """A text in one line, without marks, cut where it is too long."""
-    line = " ".join(_EMPHASIS.sub("", _LINK.sub(r"\1", text[: 4 * longest])).split())
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
+    line = " ".join(_EMPHASIS.sub("", _LINK.sub(r"\1", text[: 4 * max_chars])).split())
+    return line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
 
 
 def _terms_of(question: str) -> list[str]:
     """The words of a question that tell what it is about."""
     words = dict.fromkeys(_WORD.findall(question.casefold()))
-    return [word for word in words if word not in _STOP_WORDS][:MOST_TERMS]
+    return [word for word in words if word not in _STOP_WORDS][:MAX_TERMS]
 
 
 def information_score(sentence: str, terms: Sequence[str] = ()) -> float:
     """How much a sentence says: terms of the question, code, names and numbers."""
     folded = sentence.casefold()
     score = 2.0 * sum([term in folded for term in terms]) + min(3, sentence.count("`") // 2)
-    score += bool(_NUMBER.search(sentence)) + 0.5 * bool(_NAME.search(sentence))
-    score += bool(_IN_TEXT.search(sentence))
-    if len(sentence.encode(errors="replace")) < SHORT:
+    score += bool(_DIGIT.search(sentence)) + 0.5 * bool(_PROPER_NAME.search(sentence))
+    score += bool(_SYMBOL_IN_TEXT.search(sentence))
+    if len(sentence.encode(errors="replace")) < SHORT_SENTENCE_BYTES:
         score -= 1.5
     if sentence.endswith(("?", "？", ":")):
         score -= 2.5
-    return score - 4.0 if _POLITE.match(sentence) else score
+    return score - 4.0 if _PLEASANTRY.match(sentence) else score
 
 
 def _key_insight(question: str, sentences: Sequence[_Sentence]) -> str | None:
@@ -181,31 +185,31 @@ def _key_insight(question: str, sentences: Sequence[_Sentence]) -> str | None:
         score = information_score(sentence, terms) + max(0.0, 1.0 - 0.25 * place)
         if score > most:
             best, most = sentence, score
-    return None if best is None else plain_text(best, LONGEST_INSIGHT)
+    return None if best is None else plain_text(best, MAX_INSIGHT_CHARS)
 
 
 def _sentences(text: str) -> list[_Sentence]:
     """The sentences of a text, without what marks its lines."""
-    return list(islice(_all_sentences(text), MOST_SENTENCES))
+    return list(islice(_iter_sentences(text), MAX_SENTENCES))
 
 
-def _all_sentences(text: str) -> Iterator[_Sentence]:
+def _iter_sentences(text: str) -> Iterator[_Sentence]:
     for line in text.splitlines():
         stripped = line.strip()
         # Headings and sources are about an answer, and no part of it.
         if not stripped or stripped.startswith(("#", "— ", "|", "---")):
             continue
         is_quoted = stripped.startswith(">")
-        for sentence in _SENTENCE_END.split(_MARKUP.sub("", stripped)):
+        for sentence in _SENTENCE_END.split(_LINE_MARKUP.sub("", stripped)):
             found = sentence.strip()
-            if len(found) > SHORTEST and not _STOCK.match(found):
+            if len(found) > MIN_TEXT_CHARS and not _STOCK_PHRASE.match(found):
                 yield _Sentence(found, is_quoted)
 
 
 # -- names -------------------------------------------------------------------------------------
 
 
-def _calls(exchange: Exchange) -> Iterator[_Call]:
+def _successful_calls(exchange: Exchange) -> Iterator[_SuccessfulCall]:
     """The calls that went well."""
     pairs = (
         (call, result)
@@ -213,22 +217,26 @@ def _calls(exchange: Exchange) -> Iterator[_Call]:
         for call, result in zip(turn.answer.calls, turn.results, strict=False)
         if not result.failed
     )
-    for call, result in islice(pairs, MOST_CALLS):
-        yield _Call(call.name, parse_arguments(call.arguments), result.text[: 2 * LOOK_AT])
+    for call, result in islice(pairs, MAX_CALLS):
+        yield _SuccessfulCall(
+            call.name, parse_arguments(call.arguments), result.text[: 2 * MAX_TEXT_CHARS]
+        )
 
 
-def _symbols(text: str, calls: Sequence[_Call]) -> Iterator[str]:
+def _symbols(text: str, calls: Sequence[_SuccessfulCall]) -> Iterator[str]:
     tools = {call.name for call in calls}
     for call in calls:
-        if call.name in _LOOKED_UP_BY:
+        if call.name in _SYMBOL_SEARCH_TOOLS:
             given = [value for value in call.arguments.values() if isinstance(value, str)]
             yield from filter(_is_symbol, given)
-            yield from (name for value in given for name in _IN_TEXT.findall(value[:LOOK_AT]))
+            yield from (
+                name for value in given for name in _SYMBOL_IN_TEXT.findall(value[:MAX_TEXT_CHARS])
+            )
     text = _without_urls(text)
-    spans = (span.removesuffix("()").strip() for span in _SPAN.findall(text))
+    spans = (span.removesuffix("()").strip() for span in _CODE_SPAN.findall(text))
     yield from (name for name in spans if _is_symbol(name) and name not in tools)
-    found = _IN_TEXT.findall(text)
-    yield from (name for name in found if len(name) <= LONGEST_NAME and name not in tools)
+    found = _SYMBOL_IN_TEXT.findall(text)
+    yield from (name for name in found if len(name) <= MAX_SYMBOL_CHARS and name not in tools)
 
 
 def _without_urls(text: str) -> str:
@@ -237,14 +245,14 @@ def _without_urls(text: str) -> str:
 
 def _is_symbol(text: str) -> bool:
     return (
-        SHORTEST <= len(text) <= LONGEST_NAME
+        MIN_TEXT_CHARS <= len(text) <= MAX_SYMBOL_CHARS
         and _IDENTIFIER.fullmatch(text) is not None
         and _EXTENSION.search(text) is None
-        and text.casefold() not in _NO_SYMBOLS
+        and text.casefold() not in _NON_SYMBOLS
     )
 
 
-def _files(text: str, exchange: Exchange, calls: Sequence[_Call]) -> Iterator[str]:
+def _files(text: str, exchange: Exchange, calls: Sequence[_SuccessfulCall]) -> Iterator[str]:
     for call in calls:
         given = (call.arguments.get(name) for name in _PATH_ARGUMENTS)
         yield from (path for path in given if isinstance(path, str) and _is_path(path))
@@ -258,7 +266,7 @@ def _files(text: str, exchange: Exchange, calls: Sequence[_Call]) -> Iterator[st
 
 def _is_path(text: str) -> bool:
     return (
-        0 < len(text) <= LONGEST_PATH
+        0 < len(text) <= MAX_PATH_CHARS
         and text.isprintable()
         and "://" not in text
         and ("/" in text or "." in text)
@@ -270,39 +278,43 @@ def _is_path(text: str) -> bool:
 
 
 def _decisions(
-    question: str, answer: Sequence[_Sentence], calls: Sequence[_Call], *, is_guided: bool
+    question: str,
+    answer: Sequence[_Sentence],
+    calls: Sequence[_SuccessfulCall],
+    *,
+    has_untrusted: bool,
 ) -> Iterator[str]:
     """Those of the user, and of a model unless a stranger's text may have guided it."""
-    if _has_cue(question):
-        yield from _decided(_sentences(question))
-    if is_guided:
+    if _has_decision_cue(question):
+        yield from _decision_sentences(_sentences(question))
+    if has_untrusted:
         return
-    yield from _decided(answer)
+    yield from _decision_sentences(answer)
     for call in calls:
         said = call.arguments.get("content")
         is_decision = call.name == "thread_push" and call.arguments.get("entry_type") == "decision"
         if is_decision and isinstance(said, str) and said.strip():
-            yield plain_text(said, LONGEST_DECISION)
+            yield plain_text(said, MAX_DECISION_CHARS)
 
 
-def _decided(sentences: Iterable[_Sentence]) -> Iterator[str]:
+def _decision_sentences(sentences: Iterable[_Sentence]) -> Iterator[str]:
     """The sentences that decide something; what is quoted was decided elsewhere."""
     for sentence, is_quoted in sentences:
-        if is_quoted or sentence.endswith(("?", "？")) or not _has_cue(sentence):
+        if is_quoted or sentence.endswith(("?", "？")) or not _has_decision_cue(sentence):
             continue
         said = _EMPHASIS.sub("", sentence)
-        label = _LABEL.match(said)
-        if label or (_DECIDES.search(said) and not _DECIDES_NOTHING.search(said)):
-            found = plain_text(said[label.end() :] if label else said, LONGEST_DECISION)
-            if len(found) > SHORTEST:
+        label = _DECISION_LABEL.match(said)
+        if label or (_DECISION_PHRASE.search(said) and not _NON_DECISION_PHRASE.search(said)):
+            found = plain_text(said[label.end() :] if label else said, MAX_DECISION_CHARS)
+            if len(found) > MIN_TEXT_CHARS:
                 yield found
 
 
-def _has_cue(text: str) -> bool:
+def _has_decision_cue(text: str) -> bool:
     folded = text.casefold()
-    return any(cue in folded for cue in _CUES)
+    return any(cue in folded for cue in _DECISION_CUES)
 
 
-def _first(found: Iterable[str], most: int) -> tuple[str, ...]:
+def _first_unique(items: Iterable[str], limit: int) -> tuple[str, ...]:
     """Each once, the first ones."""
-    return tuple(islice(dict.fromkeys(islice(found, 20 * most)), most))
+    return tuple(islice(dict.fromkeys(islice(items, 20 * limit)), limit))

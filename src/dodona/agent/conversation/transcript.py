@@ -11,7 +11,7 @@ from typing import Final
 
 from dodona.core.messages import AssistantText, Message, ToolResult
 
-PER_MESSAGE: Final = 8  # tokens for a message's role and separators
+TOKENS_PER_MESSAGE: Final = 8  # tokens for a message's role and separators
 
 
 class Transcript:
@@ -29,8 +29,8 @@ class Transcript:
 
     def add(self, message: Message, tokens: int) -> None:
         self._messages.append(message)
-        self._hash.update(identity(message))
-        self.tokens += tokens + PER_MESSAGE
+        self._hash.update(message_bytes(message))
+        self.tokens += tokens + TOKENS_PER_MESSAGE
 
     def extend(self, messages: Iterable[Message], tokens: int) -> None:
         """With messages that the digest counts already."""
@@ -47,15 +47,15 @@ class Transcript:
         return self._hash.hexdigest()
 
 
-def digest(messages: Iterable[Message], after: bytes = b"") -> bytes:
+def digest_messages(messages: Iterable[Message], previous: bytes = b"") -> bytes:
     """Of messages that follow others, whose digest is given."""
-    found = after
+    found = previous
     for message in messages:
-        found = blake2b(found + identity(message), digest_size=16).digest()
+        found = blake2b(found + message_bytes(message), digest_size=16).digest()
     return found
 
 
-def identity(message: Message) -> bytes:
+def message_bytes(message: Message) -> bytes:
     text = f"{type(message).__name__}\0{message.text}\0"
     if isinstance(message, AssistantText):
         text += "".join(f"{call.id}\0{call.name}\0{call.arguments}\0" for call in message.calls)

@@ -18,7 +18,7 @@ from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.domain.rules import (
     Deny,
     EmitEvent,
-    Log,
+    LogMessage,
     NotifySelf,
     RequireApproval,
     RuleAction,
@@ -29,7 +29,7 @@ from dodona.core.events import SELF_NOTIFY, TOOL_CALL_PENDING, Event, Severity
 from dodona.trees import Blackboard, Step
 
 MAX_RULE_DEPTH: Final = 5  # of events that rules set off, each by the one before
-LONGEST_TEXT: Final = 2_000  # characters of a result that rules see
+MAX_RESULT_CHARS: Final = 2_000  # characters of a result that rules see
 
 _SEVERITIES: Final = {
     "low": Severity.DEBUG,
@@ -37,7 +37,7 @@ _SEVERITIES: Final = {
     "high": Severity.WARNING,
     "critical": Severity.CRITICAL,
 }
-_LEVELS: Final = {
+_LOG_LEVELS: Final = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
@@ -52,14 +52,14 @@ def emit_event(
     host: RunContext, kind: str, severity: Severity = Severity.INFO, **payload: Any
 ) -> None:
     """Tell the bus, unless it was told before a crash, and let the run hear of it."""
-    event = host.event(kind, severity, payload)
+    event = host.build_event(kind, severity, payload)
     host.emit(event)
     handle_event(host, event)
 
 
 def emit_tree_event(host: RunContext, event: Event) -> None:
     """What a tree's runtime tells belongs to the run, and is heard by it."""
-    whose = host.event(event.type, event.severity, event.payload)
+    whose = host.build_event(event.type, event.severity, event.payload)
     told = replace(event, payload=whose.payload)
     host.emit(told)
     handle_event(host, told)
@@ -86,13 +86,13 @@ def handle_event(
     fired = hearing.rules.evaluate(
         event,
         rule_context(host, event, result or {}),
-        choices=hearing.choices.rules,
-        state=hearing.choices.state,
-        fired=frozenset(hearing.fired),
+        overrides=hearing.overrides.rules,
+        state=hearing.overrides.pack_state,
+        fired_rules=frozenset(hearing.fired_rules),
     )
     verdicts: list[RuleAction] = []
     for each in fired:
-        hearing.fired.add(each.rule)
+        hearing.fired_rules.add(each.rule)
         if _is_verdict(each, event):
             verdicts.append(each)
         else:
@@ -112,11 +112,11 @@ def _apply_action(host: RunContext, fired: RuleAction, depth: int) -> None:
         case NotifySelf():
             _emit_from_rule(host, fired, self_notice_event(host, action, fired.rule), depth)
         case EmitEvent():
-            made = host.event(action.type, action.severity, action.payload)
+            made = host.build_event(action.type, action.severity, action.payload)
             _emit_from_rule(host, fired, replace(made, source=f"rule.{fired.rule}"), depth)
-        case Log():
+        case LogMessage():
             if host.is_live:
-                level = _LEVELS.get(action.level, logging.INFO)
+                level = _LOG_LEVELS.get(action.level, logging.INFO)
                 _rule_log.log(level, "%s: %s", fired.rule, action.message)
         case SetState():
             set_pack_state(host, fired.pack, {action.key: action.value})
@@ -136,20 +136,20 @@ def _emit_from_rule(host: RunContext, fired: RuleAction, event: Event, depth: in
     handle_event(host, event, depth=depth + 1)
 
 
-def self_notice_event(host: RunContext, note: NotifySelf, rule: str) -> Event:
+def self_notice_event(host: RunContext, action: NotifySelf, rule: str) -> Event:
     """What a rule wants the agent to know, as an event."""
-    severity = _SEVERITIES.get(note.priority, Severity.INFO)
-    payload = {"message": note.message, "priority": note.priority, "category": note.category}
-    return replace(host.event(SELF_NOTIFY, severity, payload), source=f"rule.{rule}")
+    severity = _SEVERITIES.get(action.priority, Severity.INFO)
+    payload = {"message": action.message, "priority": action.priority, "category": action.category}
+    return replace(host.build_event(SELF_NOTIFY, severity, payload), source=f"rule.{rule}")
 
 
 def set_pack_state(host: RunContext, pack: str, values: Mapping[str, Any]) -> None:
     """Keep values for a pack: at once for the rules, and with the run's next commit for good."""
-    kept = host.notifications.choices.state.setdefault(pack, {})
+    kept = host.notifications.overrides.pack_state.setdefault(pack, {})
     kept.update(values)
     if host.is_live:
-        putting = host.means.storage.pack_state.putting
-        host.journal.ride(putting(host.user_id, pack, values))
+        putting = host.deps.storage.pack_state.put_operation
+        host.journal.add_to_next_commit(putting(host.user_id, pack, values))
 
 
 def rule_context(host: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,14 +164,14 @@ def rule_context(host: RunContext, event: Event, result: Mapping[str, Any]) -> d
             "tokens_used": state.tokens_used,
             "token_budget": limits.token_budget,
             "context_tokens": host.context_tokens,
-            "context_size": host.chosen.context_size,
+            "context_size": host.chosen_model.context_size,
             "elapsed_seconds": round(state.elapsed_seconds, 3),
             "timeout_seconds": limits.timeout_seconds,
         },
         "history": {
             "runs": host.history.runs,
-            "tool_calls": hearing.calls,
-            "failures": dict(hearing.failures),
+            "tool_calls": hearing.call_count,
+            "failures": dict(hearing.failures_by_tool),
             "failures_in_a_row": state.extensions.get("errors_in_a_row", 0),
         },
         "user": {"id": host.user_id, "settings": limits.as_dict()},
@@ -186,17 +186,17 @@ def rule_context(host: RunContext, event: Event, result: Mapping[str, Any]) -> d
     }
 
 
-def rule_result(kept: Mapping[str, Any]) -> dict[str, Any]:
+def rule_result(result: Mapping[str, Any]) -> dict[str, Any]:
     """What came of a call, as rules see it."""
-    text: str = kept["text"]
+    text: str = result["text"]
     return {
-        "tool": kept["name"],
-        "call": kept["id"],
+        "tool": result["name"],
+        "call": result["id"],
         "characters": len(text),
-        "entries": kept.get("entries", 0) or len(kept["sources"]),
-        "failed": kept["failed"],
-        "ms": kept["ms"],
-        "text": text[:LONGEST_TEXT],
+        "entries": result.get("entries", 0) or len(result["sources"]),
+        "failed": result["failed"],
+        "ms": result["ms"],
+        "text": text[:MAX_RESULT_CHARS],
     }
 
 
@@ -205,9 +205,11 @@ def deliver_notices(
 ) -> list[Notice]:
     """Take what is due from the inbox, in a step: shown to the user now, to the model next."""
     notices = host.notifications.inbox.drain(*points, is_last=is_last)
-    stored = [number for notice in notices for number in notice.stored]
+    stored = [number for notice in notices for number in notice.stored_ids]
     if stored:
-        host.journal.ride(host.means.storage.notices.delivered(host.user_id, stored))
+        host.journal.add_to_next_commit(
+            host.deps.storage.notices.mark_delivered(host.user_id, stored)
+        )
     if not host.is_subagent:
         for notice in notices:
             if notice.user_text:

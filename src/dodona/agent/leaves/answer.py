@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dodona.agent.conversation.citations import Citation, check
-from dodona.agent.conversation.citations import may_cite as may_cite_in
+from dodona.agent.conversation.citations import Citation, find_citations
+from dodona.agent.conversation.citations import may_contain_citation as may_cite_in
 from dodona.agent.conversation.exchange import Exchange, Turn
 from dodona.agent.conversation.provenance import Provenance
 from dodona.agent.events.dispatch import deliver_notices, emit_event
 from dodona.agent.leaves.control import OUTPUT_LIMIT
-from dodona.agent.leaves.model import NOTHING_SAID
+from dodona.agent.leaves.model import EMPTY_ANSWER_TEXT
 from dodona.agent.run_context.context import RunContext
 from dodona.agent.run_context.registries import leaf
 from dodona.agent.safety.untrusted import record_origins
 from dodona.agent.turn_control import decision
-from dodona.agent.turn_control.decision import TurnWarning, limit_reached
+from dodona.agent.turn_control.decision import TurnWarning, limit_reached_warning
 from dodona.agent.turn_control.state import AgentState
 from dodona.core import chunks
 from dodona.core.domain.notices import InjectionPoint
@@ -26,14 +26,14 @@ from dodona.core.events import (
     Severity,
 )
 from dodona.core.messages import AssistantText, ToolResult, UserText
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 from dodona.trees import Blackboard, Step
 
-MOST_SOURCES: Final = 20
-CUT: Final = "The answer was cut before it began."
-_CLOSE: Final = 0.25  # seconds: timers and clocks do not agree more closely
+MAX_SOURCES: Final = 20
+CUT_ANSWER_TEXT: Final = "The answer was cut before it began."
+_CLOCK_TOLERANCE_SECONDS: Final = 0.25  # seconds: timers and clocks do not agree more closely
 
-_EVENTS: Final = {
+_LIMIT_EVENTS: Final = {
     "turns": BUDGET_ITERATION_EXCEEDED,
     "tokens": BUDGET_TOKEN_EXCEEDED,
     "seconds": BUDGET_TIMEOUT_EXCEEDED,
@@ -44,9 +44,9 @@ _EVENTS: Final = {
 def cite_sources(bb: Blackboard, host: RunContext, step: Step) -> None:
     """Show where the answer is from, and mark what it cites and nobody has returned."""
     del bb
-    for source in cited(host):
+    for source in cited_sources(host):
         step.emit(chunks.source(source))
-    unknown = [citation.target for citation in citations(host) if not citation.found]
+    unknown = [citation.target for citation in answer_citations(host) if not citation.found]
     if unknown:
         named = ", ".join(unknown)
         step.emit(
@@ -58,46 +58,50 @@ def cite_sources(bb: Blackboard, host: RunContext, step: Step) -> None:
         )
 
 
-def citations(host: RunContext) -> tuple[Citation, ...]:
+def answer_citations(host: RunContext) -> tuple[Citation, ...]:
     """What the answer cites, and whether that was returned, in this run or before it."""
-    if host.final is None:
+    if host.final_answer is None:
         return ()
     before = [m.text for m in host.history.messages if isinstance(m, ToolResult)]
     now = [result.text for turn in host.turns for result in turn.results]
     asked = [m.text for m in host.history.messages if isinstance(m, UserText)]
-    asked.append(host.brief.question.content)
-    return tuple(check(host.final.text, tuple(host.sources), before, now, asked=asked))
+    asked.append(host.inputs.question.content)
+    return tuple(
+        find_citations(host.final_answer.text, tuple(host.sources), before, now, user_texts=asked)
+    )
 
 
 @leaf("may-cite?")
 def may_cite(bb: Blackboard, host: RunContext) -> bool:
     """Is there a source to show, or anything in the answer that may be a citation?"""
     del bb
-    return bool(host.sources) or (host.final is not None and may_cite_in(host.final.text))
+    return bool(host.sources) or (
+        host.final_answer is not None and may_cite_in(host.final_answer.text)
+    )
 
 
-def cited(host: RunContext) -> tuple[Source, ...]:
+def cited_sources(host: RunContext) -> tuple[SourceReference, ...]:
     """The sources that the answer names; all that were found when it names none."""
-    text = host.final.text if host.final is not None else ""
+    text = host.final_answer.text if host.final_answer is not None else ""
     # A note that was read whole says less than the lines of it that were found.
     quoted = {source.path for source in host.sources if source.excerpt}
     found = [s for s in host.sources if s.excerpt or s.path not in quoted]
     named = [source for source in found if source.path in text]
-    return tuple((named or found)[:MOST_SOURCES])
+    return tuple((named or found)[:MAX_SOURCES])
 
 
 @leaf("oracle.save_exchange", reads=("tool_results",), writes=("saved",))
 def save_exchange(bb: Blackboard, host: RunContext) -> None:
     """Keep question and answer; it is written when the run ends, all at once."""
-    _take_cut_turn(bb, host)
-    final = host.final or AssistantText(NOTHING_SAID)
+    _record_interrupted_turn(bb, host)
+    final = host.final_answer or AssistantText(EMPTY_ANSWER_TEXT)
     host.exchange = Exchange(
         content=final.text,
         raw=final.raw,
         turns=tuple(host.turns),
-        sources=cited(host),
-        citations=citations(host),
-        traces=_traces(host),
+        sources=cited_sources(host),
+        citations=answer_citations(host),
+        provenance=_provenance(host),
         notices=tuple(host.notices),
     )
     bb["saved"] = True
@@ -106,33 +110,33 @@ def save_exchange(bb: Blackboard, host: RunContext) -> None:
 @leaf("oracle.save_partial", reads=("tool_results", "stopped", "failure"), writes=("saved",))
 def save_partial(bb: Blackboard, host: RunContext) -> None:
     """Keep what there is of an answer that was not finished."""
-    _take_cut_turn(bb, host)
+    _record_interrupted_turn(bb, host)
     said = host.partial_answer.text if host.partial_answer is not None else ""
-    if host.final is not None:
-        said = host.final.text
+    if host.final_answer is not None:
+        said = host.final_answer.text
     if not said.strip():
         failure: Any = bb["failure"]
-        said = bb["stopped"] or (f"No answer: {failure['message']}" if failure else CUT)
+        said = bb["stopped"] or (f"No answer: {failure['message']}" if failure else CUT_ANSWER_TEXT)
     host.exchange = Exchange(
         content=said,
         raw=None,
         turns=tuple(host.turns),
-        sources=cited(host),
+        sources=cited_sources(host),
         is_partial=True,
-        traces=_traces(host),
+        provenance=_provenance(host),
         notices=tuple(host.notices),
     )
     bb["saved"] = True
 
 
-def _traces(host: RunContext) -> Provenance:
+def _provenance(host: RunContext) -> Provenance:
     """With what the history had read: this answer may speak for it when that is no longer there."""
     return Provenance.of(host.sources, host.untrusted_origins)
 
 
-def _take_cut_turn(bb: Blackboard, host: RunContext) -> None:
+def _record_interrupted_turn(bb: Blackboard, host: RunContext) -> None:
     """A turn whose tools were stopped: what came of those that had ended is kept."""
-    answer = host.answer
+    answer = host.pending_answer
     if answer is None or (host.turns and host.turns[-1].answer is answer):
         return
     given: dict[int, dict[str, Any]] = {kept["index"]: kept for kept in bb["tool_results"]}
@@ -151,17 +155,17 @@ def explain_end(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """Tell why the run stopped; False when it was no limit but an error."""
     if bb["failure"] is not None:
         return False
-    notice = notice_of_end(bb, host)
+    notice = end_warning(bb, host)
     if notice is None:
         error: Any = bb.get("_error") or {}
         said = error.get("message", "the tree ended without an answer.")
         bb["failure"] = {"code": "tree_failed", "message": said, "hint": ""}
         return False
     limit = notice.metadata.get("limit")
-    if limit in _EVENTS:
+    if limit in _LIMIT_EVENTS:
         # Told by whoever subscribes to it: core, so it is always told.
         emit_event(
-            host, _EVENTS[limit], Severity.ERROR, message=notice.text, **dict(notice.metadata)
+            host, _LIMIT_EVENTS[limit], Severity.ERROR, message=notice.text, **dict(notice.metadata)
         )
         deliver_notices(host, step, InjectionPoint.IMMEDIATE)
     else:
@@ -172,47 +176,49 @@ def explain_end(bb: Blackboard, host: RunContext, step: Step) -> bool:
     return True
 
 
-def notice_of_end(bb: Blackboard, host: RunContext) -> TurnWarning | None:
+def end_warning(bb: Blackboard, host: RunContext) -> TurnWarning | None:
     """Which limit ended the work; None when it was none."""
-    state = host.state(bb)
-    reason = _reason(bb, state, host.journal.downtime)
-    return _notice(reason, state, host) if reason else None
+    state = host.load_state(bb)
+    reason = _end_reason(bb, state, host.journal.downtime)
+    return _build_warning(reason, state, host) if reason else None
 
 
-def _reason(bb: Blackboard, state: AgentState, downtime: float) -> str:
+def _end_reason(bb: Blackboard, state: AgentState, downtime: float) -> str:
     if state.termination_reason:
         return state.termination_reason
     if bb.get("_exhausted"):
         return decision.MAX_ITERATIONS
     uncounted = downtime - state.extensions.get("downtime", 0.0)
-    if state.elapsed_seconds - uncounted >= state.config.timeout_seconds - _CLOSE:
+    if state.elapsed_seconds - uncounted >= state.config.timeout_seconds - _CLOCK_TOLERANCE_SECONDS:
         return decision.TIMEOUT
     return ""
 
 
-def _notice(reason: str, state: AgentState, host: RunContext) -> TurnWarning:
+def _build_warning(reason: str, state: AgentState, host: RunContext) -> TurnWarning:
     config = state.config
     match reason:
         case decision.MAX_ITERATIONS:
             advice = "Ask it to go on, or raise max_iterations."
             # A tree may allow fewer than the user does.
             most = min(state.turn, config.max_iterations) or config.max_iterations
-            return limit_reached("turns", state.turn, most, advice)
+            return limit_reached_warning("turns", state.turn, most, advice)
         case decision.TOKEN_BUDGET:
             advice = "Ask it to go on, or raise token_budget."
-            return limit_reached("tokens", state.tokens_used, config.token_budget, advice)
+            return limit_reached_warning("tokens", state.tokens_used, config.token_budget, advice)
         case decision.TIMEOUT:
             seconds = round(state.elapsed_seconds)
             advice = "Ask it to go on, or raise timeout_seconds."
-            return limit_reached("seconds", seconds, config.timeout_seconds, advice)
+            return limit_reached_warning("seconds", seconds, config.timeout_seconds, advice)
         case decision.NO_PROGRESS:
             return TurnWarning("no_progress", "Stopped: the same call gave the same result again.")
         case decision.ERROR_LIMIT:
-            many = decision.ERRORS_IN_A_ROW
+            many = decision.MAX_CONSECUTIVE_ERRORS
             return TurnWarning("error_limit", f"Stopped: {many} calls of tools failed in a row.")
         case _ if reason == OUTPUT_LIMIT:
-            allowed: int = host.wishes["max_tokens"]
-            return limit_reached("tokens of output", host.output_tokens, allowed, "Allow more.")
+            allowed: int = host.options["max_tokens"]
+            return limit_reached_warning(
+                "tokens of output", host.output_tokens, allowed, "Allow more."
+            )
         case _:
             return TurnWarning("limit_reached", f"Stopped: {reason}.", {"limit": reason})
 

@@ -30,9 +30,9 @@ APPROVED: Final = "allowed"
 DENIED: Final = "refused"
 
 
-def tool_of(host: RunContext, name: str) -> Tool | None:
+def find_offered_tool(host: RunContext, name: str) -> Tool | None:
     """The tool of that name, if it was offered."""
-    return host.means.toolbox.find(name) if name in host.role.tool_names else None
+    return host.deps.toolbox.find(name) if name in host.role.tool_names else None
 
 
 def approval_of(bb: Blackboard) -> Mapping[str, Any] | None:
@@ -44,12 +44,12 @@ def approval_of(bb: Blackboard) -> Mapping[str, Any] | None:
     return leave if leave["id"] == bb["_item"]["id"] else None
 
 
-def announce(host: RunContext, step: Step, call: ToolCall) -> Event:
+def emit_pending_call(host: RunContext, step: Step, call: ToolCall) -> Event:
     """Show a call before it is made."""
     arguments = parse_arguments(call.arguments)
     step.emit(chunks.tool_call(id=call.id, name=call.name, arguments=arguments, status="pending"))
     payload = {"tool": call.name, "call": call.id, "arguments": arguments}
-    event = host.event(TOOL_CALL_PENDING, Severity.DEBUG, payload)
+    event = host.build_event(TOOL_CALL_PENDING, Severity.DEBUG, payload)
     host.emit(event)
     return event
 
@@ -59,11 +59,11 @@ def needs_approval(bb: Blackboard, host: RunContext) -> bool:
     """Is there a rule about calls, or is this one that is held?"""
     if host.notifications.rules.listens_to(TOOL_CALL_PENDING):
         return True
-    tool = tool_of(host, bb["_item"]["name"])
+    tool = find_offered_tool(host, bb["_item"]["name"])
     return tool is not None and bool(approval_reason(host, tool))
 
 
-def _request(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
+def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
     del host, arguments
     return f"{bb['_item']['name']}\0{bb['_item']['arguments']}"
 
@@ -73,26 +73,26 @@ def _request(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> 
     reads=("_item",),
     writes=("approval",),
     effect="none",
-    request=_request,
+    request=_request_key,
 )
 async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     """Let the rules decide about a call; ask a person where they, or wariness, want one asked."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
-    event = announce(host, step, call)
+    event = emit_pending_call(host, step, call)
     told: list[Event] = []
-    decided = await _decided(host, step, handle_event(host, event), told)
-    tool = tool_of(host, call.name)
+    decided = await _decide(host, step, handle_event(host, event), told)
+    tool = find_offered_tool(host, call.name)
     if decided is None and tool is not None and (reason := approval_reason(host, tool)):
         payload = {"tool": call.name, "call": call.id, "reason": reason}
-        host.emit(host.event(TOOL_CALL_HELD, Severity.WARNING, payload))
+        host.emit(host.build_event(TOOL_CALL_HELD, Severity.WARNING, payload))
         decided = RequireApproval(reason)
     leave: dict[str, Any] = {"id": call.id, "outcome": APPROVED, "reason": ""}
     leave["events"] = [each.as_json() for each in told]
     if isinstance(decided, Deny):
         leave.update(outcome=DENIED, reason=f"{call.name} was refused: {decided.reason}")
     elif decided is not None:
-        asked = await _asked(host, step, call, decided)
+        asked = await _request_decision(host, step, call, decided)
         # A person may take long, and the process may be gone by then: what led here must not.
         await host.journal.flush()
         leave.update(outcome=PENDING, reason=decided.reason, approval=asked.call_id)
@@ -109,8 +109,8 @@ async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None
     bb["approval"] = leave
 
 
-async def _decided(
-    host: RunContext, step: Step, verdicts: list[RuleAction], told: list[Event]
+async def _decide(
+    host: RunContext, step: Step, verdicts: list[RuleAction], events: list[Event]
 ) -> Deny | RequireApproval | None:
     """The first refusal, or else the first wish for a person; trees are asked as they come."""
     asking: RequireApproval | None = None
@@ -121,7 +121,7 @@ async def _decided(
             if wanted.state:
                 set_pack_state(host, fired.pack, wanted.state)
             if wanted.notify:
-                told.append(self_notice_event(host, NotifySelf(wanted.notify), fired.rule))
+                events.append(self_notice_event(host, NotifySelf(wanted.notify), fired.rule))
             action = Deny(wanted.deny) if wanted.deny else None
         if isinstance(action, Deny):
             return action
@@ -130,19 +130,21 @@ async def _decided(
     return asking
 
 
-async def _asked(host: RunContext, step: Step, call: ToolCall, wish: RequireApproval) -> Approval:
-    seconds = wish.timeout_seconds or host.means.conduct.approval_timeout
+async def _request_decision(
+    host: RunContext, step: Step, call: ToolCall, requirement: RequireApproval
+) -> Approval:
+    seconds = requirement.timeout_seconds or host.deps.policy.approval_timeout
     # Some models give their calls the same ids in every turn: what was allowed once must not
     # allow another call.
-    place = blake2b(host.key(step).encode(), digest_size=3).hexdigest()
-    return await host.means.storage.approvals.ask(
+    place = blake2b(host.step_key(step).encode(), digest_size=3).hexdigest()
+    return await host.deps.storage.approvals.request(
         host.user_id,
         NewApproval(
             run_id=host.claim.run_id,
             call_id=f"{call.id}~{place}",
             tool=call.name,
             arguments=parse_arguments(call.arguments),
-            reason=wish.reason,
+            reason=requirement.reason,
             expires_at=time() + seconds,
         ),
     )
@@ -162,18 +164,18 @@ async def await_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
     leave: dict[str, Any] = bb["approval"]
     # Whoever looks from elsewhere, or after a crash, should see what is asked.
     await host.journal.flush()
-    storage = host.means.storage
+    storage = host.deps.storage
     asked = await storage.approvals.get(host.user_id, host.claim.run_id, leave["approval"])
-    decided = await host.means.approvals.wait_for_decision(host.user_id, asked, step)
+    decided = await host.deps.approvals.wait_for_decision(host.user_id, asked, step)
     rested = max(0.0, (decided.decided_at or time()) - decided.asked_at)
     if decided.decision is Decision.APPROVED:
         bb["approval"] = {**leave, "outcome": APPROVED, "rested": rested}
         return
-    bb["approval"] = {**leave, "outcome": DENIED, "rested": rested, "reason": _refusal(decided)}
+    bb["approval"] = {**leave, "outcome": DENIED, "rested": rested, "reason": _denial_text(decided)}
 
 
-def _refusal(decided: Approval) -> str:
-    if decided.decision is Decision.EXPIRED:
-        return f"{decided.tool} was not called: nobody allowed it in time. {decided.reason}"
-    said = f" They said: {decided.note}" if decided.note else ""
-    return f"{decided.tool} was not called: the user refused it.{said}"
+def _denial_text(approval: Approval) -> str:
+    if approval.decision is Decision.EXPIRED:
+        return f"{approval.tool} was not called: nobody allowed it in time. {approval.reason}"
+    said = f" They said: {approval.note}" if approval.note else ""
+    return f"{approval.tool} was not called: the user refused it.{said}"

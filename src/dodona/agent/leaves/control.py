@@ -18,29 +18,29 @@ from dodona.core.messages import ToolCall
 from dodona.trees import Blackboard, Step
 
 OUTPUT_LIMIT = "max_tokens"  # what the request allowed is used up
-CHECKPOINT_EVERY = 10  # turns after which an agent should look back
+CHECKPOINT_INTERVAL_TURNS = 10  # turns after which an agent should look back
 
 
 @decorator("turn-control", reads=("state",), writes=("state", "notices", "inbox"), step=True)
 def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     """May another turn begin? What it should know goes to the user here, then to the model."""
     host.is_live = True
-    state = _rested(host.state(bb), host.journal.downtime)
-    goes_on, reason = host.decisions.should_continue(state)
-    if goes_on and host.output_left() == 0:
+    state = _exclude_downtime(host.load_state(bb), host.journal.downtime)
+    goes_on, reason = host.decision_tree.should_continue(state)
+    if goes_on and host.output_tokens_left() == 0:
         goes_on, reason = False, OUTPUT_LIMIT
     if not goes_on:
         host.save_state(bb, state.terminated(reason))
         return False
-    host.turn_began = host.feed.last
+    host.turn_start_seq = host.feed.last_seq
     if not host.is_subagent:
-        _show_size(host, step)
-    state = host.decisions.on_turn_start(state)
-    own = [_own(host, step, notice) for notice in pending_warnings(state)]
+        _emit_context_size(host, step)
+    state = host.decision_tree.on_turn_start(state)
+    own = [_warning_to_notice(host, step, notice) for notice in pending_warnings(state)]
     state = without_warnings(state) if own else state
     host.save_state(bb, state)
     emit_event(host, AGENT_TURN_START, Severity.DEBUG, turn=state.turn)
-    if state.turn % CHECKPOINT_EVERY == 0 and state.turn < state.config.iteration_warning:
+    if state.turn % CHECKPOINT_INTERVAL_TURNS == 0 and state.turn < state.config.iteration_warning:
         said = f"{state.turn} turns so far. Look back: what is done, and what is left to do?"
         emit_event(host, TASK_CHECKPOINT, turn=state.turn, message=said)
     store_notices(
@@ -51,33 +51,35 @@ def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
     return True
 
 
-def _show_size(host: RunContext, step: Step) -> None:
-    size = chunks.context_update(tokens=host.transcript.tokens, limit=host.chosen.context_size)
+def _emit_context_size(host: RunContext, step: Step) -> None:
+    size = chunks.context_update(
+        tokens=host.transcript.tokens, limit=host.chosen_model.context_size
+    )
     step.emit(size)
 
 
-def _rested(state: AgentState, downtime: float) -> AgentState:
+def _exclude_downtime(state: AgentState, downtime: float) -> AgentState:
     """Time in which nobody drove the run does not count; each part of it is left out once."""
     before: float = state.extensions.get("downtime", 0.0)
     if downtime <= before:
         return state
-    return state.paused(downtime - before).extended(downtime=downtime)
+    return state.with_pause(downtime - before).with_extensions(downtime=downtime)
 
 
-def _own(host: RunContext, step: Step, notice: TurnWarning) -> notices.Notice:
+def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> notices.Notice:
     """What the decision tree itself has to say, shown at once."""
     if not host.is_subagent:
-        step.emit(chunks.system(notice.system_type, notice.text, notice.metadata))
+        step.emit(chunks.system(warning.system_type, warning.text, warning.metadata))
     return notices.Notice(
         subscriber="turn-control",
         event_type=AGENT_TURN_START,
         severity=Severity.WARNING,
         point=InjectionPoint.TURN_START,
-        text=notice.text,
-        user_text=notice.text,
-        system_type=notice.system_type,
-        metadata=notice.metadata,
-        is_kept=False,
+        text=warning.text,
+        user_text=warning.text,
+        system_type=warning.system_type,
+        metadata=warning.metadata,
+        is_persistent=False,
     )
 
 
@@ -86,7 +88,7 @@ def detect_loop(bb: Blackboard, host: RunContext) -> None:
     """Notice the same calls again and again; the model is told so once."""
     calls = [ToolCall(*call) for call in bb["answer"]["calls"]]
     kept: dict[str, Any] = bb["loop"]
-    watch, pattern = (LoopDetector.read(kept) if kept else LoopDetector()).after(calls)
+    watch, pattern = (LoopDetector.read(kept) if kept else LoopDetector()).observe(calls)
     bb["loop"] = watch.as_json()
     if pattern:
         emit_event(host, AGENT_LOOP_DETECTED, Severity.WARNING, pattern=pattern[:1000])

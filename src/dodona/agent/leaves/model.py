@@ -13,7 +13,7 @@ from dodona.agent.run_context.registries import leaf
 from dodona.core import chunks
 from dodona.core.errors import DodonaError, as_json
 from dodona.core.events import AGENT_TURN_END, Severity
-from dodona.core.messages import AssistantText, Raw, ToolCall
+from dodona.core.messages import AssistantText, RawMessage, ToolCall
 from dodona.core.ports.model import (
     Done,
     ModelEvent,
@@ -24,19 +24,25 @@ from dodona.core.ports.model import (
 )
 from dodona.trees import Blackboard, Step
 
-NOTHING_SAID: Final = "The model ended without an answer."
+EMPTY_ANSWER_TEXT: Final = "The model ended without an answer."
 
 
-def _asked(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
+def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
     del bb, arguments
-    return f"{host.chosen.model.name}\0{host.transcript.digest}"
+    return f"{host.chosen_model.model.name}\0{host.transcript.digest}"
 
 
-@leaf("llm-call", reads=("failure",), writes=("answer", "failure"), effect="none", request=_asked)
+@leaf(
+    "llm-call",
+    reads=("failure",),
+    writes=("answer", "failure"),
+    effect="none",
+    request=_request_key,
+)
 async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     """Ask the model, and let the user see what it says as it says it."""
     host.is_live = True
-    before = host.feed.last
+    before = host.feed.last_seq
 
     def show(event: ModelEvent) -> None:
         match event:
@@ -54,23 +60,23 @@ async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
     heard = PartialAnswer()
     host.partial_answer = heard
     try:
-        done = await call_in_run(host, _call(host, step), show, heard)
+        done = await call_in_run(host, _build_call(host, step), show, heard)
     except DodonaError as error:
         bb["failure"] = as_json(error)["error"]
         return False
     if bb["failure"] is not None:
         bb["failure"] = None  # a tree may try again, and here it worked
-    bb["answer"] = answer = kept(done)
+    bb["answer"] = answer = answer_record(done)
     if not (answer["calls"] or answer["text"].strip()):
-        answer.update(text=NOTHING_SAID, raw=None)
+        answer.update(text=EMPTY_ANSWER_TEXT, raw=None)
         if not host.is_subagent:
-            step.emit(chunks.content(NOTHING_SAID))
+            step.emit(chunks.content(EMPTY_ANSWER_TEXT))
     return True
 
 
-def _call(host: RunContext, step: Step) -> ModelCall:
-    settings, wishes, chosen = host.pins.settings, host.wishes, host.chosen
-    left = host.output_left()
+def _build_call(host: RunContext, step: Step) -> ModelCall:
+    settings, wishes, chosen = host.snapshot.settings, host.options, host.chosen_model
+    left = host.output_tokens_left()
     request = ModelRequest(
         messages=host.transcript.messages,
         tools=host.role.tools,
@@ -82,11 +88,14 @@ def _call(host: RunContext, step: Step) -> ModelCall:
         allow_restart=True,
     )
     return ModelCall(
-        chosen=chosen, request=request, step_key=host.key(step), input_tokens=host.transcript.tokens
+        chosen_model=chosen,
+        request=request,
+        step_key=host.step_key(step),
+        input_tokens=host.transcript.tokens,
     )
 
 
-def kept(done: Done) -> dict[str, Any]:
+def answer_record(done: Done) -> dict[str, Any]:
     """An answer as the journal keeps it."""
     message, usage = done.message, done.usage
     raw = message.raw
@@ -110,7 +119,7 @@ def message_of(answer: Mapping[str, Any]) -> AssistantText:
         text=answer["text"],
         calls=tuple(ToolCall(*call) for call in answer["calls"]),
         thinking=answer["thinking"],
-        raw=None if raw is None else Raw(raw[0], raw[1].encode()),
+        raw=None if raw is None else RawMessage(raw[0], raw[1].encode()),
     )
 
 
@@ -128,16 +137,16 @@ def record_answer(bb: Blackboard, host: RunContext) -> None:
     host.output_tokens += answer["output_tokens"]
     # What a provider reads from its cache costs next to nothing, and comes again every turn.
     fresh = answer["input_tokens"] - answer["cache_read_tokens"] + answer["output_tokens"]
-    state = host.state(bb)
+    state = host.load_state(bb)
     host.context_tokens = answer["input_tokens"] + answer["output_tokens"]
     host.tokens_used += host.context_tokens
     host.save_state(bb, replace(state, tokens_used=state.tokens_used + max(0, fresh)))
     if not message.calls:
-        host.final, host.finish = message, answer["finish"]
+        host.final_answer, host.finish_reason = message, answer["finish"]
         bb["tool_calls"] = []
         emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
         return
-    host.answer = message
+    host.pending_answer = message
     host.transcript.add(message, answer["output_tokens"])
     most = host.role.limits.max_tool_calls_per_turn
     bb["tool_calls"] = [

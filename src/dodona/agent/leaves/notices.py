@@ -12,14 +12,20 @@ from dodona.core.domain.notices import InjectionPoint, Notice
 from dodona.core.messages import SystemText
 from dodona.trees import Blackboard, Step
 
-_HERE: Final = (InjectionPoint.IMMEDIATE, InjectionPoint.AFTER_TOOL, InjectionPoint.TURN_END)
+_DELIVERY_POINTS: Final = (
+    InjectionPoint.IMMEDIATE,
+    InjectionPoint.AFTER_TOOL,
+    InjectionPoint.TURN_END,
+)
 
 
 @leaf("has-notices?")
 def has_notices(bb: Blackboard, host: RunContext) -> bool:
     """Is there something to tell here, or a rule's tree to run? Its time may not have come."""
     del bb
-    return bool(host.notifications.pending_trees) or host.notifications.inbox.has(*_HERE)
+    return bool(host.notifications.pending_trees) or host.notifications.inbox.has_notices(
+        *_DELIVERY_POINTS
+    )
 
 
 @leaf(
@@ -33,16 +39,16 @@ async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) 
     host.is_live = True
     await run_rule_trees(host, step)
     is_last = bool(bb["finished"] or bb["stopped"])
-    store_notices(bb, host, deliver_notices(host, step, *_HERE, is_last=is_last))
+    store_notices(bb, host, deliver_notices(host, step, *_DELIVERY_POINTS, is_last=is_last))
 
 
 @leaf("oracle.add_notices", reads=("notices", "inbox"))
 def add_notices(bb: Blackboard, host: RunContext) -> None:
     """Let the model's next request end with what was told; some of it stays with the exchange."""
     host.notifications.restore(bb["inbox"])
-    notices = [Notice.read(kept) for kept in bb["notices"]]
+    notices = [Notice.from_json(kept) for kept in bb["notices"]]
     told = [notice.text for notice in notices if notice.text]
     if told:
         text = "\n".join(told)
-        host.transcript.add(SystemText(text), host.count(text))
-    host.notices += ((len(host.turns), notice) for notice in notices if notice.is_kept)
+        host.transcript.add(SystemText(text), host.count_tokens(text))
+    host.notices += ((len(host.turns), notice) for notice in notices if notice.is_persistent)

@@ -10,18 +10,18 @@ from dodona.trees import Blackboard
 
 
 @leaf("oracle.begin")
-def begin(bb: Blackboard, host: RunContext) -> None:
+def begin_session(bb: Blackboard, host: RunContext) -> None:
     """Tell that a question came in, and from where its conversation goes on."""
     del bb
-    emit_event(host, QUERY_START, question=host.brief.question.content[:200])
-    context = host.brief.context
+    emit_event(host, QUERY_START, question=host.inputs.question.content[:200])
+    context = host.inputs.context
     if host.history.messages:
-        idle = host.brief.question.created_at - (context.last_activity or context.session_start)
+        idle = host.inputs.question.created_at - (context.last_activity or context.session_start)
         emit_event(
             host,
             SESSION_RESUMED,
-            previous_model=context.last_model or host.chosen.model.name,
-            model=host.chosen.model.name,
+            previous_model=context.last_model or host.chosen_model.model.name,
+            model=host.chosen_model.model.name,
             idle_seconds=max(0, round(idle)),
             exchanges=host.history.runs,
         )
@@ -37,6 +37,6 @@ def end_session(bb: Blackboard, host: RunContext) -> None:
         SESSION_END,
         ended=bb["_status"],
         error=failure["code"] if failure else None,
-        turns=len(host.turns) + (host.final is not None),
+        turns=len(host.turns) + (host.final_answer is not None),
         model=host.answered_by[1],
     )

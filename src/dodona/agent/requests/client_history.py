@@ -44,7 +44,7 @@ class ClientHistory:
         where = [self.agent_id, self.channel, self.account, self.project_id]
         return digest_of(where, self.instructions, self.exchanges)
 
-    def followed_by(self, question: str, answer: str) -> ClientHistory:
+    def extended_with(self, question: str, answer: str) -> ClientHistory:
         """As the client will tell it next time."""
         return ClientHistory(
             agent_id=self.agent_id,
@@ -63,38 +63,38 @@ class ClientHistoryIndex:
         self._storage = storage
         self._counter = counter
 
-    async def match_or_create(self, user_id: str, recital: ClientHistory) -> str:
+    async def match_or_create(self, user_id: str, history: ClientHistory) -> str:
         """The peer in whose session the next message goes on from just this."""
-        if recital.exchanges:
-            known = await self._storage.recitals.take(user_id, recital.digest)
+        if history.exchanges:
+            known = await self._storage.client_histories.claim_session(user_id, history.digest)
             if known is not None:
                 return parse_session_key(known)[3]
         peer = uuid4().hex
-        if recital.exchanges:
-            await self._begin(user_id, recital, peer)
+        if history.exchanges:
+            await self._create_conversation(user_id, history, peer)
         return peer
 
-    async def remember(self, user_id: str, run_id: int, recital: ClientHistory) -> None:
+    async def remember(self, user_id: str, run_id: int, history: ClientHistory) -> None:
         """Let what was said up to a run be found again."""
-        await self._storage.recitals.keep(user_id, run_id, recital.digest)
+        await self._storage.client_histories.save_digest(user_id, run_id, history.digest)
 
-    async def _begin(self, user_id: str, recital: ClientHistory, peer: str) -> None:
-        past = await asyncio.to_thread(self._messages, recital)
-        await self._storage.recitals.begin(
+    async def _create_conversation(self, user_id: str, history: ClientHistory, peer: str) -> None:
+        past = await asyncio.to_thread(self._to_messages, history)
+        await self._storage.client_histories.import_session(
             user_id,
-            session_key(recital.agent_id, recital.channel, recital.account, peer),
-            agent_id=recital.agent_id,
-            project_id=recital.project_id,
+            session_key(history.agent_id, history.channel, history.account, peer),
+            agent_id=history.agent_id,
+            project_id=history.project_id,
             exchanges=past,
         )
 
-    def _messages(self, recital: ClientHistory) -> list[list[NewMessage]]:
+    def _to_messages(self, history: ClientHistory) -> list[list[NewMessage]]:
         found = [
             [
                 NewMessage(role, text, max(1, self._counter.count(text, "")))
                 for role, text in zip(("user", "assistant"), exchange, strict=True)
                 if text
             ]
-            for exchange in recital.exchanges
+            for exchange in history.exchanges
         ]
         return [messages for messages in found if messages]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dodona.agent.conversation.history import HistoryCache
-from dodona.agent.question import LONGEST_QUESTION, Answer, Question
+from dodona.agent.question import MAX_QUESTION_CHARS, OracleAnswer, Question
 from dodona.agent.run.engine import LocalEngine
-from dodona.agent.run.replay import load_stored_run, read_answer
+from dodona.agent.run.replay import load_answer, load_stored_run
 from dodona.agent.run_context.deps import RunDeps
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.agents import AgentDef
 from dodona.core.domain.conversations.conversation import NewMessage, RunRequest, RunStatus
 from dodona.core.domain.conversations.sessions import session_key
@@ -30,18 +30,18 @@ class Oracle:
         engine: LocalEngine,
         *,
         histories: HistoryCache,
-        means: RunDeps,
+        deps: RunDeps,
     ) -> None:
         self._storage = storage
         self._engine = engine
         self._histories = histories
-        self._means = means
+        self._deps = deps
 
     async def ask(self, user_id: str, question: Question) -> int:
         """Take a question in; the id of the run that answers it."""
         wishes = question.options()
-        tokens = max(1, self._means.counter.count(question.question, question.model or ""))
-        agent = self._means.agents().default
+        tokens = max(1, self._deps.token_counter.count(question.question, question.model or ""))
+        agent = self._deps.agents().default
         asked = await self._engine.submit(
             RunRequest(
                 user_id=user_id,
@@ -52,55 +52,55 @@ class Oracle:
                     token_count=tokens,
                     metadata={"wishes": wishes} if wishes else None,
                 ),
-                parent=question.node,
-                anew=question.new,
+                parent_id=question.parent_run_id,
+                new_conversation=question.new,
                 agent_id=agent.id,
                 queueing=agent.queueing,
                 queue_limit=agent.queue_limit,
-                token_budget=self._means.conduct.token_budget,
-                known=self._histories.known(user_id, question.project_id),
+                token_budget=self._deps.policy.token_budget,
+                cached_window=self._histories.get(user_id, question.project_id),
             )
         )
         return asked.run_id
 
-    async def events(
-        self, user_id: str, run_id: int, *, after: int = 0
-    ) -> AsyncGenerator[list[Chunk]]:
+    async def stream_chunks(
+        self, user_id: str, run_id: int, *, after_seq: int = 0
+    ) -> AsyncGenerator[list[StreamChunk]]:
         """The chunks of a run after a place, in batches: what was, then what comes.
 
         It ends after the last chunk, or without one when this process leaves the run.
         """
         feed = self._engine.feed(run_id)
         if feed is None or feed.user_id != user_id:
-            async for batch in self._past_events(user_id, run_id, after):
+            async for batch in self._stream_stored_chunks(user_id, run_id, after_seq):
                 yield batch
             return
-        async for batch in feed.follow(after):
+        async for batch in feed.stream(after_seq):
             yield batch
 
-    async def _past_events(
-        self, user_id: str, run_id: int, after: int
-    ) -> AsyncGenerator[list[Chunk]]:
+    async def _stream_stored_chunks(
+        self, user_id: str, run_id: int, after_seq: int
+    ) -> AsyncGenerator[list[StreamChunk]]:
         """Of a run that waits, has ended, or is another process's; until it is ours or over."""
         while True:
             past = await load_stored_run(self._storage, user_id, run_id)
-            fresh = [chunk for chunk in past.chunks if chunk.seq > after]
+            fresh = [chunk for chunk in past.chunks if chunk.seq > after_seq]
             if fresh:
-                after = fresh[-1].seq
+                after_seq = fresh[-1].seq
                 yield fresh
             if past.has_ended or self._engine.is_shutting_down:
                 return
             if (feed := self._engine.feed(run_id)) is not None:
-                async for batch in feed.follow(after):
+                async for batch in feed.stream(after_seq):
                     yield batch
                 return
             await self._engine.wait_for_change()
 
-    async def answer(self, user_id: str, run_id: int) -> Answer:
+    async def answer(self, user_id: str, run_id: int) -> OracleAnswer:
         """Wait for the end of a run; its answer, or its error raised."""
-        async for _ in self.events(user_id, run_id):
+        async for _ in self.stream_chunks(user_id, run_id):
             pass
-        return await read_answer(self._storage, user_id, run_id)
+        return await load_answer(self._storage, user_id, run_id)
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
         """Ask for the end of a run; it is durable when this returns."""
@@ -109,7 +109,7 @@ class Oracle:
     async def cancel_all(self, user_id: str, project_id: str) -> list[int]:
         """The same for all runs of a context that have not ended."""
         await self._storage.projects.get(user_id, project_id)
-        found = await self._storage.runs.open_in(user_id, project_id)
+        found = await self._storage.runs.list_unfinished(user_id, project_id)
         # Those that wait first: else the next one begins where the one before it was cancelled.
         for run_id in reversed(found):
             await self._engine.cancel(user_id, run_id)
@@ -131,34 +131,34 @@ class ChannelMessage:
     content: str
     peer: str | None = None
     project_id: str = DEFAULT_PROJECT
-    wishes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     origin: Origin = Origin.USER
-    max_length: int = LONGEST_QUESTION  # characters that the channel lets a message have
+    max_length: int = MAX_QUESTION_CHARS  # characters that the channel lets a message have
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedRun:
+class MessageReceipt:
     """A message that was taken in, and will be answered by this run."""
 
     run_id: int
     session_key: str
 
 
-class Reception:
+class MessageSubmitter:
     """Takes messages in, each in the lane of its session."""
 
-    def __init__(self, means: RunDeps, engine: LocalEngine, *, histories: HistoryCache) -> None:
-        self._means = means
+    def __init__(self, deps: RunDeps, engine: LocalEngine, *, histories: HistoryCache) -> None:
+        self._deps = deps
         self._engine = engine
         self._histories = histories
 
-    async def send(self, user_id: str, message: ChannelMessage) -> SubmittedRun:
+    async def submit(self, user_id: str, message: ChannelMessage) -> MessageReceipt:
         """Take a message in; what is returned is durable, and will be answered."""
-        agent = self._agent(message.agent_id)
+        agent = self._find_agent(message.agent_id)
         key = session_key(agent.id, message.channel, message.account, message.peer)
-        content = _checked(message)
-        tokens = max(1, self._means.counter.count(content, message.wishes.get("model") or ""))
-        metadata = {"wishes": dict(message.wishes)} if message.wishes else None
+        content = _validate_content(message)
+        tokens = max(1, self._deps.token_counter.count(content, message.options.get("model") or ""))
+        metadata = {"wishes": dict(message.options)} if message.options else None
         asked = await self._engine.submit(
             RunRequest(
                 user_id=user_id,
@@ -169,23 +169,23 @@ class Reception:
                 session_key=key,
                 queueing=agent.queueing,
                 queue_limit=agent.queue_limit,
-                token_budget=self._means.conduct.token_budget,
-                known=self._histories.known(user_id, message.project_id, key),
+                token_budget=self._deps.policy.token_budget,
+                cached_window=self._histories.get(user_id, message.project_id, key),
             )
         )
-        return SubmittedRun(asked.run_id, key)
+        return MessageReceipt(asked.run_id, key)
 
-    def _agent(self, name: str) -> AgentDef:
-        agents = self._means.agents()
+    def _find_agent(self, name: str) -> AgentDef:
+        agents = self._deps.agents()
         found = agents.get(name)
         if found is None:
             raise NotFound(
-                f"there is no agent {name!r:.80}.", hint=did_you_mean(name, agents.names())
+                f"there is no agent {name!r:.80}.", hint=did_you_mean(name, agents.ids())
             )
         return found
 
 
-def _checked(message: ChannelMessage) -> str:
+def _validate_content(message: ChannelMessage) -> str:
     content, longest = message.content, message.max_length
     if content.strip() and len(content) <= longest:
         return content

@@ -18,8 +18,8 @@ from dodona.agent.conversation.compression import (
     CompressionPlan,
     ModelSummary,
     needs_compression,
+    parse_model_summary,
     plan_compression,
-    read_answer,
     render_for_model,
     summary_limit,
 )
@@ -39,13 +39,13 @@ from dodona.core.events import CONTEXT_COMPRESSED, Event
 from dodona.core.messages import SystemText, UserText
 from dodona.core.ports.model import ChosenModel, ModelRequest
 
-PROMPT: Final = "compression"
-PATIENCE: Final = 60.0  # seconds for a model to sum up
-MOST_RUNS: Final = 500  # that are summed up at once; what is older was out of sight for long
-NO_MODEL: Final = "extractive"  # the provider that only quotes
+PROMPT_NAME: Final = "compression"
+SUMMARY_TIMEOUT_SECONDS: Final = 60.0  # seconds for a model to sum up
+MAX_RUNS: Final = 500  # that are summed up at once; what is older was out of sight for long
+EXTRACTIVE_PROVIDER: Final = "extractive"  # the provider that only quotes
 
-_ALL: Final = 2**31 - 1
-_CHARACTERS: Final = 3  # of a token, if there are many for it
+_NO_TOKEN_LIMIT: Final = 2**31 - 1
+_CHARS_PER_TOKEN: Final = 3  # of a token, if there are many for it
 
 _log = logging.getLogger(__name__)
 
@@ -61,13 +61,13 @@ class CompressionJob:
     project_id: str
     agent_id: str
     session_key: str
-    place: ConversationKey
+    cache_key: ConversationKey
     conversation_id: int
     run_id: int
     token_budget: int
-    most_runs: int
+    max_runs: int
     model: str
-    prompts: Path | None  # the project's own
+    prompt_folder: Path | None  # the project's own
 
 
 class Compressor:
@@ -75,25 +75,25 @@ class Compressor:
 
     def __init__(
         self,
-        means: RunDeps,
+        deps: RunDeps,
         *,
         prompts: PromptLoader,
         prompt_folder: Callable[[RunInputs], Path | None],
         histories: HistoryCache,
     ) -> None:
-        self._means = means
+        self._deps = deps
         self._histories = histories
         self._prompts = prompts
-        self._folder = prompt_folder
+        self._prompt_folder = prompt_folder
 
-    def plan_after_run(self, host: RunContext, after: History) -> PostRunTask | None:
+    def plan_after_run(self, host: RunContext, history: History) -> PostRunTask | None:
         """What is to be done once the answer is out; most often nothing."""
-        brief, settings = host.brief, host.pins.settings
+        brief, settings = host.inputs, host.snapshot.settings
         window, budget = brief.window, brief.context.token_budget
         most = settings.max_context_nodes
-        is_cut = window is not None and window.is_cut
-        if not self._means.conduct.compress_context or not (
-            is_cut or needs_compression(after.tokens, after.runs, budget=budget, most_runs=most)
+        is_cut = window is not None and window.is_truncated
+        if not self._deps.policy.compress_context or not (
+            is_cut or needs_compression(history.tokens, history.runs, budget=budget, max_runs=most)
         ):
             return None
         crowd = CompressionJob(
@@ -101,53 +101,51 @@ class Compressor:
             project_id=host.project_id,
             agent_id=host.agent_id,
             session_key=host.session_key,
-            place=conversation_key(brief),
+            cache_key=conversation_key(brief),
             conversation_id=host.claim.conversation_id,
             run_id=host.claim.run_id,
             token_budget=budget,
-            most_runs=most,
-            model=settings.subagent_model or host.pins.model,
-            prompts=self._folder(brief),
+            max_runs=most,
+            model=settings.subagent_model or host.snapshot.model,
+            prompt_folder=self._prompt_folder(brief),
         )
         return partial(self.compress, crowd)
 
-    async def compress(self, crowd: CompressionJob) -> None:
+    async def compress(self, job: CompressionJob) -> None:
         """Sum up what must make room, if that is still so."""
         try:
-            folding = await self._plan(crowd)
+            folding = await self._plan_compression(job)
             if folding is not None:
-                await self._keep(crowd, folding)
+                await self._store_summary(job, folding)
         except NotFound:
             return  # it was deleted, or pruned, meanwhile
         except DodonaError as error:
-            _log.warning("conversation %s is not compressed: %s", crowd.conversation_id, error)
+            _log.warning("conversation %s is not compressed: %s", job.conversation_id, error)
 
-    async def _plan(self, crowd: CompressionJob) -> CompressionPlan | None:
-        window = await self._means.storage.conversations.window(
-            crowd.user_id,
-            crowd.conversation_id,
-            budget=_ALL,
-            max_runs=MOST_RUNS,
-            from_id=crowd.run_id,
+    async def _plan_compression(self, job: CompressionJob) -> CompressionPlan | None:
+        window = await self._deps.storage.conversations.load_window(
+            job.user_id,
+            job.conversation_id,
+            budget=_NO_TOKEN_LIMIT,
+            max_runs=MAX_RUNS,
+            from_id=job.run_id,
         )
-        made = partial(
-            plan_compression, window, budget=crowd.token_budget, most_runs=crowd.most_runs
-        )
+        made = partial(plan_compression, window, budget=job.token_budget, max_runs=job.max_runs)
         return await asyncio.to_thread(made)
 
-    async def _keep(self, crowd: CompressionJob, folding: CompressionPlan) -> None:
-        found = await self._answered(crowd, folding)
-        model, answered = found or (None, ModelSummary(folding.known()))
-        gist = answered.gist
-        most = summary_limit(crowd.token_budget)
-        count = partial(self._count, model or crowd.model)
+    async def _store_summary(self, job: CompressionJob, plan: CompressionPlan) -> None:
+        found = await self._summarise_with_model(job, plan)
+        model, answered = found or (None, ModelSummary(plan.build_extractive_summary()))
+        gist = answered.summary
+        most = summary_limit(job.token_budget)
+        count = partial(self._count_tokens, model or job.model)
         fitted = await asyncio.to_thread(
             partial(gist.trim_to, most, count, is_prose=found is not None)
         )
-        content = fitted.text()
+        content = fitted.to_text()
         tokens = await asyncio.to_thread(count, content)
         summary = NewSummary(
-            run_id=folding.run_id,
+            run_id=plan.run_id,
             content=content,
             token_count=tokens,
             model=model,
@@ -155,74 +153,82 @@ class Compressor:
             mentioned_symbols=gist.symbols,
             mentioned_files=gist.files,
             insights=answered.insights,
-            head_id=crowd.run_id,
-            context_tokens=folding.kept_tokens + tokens,
+            head_id=job.run_id,
+            context_tokens=plan.remaining_tokens + tokens,
         )
-        if await self._means.storage.summaries.keep(crowd.user_id, summary):
-            self._histories.invalidate(crowd.place)
-            self._tell(crowd, folding, summary)
+        if await self._deps.storage.summaries.save(job.user_id, summary):
+            self._histories.invalidate(job.cache_key)
+            self._emit_compressed(job, plan, summary)
 
-    def _count(self, model: str, text: str) -> int:
-        return max(1, self._means.counter.count(text, model))
+    def _count_tokens(self, model: str, text: str) -> int:
+        return max(1, self._deps.token_counter.count(text, model))
 
-    def _tell(self, crowd: CompressionJob, folding: CompressionPlan, summary: NewSummary) -> None:
+    def _emit_compressed(
+        self, job: CompressionJob, plan: CompressionPlan, summary: NewSummary
+    ) -> None:
         payload = {
-            "user_id": crowd.user_id,
-            "project_id": crowd.project_id,
-            "run_id": crowd.run_id,
+            "user_id": job.user_id,
+            "project_id": job.project_id,
+            "run_id": job.run_id,
             "summary_of": summary.run_id,
-            "runs": len(folding.told),
-            "tokens_before": folding.tokens,
+            "runs": len(plan.exchanges),
+            "tokens_before": plan.tokens_before,
             "tokens_after": summary.context_tokens,
             "model": summary.model,
         }
-        self._means.emit(Event(CONTEXT_COMPRESSED, f"agent.{crowd.agent_id}", payload=payload))
+        self._deps.emit(Event(CONTEXT_COMPRESSED, f"agent.{job.agent_id}", payload=payload))
 
     # -- by a model ----------------------------------------------------------------------------
 
-    async def _answered(
-        self, crowd: CompressionJob, folding: CompressionPlan
+    async def _summarise_with_model(
+        self, job: CompressionJob, plan: CompressionPlan
     ) -> tuple[str, ModelSummary] | None:
         """What a model made of it, and its name; None when there is none, or it came to nothing."""
         try:
-            chosen = await self._means.models.choose(crowd.model, agent=crowd.agent_id)
-            if chosen.model.provider == NO_MODEL:
+            chosen = await self._deps.models.choose(job.model, agent=job.agent_id)
+            if chosen.model.provider == EXTRACTIVE_PROVIDER:
                 return None
-            async with asyncio.timeout(PATIENCE):
-                said = await self._ask_model(crowd, folding, chosen)
+            async with asyncio.timeout(SUMMARY_TIMEOUT_SECONDS):
+                said = await self._ask_model(job, plan, chosen)
         except TimeoutError:
-            _log.warning("no summary came in %g seconds: it is made without a model", PATIENCE)
+            _log.warning(
+                "no summary came in %g seconds: it is made without a model", SUMMARY_TIMEOUT_SECONDS
+            )
             return None
         except DodonaError as error:
             _log.warning("a summary is made without a model: %s", error)
             return None
-        answered = await asyncio.to_thread(read_answer, said, folding)
+        answered = await asyncio.to_thread(parse_model_summary, said, plan)
         if answered is None:
             _log.warning("%s gave no summary: it is made without it", chosen.model.name)
             return None
         return chosen.model.name, answered
 
     async def _ask_model(
-        self, crowd: CompressionJob, folding: CompressionPlan, chosen: ChosenModel
+        self, job: CompressionJob, plan: CompressionPlan, chosen_model: ChosenModel
     ) -> str:
-        tokens = summary_limit(crowd.token_budget)
-        template = await asyncio.to_thread(self._prompts.text, PROMPT, crowd.prompts)
-        values = {"project_id": crowd.project_id, "tokens": tokens // 2}
-        prompt = render(template, values, file=f"{PROMPT}.md")
-        room = max(1_000, chosen.context_size - chosen.max_tokens) * _CHARACTERS // 2
-        shown = await asyncio.to_thread(render_for_model, folding, room)
+        tokens = summary_limit(job.token_budget)
+        template = await asyncio.to_thread(self._prompts.load, PROMPT_NAME, job.prompt_folder)
+        values = {"project_id": job.project_id, "tokens": tokens // 2}
+        prompt = render(template, values, file=f"{PROMPT_NAME}.md")
+        room = (
+            max(1_000, chosen_model.context_size - chosen_model.max_tokens) * _CHARS_PER_TOKEN // 2
+        )
+        shown = await asyncio.to_thread(render_for_model, plan, room)
         request = ModelRequest(
             messages=(SystemText(prompt), UserText(shown)),
-            max_tokens=chosen.max_tokens,
-            temperature=chosen.temperature,
+            max_tokens=chosen_model.max_tokens,
+            temperature=chosen_model.temperature,
         )
         call = BackgroundCall(
-            user_id=crowd.user_id,
-            agent_id=crowd.agent_id,
-            session_key=crowd.session_key,
-            step_key=PROMPT,
-            chosen=chosen,
+            user_id=job.user_id,
+            agent_id=job.agent_id,
+            session_key=job.session_key,
+            step_key=PROMPT_NAME,
+            chosen_model=chosen_model,
             request=request,
-            input_tokens=await asyncio.to_thread(self._count, chosen.model.name, prompt + shown),
+            input_tokens=await asyncio.to_thread(
+                self._count_tokens, chosen_model.model.name, prompt + shown
+            ),
         )
-        return (await call_outside_run(self._means, call)).message.text
+        return (await call_outside_run(self._deps, call)).message.text

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dodona.agent.conversation.history import History
-from dodona.agent.conversation.insights import Insight, insight_of
+from dodona.agent.conversation.insights import Insight, extract_insight
 from dodona.agent.question import context_id
-from dodona.agent.run.result import Result
+from dodona.agent.run.result import RunResult
 from dodona.agent.run_context.context import RunContext
 from dodona.core import chunks
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.contexts import OracleContext
 from dodona.core.domain.conversations.conversation import EndReceipt, NewMessage, RunEnd
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice
@@ -21,21 +21,21 @@ from dodona.core.ports.model import FinishReason
 
 
 class TokenSizes(NamedTuple):
-    said: int  # tokens of this run, as later ones will read it
-    context: int  # what the context holds then
+    run_tokens: int  # tokens of this run, as later ones will read it
+    context_tokens: int  # what the context holds then
 
 
-async def finish_run(host: RunContext, result: Result) -> tuple[EndReceipt, History]:
+async def finish_run(host: RunContext, result: RunResult) -> tuple[EndReceipt, History]:
     """Write the end, then show it; what a question that follows will begin with."""
     await _store_late_events(host)
-    sizes = _sizes(host, result)
-    last = [host.feed.assign_seq(body) for body in _bodies(host, result, sizes)]
+    sizes = _token_sizes(host, result)
+    last = [host.feed.assign_seq(body) for body in _final_chunk_bodies(host, result, sizes)]
     exchange = result.exchange
-    insight = insight_of(host.brief.question.content, exchange)
-    fresh = _new_mentions(host.brief.context, insight)
-    cut = host.feed.after(host.turn_began) if exchange.is_partial else []
+    insight = extract_insight(host.inputs.question.content, exchange)
+    fresh = _new_mentions(host.inputs.context, insight)
+    cut = host.feed.chunks_after(host.turn_start_seq) if exchange.is_partial else []
     model = host.answered_by[1]
-    _count(host)
+    _update_session_usage(host)
     ended = await host.journal.end(
         RunEnd(
             status=result.status,
@@ -43,7 +43,7 @@ async def finish_run(host: RunContext, result: Result) -> tuple[EndReceipt, Hist
                 NewMessage(
                     role="assistant",
                     content=exchange.content,
-                    token_count=sizes.said,
+                    token_count=sizes.run_tokens,
                     metadata=exchange.metadata(
                         model=model or None,
                         tokens_used=host.tokens_used,
@@ -56,34 +56,34 @@ async def finish_run(host: RunContext, result: Result) -> tuple[EndReceipt, Hist
                 ),
             ),
             error=result.failure,
-            model=host.chosen.model.name if model else "",
-            context_tokens=sizes.context,
+            model=host.chosen_model.model.name if model else "",
+            context_tokens=sizes.context_tokens,
             decisions=fresh.decisions,
             mentioned_symbols=fresh.symbols,
             mentioned_files=fresh.files,
         )
     )
     host.feed.publish(last)
-    question = host.brief.question
+    question = host.inputs.question
     said = (UserText(question.content), *exchange.messages())
     return ended, host.history.extended_with(
-        said, question.token_count + sizes.said, exchange.traces
+        said, question.token_count + sizes.run_tokens, exchange.provenance
     )
 
 
-def _count(host: RunContext) -> None:
+def _update_session_usage(host: RunContext) -> None:
     """Let the session know how much was said in it."""
-    if (key := host.brief.session_key) is not None:
+    if (key := host.inputs.session_key) is not None:
         said = host.output_tokens
         used = {"input_tokens": max(0, host.tokens_used - said), "output_tokens": said}
-        sessions = host.means.storage.sessions
-        host.journal.ride(sessions.counted(host.user_id, key, messages=2, **used))
+        sessions = host.deps.storage.sessions
+        host.journal.add_to_next_commit(sessions.add_counts(host.user_id, key, messages=2, **used))
 
 
 async def _store_late_events(host: RunContext) -> None:
     """What rules said when the run was over is told when the next one begins."""
     for number, event in enumerate(host.notifications.late_events):
-        await host.means.storage.notices.put(
+        await host.deps.storage.notices.put(
             NewNotice(
                 user_id=host.user_id,
                 project_id=host.project_id,
@@ -106,52 +106,54 @@ def _new_mentions(context: OracleContext, insight: Insight) -> Insight:
     )
 
 
-def dump_chunks(shown: tuple[Chunk, ...]) -> list[list[Any]]:
-    return [[chunk.seq, chunk.body] for chunk in shown]
+def dump_chunks(sent_chunks: tuple[StreamChunk, ...]) -> list[list[Any]]:
+    return [[chunk.seq, chunk.body] for chunk in sent_chunks]
 
 
-def _sizes(host: RunContext, result: Result) -> TokenSizes:
-    said = host.count(result.exchange.content) + host.turn_tokens
-    before = host.history.tokens + host.brief.question.token_count
-    return TokenSizes(said, min(host.brief.context.token_budget, before + said))
+def _token_sizes(host: RunContext, result: RunResult) -> TokenSizes:
+    said = host.count_tokens(result.exchange.content) + host.turn_tokens
+    before = host.history.tokens + host.inputs.question.token_count
+    return TokenSizes(said, min(host.inputs.context.token_budget, before + said))
 
 
-def _bodies(host: RunContext, result: Result, sizes: TokenSizes) -> list[dict[str, Any]]:
+def _final_chunk_bodies(
+    host: RunContext, result: RunResult, sizes: TokenSizes
+) -> list[dict[str, Any]]:
     if result.failure is not None:
         return [{"type": "error", "error": dict(result.failure)}]
     return [
         chunks.context_update(
-            tokens=host.transcript.tokens + host.count(result.exchange.content),
-            limit=host.chosen.context_size,
+            tokens=host.transcript.tokens + host.count_tokens(result.exchange.content),
+            limit=host.chosen_model.context_size,
         ),
         chunks.done(
             tokens_used=host.tokens_used,
-            model_used=host.answered_by[1] or host.chosen.model.name,
+            model_used=host.answered_by[1] or host.chosen_model.model.name,
             context_id=context_id(host.claim.run_id),
-            context_tokens_remaining=host.brief.context.token_budget - sizes.context,
-            finish=_finish(host, result),
+            context_tokens_remaining=host.inputs.context.token_budget - sizes.context_tokens,
+            finish=_finish_reason(host, result),
         ),
     ]
 
 
-def _finish(host: RunContext, result: Result) -> chunks.Ended:
-    if result.exchange.is_partial or host.finish == FinishReason.LENGTH.value:
+def _finish_reason(host: RunContext, result: RunResult) -> chunks.DoneFinish:
+    if result.exchange.is_partial or host.finish_reason == FinishReason.LENGTH.value:
         return "length"
-    return "refusal" if host.finish == FinishReason.REFUSAL.value else "stop"
+    return "refusal" if host.finish_reason == FinishReason.REFUSAL.value else "stop"
 
 
 class CancelAfterReplay:
     """Calls `stop` at the first step that has not been done yet, if that is wanted by then."""
 
-    def __init__(self, journal: Journal, *, is_wanted: bool) -> None:
+    def __init__(self, journal: Journal, *, cancel_requested: bool) -> None:
         self._journal = journal
-        self._is_wanted = is_wanted
+        self._cancel_requested = cancel_requested
         self._is_live = False
-        self.stop: Callable[[], None] = _nothing
+        self.stop: Callable[[], None] = _noop
 
     def cancel(self) -> None:
         """Stop the run: now, or when it has come to where it was."""
-        self._is_wanted = True
+        self._cancel_requested = True
         if self._is_live:
             self.stop()
 
@@ -159,7 +161,7 @@ class CancelAfterReplay:
         record = self._journal.begin(start)
         if not self._is_live and (record is None or record.outcome_unknown):
             self._is_live = True
-            if self._is_wanted:
+            if self._cancel_requested:
                 self.stop()
         return record
 
@@ -170,5 +172,5 @@ class CancelAfterReplay:
         await self._journal.flush()
 
 
-def _nothing() -> None:
+def _noop() -> None:
     """Until there is a run to stop."""

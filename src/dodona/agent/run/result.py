@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dodona.agent.conversation.exchange import Exchange
-from dodona.agent.leaves.answer import CUT
+from dodona.agent.leaves.answer import CUT_ANSWER_TEXT
 from dodona.agent.run_context.context import RunContext
 from dodona.core.domain.conversations.conversation import Claim, RunStatus
 from dodona.core.errors import Cancelled, DodonaError, as_json
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """`failure` is an error as JSON, unless it went well."""
 
     status: RunStatus
@@ -28,21 +28,21 @@ class Result:
     failure: Mapping[str, Any] | None = None
 
 
-def result_of(host: RunContext, outcome: Outcome) -> Result:
-    exchange = host.exchange or Exchange(CUT, None, tuple(host.turns), is_partial=True)
-    if outcome.ended == CANCELLED:
+def result_of(host: RunContext, outcome: Outcome) -> RunResult:
+    exchange = host.exchange or Exchange(CUT_ANSWER_TEXT, None, tuple(host.turns), is_partial=True)
+    if outcome.end_reason == CANCELLED:
         stopped = as_json(Cancelled("the run was cancelled."))["error"]
-        return Result(RunStatus.CANCELLED, exchange, stopped)
+        return RunResult(RunStatus.CANCELLED, exchange, stopped)
     failure: Mapping[str, Any] | None = outcome.blackboard.get("failure")
     if failure is None and not outcome.succeeded:
         said = (outcome.error or {}).get("message", "the tree failed.")
         failure = {"code": "tree_failed", "message": said, "hint": ""}
     if failure is not None:
-        return Result(RunStatus.FAILED, exchange, failure)
-    return Result(RunStatus.SUCCEEDED, exchange)
+        return RunResult(RunStatus.FAILED, exchange, failure)
+    return RunResult(RunStatus.SUCCEEDED, exchange)
 
 
-def failed_result(claim: Claim, error: Exception) -> Result:
+def failed_result(claim: Claim, error: Exception) -> RunResult:
     """Of a run that could not even begin, or met a bug."""
     if isinstance(error, DodonaError):
         failure = as_json(error)["error"]
@@ -51,4 +51,4 @@ def failed_result(claim: Claim, error: Exception) -> Result:
         hint = "The log has the details."
         failure = {"code": "internal", "message": "an error inside Dodona.", "hint": hint}
     said = f"No answer: {failure['message']}"
-    return Result(RunStatus.FAILED, Exchange(said, None, (), is_partial=True), failure)
+    return RunResult(RunStatus.FAILED, Exchange(said, None, (), is_partial=True), failure)

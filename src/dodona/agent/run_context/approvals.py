@@ -18,7 +18,7 @@ class ApprovalGate:
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
-        self._waiting: dict[tuple[int, str], asyncio.Event] = {}
+        self._waiters: dict[tuple[int, str], asyncio.Event] = {}
 
     async def decide(
         self,
@@ -33,29 +33,29 @@ class ApprovalGate:
         decided = await self._approvals.decide(
             user_id, run_id, call_id, decision=decision, by=by, note=note
         )
-        if (waiting := self._waiting.get((run_id, call_id))) is not None:
+        if (waiting := self._waiters.get((run_id, call_id))) is not None:
             waiting.set()
         return decided
 
-    async def wait_for_decision(self, user_id: str, asked: Approval, step: Step) -> Approval:
+    async def wait_for_decision(self, user_id: str, approval: Approval, step: Step) -> Approval:
         """Wait until somebody has decided, or it is too late: then it is refused."""
-        key = (asked.run_id, asked.call_id)
-        stirred = self._waiting.setdefault(key, asyncio.Event())
+        key = (approval.run_id, approval.call_id)
+        stirred = self._waiters.setdefault(key, asyncio.Event())
         try:
-            with step.rest():
-                while asked.decision is Decision.PENDING:
-                    left = asked.expires_at - time()
+            with step.pause_timers():
+                while approval.decision is Decision.PENDING:
+                    left = approval.expires_at - time()
                     if left <= 0:
-                        return await self._expired(user_id, asked)
+                        return await self._expire(user_id, approval)
                     await _wait(stirred, min(left, POLL_SECONDS))
                     step.progress()
-                    asked = await self._approvals.get(user_id, *key)
+                    approval = await self._approvals.get(user_id, *key)
         finally:
-            self._waiting.pop(key, None)
-        return asked
+            self._waiters.pop(key, None)
+        return approval
 
-    async def _expired(self, user_id: str, asked: Approval) -> Approval:
-        key = (asked.run_id, asked.call_id)
+    async def _expire(self, user_id: str, approval: Approval) -> Approval:
+        key = (approval.run_id, approval.call_id)
         try:
             decide = self._approvals.decide
             return await decide(user_id, *key, decision=Decision.EXPIRED, by="dodona")

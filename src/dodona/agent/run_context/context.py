@@ -26,7 +26,7 @@ from dodona.core.domain.notices import Notice
 from dodona.core.events import Event, Severity
 from dodona.core.messages import AssistantText, Message, Origin, UserText
 from dodona.core.ports.model import ChosenModel, ModelEvent, Restart, TextDelta, ThinkingDelta
-from dodona.core.ports.tools import Source
+from dodona.core.ports.tools import SourceReference
 from dodona.store.runs.journal import RunJournal
 from dodona.trees import Blackboard, Step
 
@@ -47,51 +47,51 @@ class PartialAnswer:
             self.text = self.thinking = ""
 
 
-WEB: Final = "web"  # the channel of what is asked in contexts
+WEB_CHANNEL: Final = "web"  # the channel of what is asked in contexts
 
 
 # Before what a client wants heeded: it speaks for the user, and after the agent's own prompt.
-INSTRUCTIONS: Final = "Instructions for this conversation:"
+INSTRUCTIONS_PREFIX: Final = "Instructions for this conversation:"
 
 
-class Knowing(NamedTuple):
+class RunBackground(NamedTuple):
     """What a run begins with that is not in its brief: what was said, what the user decided."""
 
     history: History
-    choices: UserOverrides
+    overrides: UserOverrides
 
 
 class RunContext:
     """What the leaves of one agent share."""
 
     __slots__ = (
-        "_began_with",
-        "_known_state",
-        "answer",
+        "_cached_state",
+        "_initial_tokens",
         "answered_by",
-        "brief",
-        "chosen",
+        "chosen_model",
         "claim",
         "context_tokens",
-        "decisions",
+        "decision_tree",
+        "deps",
         "exchange",
         "feed",
-        "final",
-        "finish",
+        "final_answer",
+        "finish_reason",
         "history",
+        "inputs",
         "is_live",
         "journal",
-        "means",
         "notices",
         "notifications",
         "output_tokens",
         "partial_answer",
-        "pins",
+        "pending_answer",
         "role",
+        "snapshot",
         "sources",
         "tokens_used",
         "transcript",
-        "turn_began",
+        "turn_start_seq",
         "turns",
         "untrusted_origins",
     )  # fmt: skip
@@ -99,61 +99,63 @@ class RunContext:
     def __init__(
         self,
         *,
-        driven: ClaimedRun,
-        means: RunDeps,
-        pins: RunSnapshot,
-        chosen: ChosenModel,
+        claimed: ClaimedRun,
+        deps: RunDeps,
+        snapshot: RunSnapshot,
+        chosen_model: ChosenModel,
         journal: RunJournal,
-        known: Knowing,
+        background: RunBackground,
         feed: ChunkFeed,
     ) -> None:
-        self.claim = driven.claim
-        self.brief = driven.brief
-        self.means = means
-        self.pins = pins
-        self.chosen = chosen
+        self.claim = claimed.claim
+        self.inputs = claimed.inputs
+        self.deps = deps
+        self.snapshot = snapshot
+        self.chosen_model = chosen_model
         self.journal = journal
-        self.history = history = known.history
+        self.history = history = background.history
         self.feed = feed
-        self.role = role = pins.role
-        self.notifications = RunNotifications.of(means.subscribers, means.rules, known.choices)
-        self.notifications.inbox.schedule(driven.brief.notices if not role.parent_step else ())
+        self.role = role = snapshot.role
+        self.notifications = RunNotifications.create(
+            deps.subscribers, deps.rules, background.overrides
+        )
+        self.notifications.inbox.schedule(claimed.inputs.notices if not role.parent_step else ())
         self.notices: list[tuple[int, Notice]] = []  # to keep, each with the turns before it
-        self.decisions: DecisionTree = make_decision_tree(means.decisions, role.limits)
+        self.decision_tree: DecisionTree = make_decision_tree(deps.decision_tree, role.limits)
         self.transcript = Transcript(
             (role.system,), tokens=role.prompt_tokens, digest=role.digest + history.digest
         )
-        if instructions := self.wishes.get("instructions"):
-            self.add_prompt(UserText(f"{INSTRUCTIONS}\n\n{instructions}"))
+        if instructions := self.options.get("instructions"):
+            self.add_prompt(UserText(f"{INSTRUCTIONS_PREFIX}\n\n{instructions}"))
         self.transcript.extend(history.messages, history.tokens)
-        self._began_with = self.transcript.tokens
+        self._initial_tokens = self.transcript.tokens
         self.turns: list[Turn] = []
-        self.answer: AssistantText | None = None  # the one whose calls are being made
-        self.final: AssistantText | None = None  # the one that ends the run
-        self.finish = ""  # why that one ended, as the model says
+        self.pending_answer: AssistantText | None = None  # the one whose calls are being made
+        self.final_answer: AssistantText | None = None  # the one that ends the run
+        self.finish_reason = ""  # why that one ended, as the model says
         self.partial_answer: PartialAnswer | None = None  # of an answer that has not ended
         self.exchange: Exchange | None = None  # what is to be saved
-        self.turn_began = 0  # the place of the last chunk before it
+        self.turn_start_seq = 0  # the place of the last chunk before it
         self.output_tokens = 0
         self.context_tokens = 0  # that the last answer and what it was made of came to
         self.tokens_used = 0
         self.answered_by: tuple[str, str] = ("", "")  # the provider and model that answered last
-        self.sources: dict[Source, None] = {}  # in the order in which tools gave them
+        self.sources: dict[SourceReference, None] = {}  # in the order in which tools gave them
         self.untrusted_origins: set[Origin] = set(history.untrusted)  # whose texts it has read
-        if (origin := Origin(driven.brief.origin)).is_untrusted:
+        if (origin := Origin(claimed.inputs.origin)).is_untrusted:
             self.untrusted_origins.add(origin)
         self.is_live = not self.claim.is_resumed  # until then, all that happens has happened before
-        self._known_state: tuple[Any, AgentState] | None = None
+        self._cached_state: tuple[Any, AgentState] | None = None
 
-    def for_subagent(self, role: AgentRole, chosen: ChosenModel) -> RunContext:
+    def for_subagent(self, role: AgentRole, chosen_model: ChosenModel) -> RunContext:
         """A subagent at work in a step of this one. It knows nothing but what it is told."""
         other = RunContext(
-            driven=ClaimedRun(self.claim, self.brief),
-            means=self.means,
-            pins=replace(self.pins, role=role, deputies={}),
-            chosen=chosen,
+            claimed=ClaimedRun(self.claim, self.inputs),
+            deps=self.deps,
+            snapshot=replace(self.snapshot, role=role, subagents={}),
+            chosen_model=chosen_model,
             journal=self.journal,
-            known=Knowing(History(), self.notifications.choices),
+            background=RunBackground(History(), self.notifications.overrides),
             feed=self.feed,
         )
         other.untrusted_origins |= self.untrusted_origins
@@ -162,8 +164,8 @@ class RunContext:
     def add_prompt(self, *messages: Message) -> None:
         """Put what is asked into the transcript, behind what was said before."""
         for message in messages:
-            self.transcript.add(message, self.count(message.text))
-        self._began_with = self.transcript.tokens
+            self.transcript.add(message, self.count_tokens(message.text))
+        self._initial_tokens = self.transcript.tokens
 
     @property
     def is_subagent(self) -> bool:
@@ -171,49 +173,49 @@ class RunContext:
         return bool(self.role.parent_step)
 
     @property
-    def wishes(self) -> Mapping[str, Any]:
+    def options(self) -> Mapping[str, Any]:
         """What was asked for beside the answer, of the Oracle."""
-        return {} if self.is_subagent else wishes(self.brief.question)
+        return {} if self.is_subagent else request_options(self.inputs.question)
 
-    def key(self, step: Step) -> str:
+    def step_key(self, step: Step) -> str:
         """The key of a step within the whole run."""
         within = self.role.parent_step
         return f"{within}/{step.key}" if within else step.key
 
     @property
     def user_id(self) -> str:
-        return self.brief.context.user_id
+        return self.inputs.context.user_id
 
     @property
     def project_id(self) -> str:
-        return self.brief.context.project_id
+        return self.inputs.context.project_id
 
     @property
     def agent_id(self) -> str:
         """The agent that is asked, and pays, whoever works for it."""
-        return self.pins.agent_id
+        return self.snapshot.agent_id
 
     @property
     def session_key(self) -> str:
         """The session that pays; a context is one by itself."""
-        asked = self.brief.session_key
-        return asked or session_key(self.agent_id, WEB, self.user_id, self.project_id)
+        asked = self.inputs.session_key
+        return asked or session_key(self.agent_id, WEB_CHANNEL, self.user_id, self.project_id)
 
-    def output_left(self) -> int | None:
+    def output_tokens_left(self) -> int | None:
         """How many tokens the request still allows the model to say; None is no limit."""
-        most: int | None = self.wishes.get("max_tokens")
+        most: int | None = self.options.get("max_tokens")
         return None if most is None else max(0, most - self.output_tokens)
 
     @property
     def turn_tokens(self) -> int:
         """What the turns so far have added to the transcript."""
-        return self.transcript.tokens - self._began_with
+        return self.transcript.tokens - self._initial_tokens
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """The tokens of a text; at least one."""
-        return max(1, self.means.counter.count(text, self.chosen.model.name))
+        return max(1, self.deps.token_counter.count(text, self.chosen_model.model.name))
 
-    def event(self, kind: str, severity: Severity, payload: Mapping[str, Any]) -> Event:
+    def build_event(self, kind: str, severity: Severity, payload: Mapping[str, Any]) -> Event:
         """Something that happens in this run."""
         whose = {
             "user_id": self.user_id,
@@ -226,13 +228,13 @@ class RunContext:
     def emit(self, event: Event) -> None:
         """Tell the bus, unless that was done before a crash."""
         if self.is_live:
-            self.means.emit(event)
+            self.deps.emit(event)
 
-    def state(self, board: Blackboard) -> AgentState:
+    def load_state(self, blackboard: Blackboard) -> AgentState:
         """Where the run stands, as the blackboard has it."""
-        kept: dict[str, Any] = board["state"]
-        if self._known_state is not None and self._known_state[0] is kept:
-            return self._known_state[1]
+        kept: dict[str, Any] = blackboard["state"]
+        if self._cached_state is not None and self._cached_state[0] is kept:
+            return self._cached_state[1]
         return AgentState.read(
             kept,
             user_id=self.user_id,
@@ -243,18 +245,18 @@ class RunContext:
     @property
     def latest_state(self) -> AgentState:
         """Where the run stood when it was looked at last."""
-        if self._known_state is not None:
-            return self._known_state[1]
+        if self._cached_state is not None:
+            return self._cached_state[1]
         return AgentState.read(
             {}, user_id=self.user_id, project_id=self.project_id, config=self.role.limits
         )
 
-    def save_state(self, board: Blackboard, state: AgentState) -> None:
+    def save_state(self, blackboard: Blackboard, state: AgentState) -> None:
         kept = state.as_json()
-        self._known_state = (kept, state)
-        board["state"] = kept
+        self._cached_state = (kept, state)
+        blackboard["state"] = kept
 
 
-def wishes(question: StoredMessage) -> Mapping[str, Any]:
+def request_options(question: StoredMessage) -> Mapping[str, Any]:
     """What was asked for beside the answer."""
     return (question.metadata or {}).get("wishes", {})

@@ -9,20 +9,20 @@ from typing import Final
 from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.run_context.chunk_feed import Redact, no_redaction
 from dodona.agent.run_context.overrides import OverridesCache
-from dodona.agent.turn_control.decision import DEFAULT_DECISIONS
+from dodona.agent.turn_control.decision import DEFAULT_DECISION_TREE
 from dodona.core.domain.agents import Agents
 from dodona.core.domain.budgets import Meter
-from dodona.core.domain.conversations.contexts import TOKEN_BUDGET
-from dodona.core.domain.knowledge.code import CodeOf
-from dodona.core.domain.knowledge.notes import NotesOf
+from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
+from dodona.core.domain.knowledge.code import CodeLoader
+from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.core.domain.notices import Subscribers
-from dodona.core.domain.rules import Rules
+from dodona.core.domain.rules import RuleEngine
 from dodona.core.events import Emit
 from dodona.core.ports.model import Models, TokenCounter
 from dodona.core.ports.tools import CallTool, Toolbox
 from dodona.store import Store
 
-AGENT: Final = "oracle"  # what tools and trees call whoever is asked, whatever its name
+ORACLE_NAME: Final = "oracle"  # what tools and trees call whoever is asked, whatever its name
 
 GetAgents = Callable[[], Agents]
 
@@ -35,7 +35,7 @@ class RunPolicy:
     compress_context: bool = True  # are older exchanges summed up when the context is nearly full?
     require_approval_after_untrusted: bool = True  # once text from outside is in a run
     approval_timeout: float = 600.0  # for which a person who is asked may take
-    token_budget: int = TOKEN_BUDGET  # of contexts that begin, and of sessions
+    token_budget: int = DEFAULT_TOKEN_BUDGET  # of contexts that begin, and of sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,15 +45,15 @@ class RunDeps:
     meter: Meter
     toolbox: Toolbox
     call_tool: CallTool
-    counter: TokenCounter
+    token_counter: TokenCounter
     emit: Emit
-    notes: NotesOf
-    code: CodeOf
+    notes: NotesLoader
+    code: CodeLoader
     subscribers: Subscribers
-    rules: Rules
+    rules: RuleEngine
     approvals: ApprovalGate
     overrides: OverridesCache
     redact: Redact = no_redaction  # takes secrets out of what is shown of a run
     agents: GetAgents = Agents
-    conduct: RunPolicy = field(default_factory=RunPolicy)
-    decisions: str = DEFAULT_DECISIONS  # the name of a registered decision tree
+    policy: RunPolicy = field(default_factory=RunPolicy)
+    decision_tree: str = DEFAULT_DECISION_TREE  # the name of a registered decision tree

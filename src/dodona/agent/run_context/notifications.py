@@ -8,7 +8,7 @@ from typing import Any
 
 from dodona.agent.run_context.overrides import UserOverrides
 from dodona.core.domain.notices import Inbox, Subscribers
-from dodona.core.domain.rules import RuleAction, Rules
+from dodona.core.domain.rules import RuleAction, RuleEngine
 from dodona.core.events import Event
 
 
@@ -20,38 +20,42 @@ class RunNotifications:
     """
 
     inbox: Inbox
-    rules: Rules
-    choices: UserOverrides
-    fired: set[str] = field(default_factory=set[str])
+    rules: RuleEngine
+    overrides: UserOverrides
+    fired_rules: set[str] = field(default_factory=set[str])
     pending_trees: list[RuleAction] = field(default_factory=list[RuleAction])
     late_events: list[Event] = field(default_factory=list[Event])
     has_ended: bool = False
-    calls: int = 0
-    failures: dict[str, int] = field(default_factory=dict[str, int])  # turns with some, by tool
+    call_count: int = 0
+    failures_by_tool: dict[str, int] = field(
+        default_factory=dict[str, int]
+    )  # turns with some, by tool
 
     @classmethod
-    def of(cls, subscribers: Subscribers, rules: Rules, choices: UserOverrides) -> RunNotifications:
+    def create(
+        cls, subscribers: Subscribers, rules: RuleEngine, overrides: UserOverrides
+    ) -> RunNotifications:
         return cls(
-            subscribers.inbox(choices.disabled_subscribers, choices.enabled_subscribers),
+            subscribers.create_inbox(overrides.disabled_subscribers, overrides.enabled_subscribers),
             rules,
-            choices,
+            overrides,
         )
 
-    def note_turn(self, calls: Iterable[tuple[str, bool]]) -> None:
+    def record_turn(self, calls: Iterable[tuple[str, bool]]) -> None:
         """The calls of a turn, each with whether it failed.
 
         However often a tool fails in one turn, that is one failure: the rest is told at once.
         """
         made = list(calls)
-        self.calls += len(made)
+        self.call_count += len(made)
         for tool in {tool for tool, failed in made if failed}:
-            self.failures[tool] = self.failures.get(tool, 0) + 1
+            self.failures_by_tool[tool] = self.failures_by_tool.get(tool, 0) + 1
 
     def as_json(self) -> dict[str, Any]:
         """What a step that tells notices leaves, so that a resumed run goes on from there."""
-        return {"waiting": list(self.inbox.as_json()), "fired": sorted(self.fired)}
+        return {"waiting": list(self.inbox.as_json()), "fired": sorted(self.fired_rules)}
 
-    def restore(self, kept: Mapping[str, Any]) -> None:
-        if kept:
-            self.inbox.restore(kept["waiting"])
-            self.fired = set(kept["fired"])
+    def restore(self, record: Mapping[str, Any]) -> None:
+        if record:
+            self.inbox.restore(record["waiting"])
+            self.fired_rules = set(record["fired"])

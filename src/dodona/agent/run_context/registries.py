@@ -13,14 +13,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from dodona.agent.turn_control.config import BOUNDS, out_of_bounds
+from dodona.agent.turn_control.config import BOUNDS, check_bounds
 from dodona.core.errors import BadRequest
 from dodona.core.messages import ToolSpec
 from dodona.trees import Registry
 from dodona.trees.nodes import KINDS
 
-_HERE = Path(__file__).parent.parent
-_PREFIX: Final = "delegate_"
+_AGENT_DIR = Path(__file__).parent.parent
+_DELEGATE_PREFIX: Final = "delegate_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,18 +36,18 @@ class Subagent:
     allowed_tools: tuple[str, ...]
     max_turns: int = 10
     model_override: str | None = None
-    tree: Path = _HERE / "trees" / "librarian.lisp"
+    tree: Path = _AGENT_DIR / "trees" / "librarian.lisp"
 
     def __post_init__(self) -> None:
-        wrong = out_of_bounds("max_turns", self.max_turns, BOUNDS["max_iterations"])
+        wrong = check_bounds("max_turns", self.max_turns, BOUNDS["max_iterations"])
         if wrong is not None:
             raise wrong
 
     @property
-    def delegation(self) -> ToolSpec:
+    def delegation_tool(self) -> ToolSpec:
         """The call that hands it a task, as a model sees it."""
         return ToolSpec(
-            name=f"{_PREFIX}{self.name}",
+            name=f"{_DELEGATE_PREFIX}{self.name}",
             description=self.description,
             parameters={
                 "type": "object",
@@ -84,7 +84,7 @@ _registered: dict[str, Subagent] = {LIBRARIAN.name: LIBRARIAN}
 SUBAGENTS: Final[Mapping[str, Subagent]] = MappingProxyType(_registered)
 
 
-def register(subagent: Subagent) -> Subagent:
+def register_subagent(subagent: Subagent) -> Subagent:
     """Let the Oracle hand tasks to it, from the next start on."""
     if subagent.name in _registered:
         raise BadRequest(f"subagent '{subagent.name}' is registered twice.")
@@ -92,9 +92,11 @@ def register(subagent: Subagent) -> Subagent:
     return subagent
 
 
-def subagent_name(call: str) -> str:
+def subagent_name(tool_name: str) -> str:
     """The subagent that a call names; "" when it is a tool's."""
-    return call.removeprefix(_PREFIX) if call.startswith(_PREFIX) else ""
+    return (
+        tool_name.removeprefix(_DELEGATE_PREFIX) if tool_name.startswith(_DELEGATE_PREFIX) else ""
+    )
 
 
 REGISTRY = Registry(KINDS)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dodona.agent.conversation.prompts import PromptLoader, render
-from dodona.agent.run_context.deps import AGENT, RunDeps
+from dodona.agent.run_context.deps import ORACLE_NAME, RunDeps
 from dodona.agent.run_context.registries import SUBAGENTS, Subagent
 from dodona.agent.turn_control.config import AgentConfig
 from dodona.agent.turn_control.settings import ModelSettings
@@ -24,7 +24,7 @@ from dodona.core.domain.conversations.sessions import parse_session_key
 from dodona.core.errors import NotFound
 from dodona.core.messages import SystemText, ToolSpec
 from dodona.core.ports.model import TokenCounter
-from dodona.core.ports.tools import Category
+from dodona.core.ports.tools import ToolCategory
 from dodona.lisp import to_text
 from dodona.trees import Registry, Tree, load
 
@@ -48,13 +48,13 @@ class AgentRole:
     parent_step: str = ""
 
 
-REMEMBERED: Final = 128
-FRESH_SECONDS: Final = 1.0  # how long the texts of prompts are not looked at again
+CACHE_SIZE: Final = 128
+CACHE_SECONDS: Final = 1.0  # how long the texts of prompts are not looked at again
 
 GetTree = Callable[[str], Tree]  # of an agent, as it is now
 
 
-class _Tool(msgspec.Struct, frozen=True):
+class ToolRecord(msgspec.Struct, frozen=True):
     name: str
     description: str
     parameters: dict[str, Any]
@@ -63,7 +63,7 @@ class _Tool(msgspec.Struct, frozen=True):
 class SubagentRecord(msgspec.Struct, frozen=True):
     tree: str
     prompt: str
-    tools: list[_Tool]
+    tools: list[ToolRecord]
     max_turns: int
     model: str
 
@@ -71,7 +71,7 @@ class SubagentRecord(msgspec.Struct, frozen=True):
 class SnapshotRecord(msgspec.Struct, frozen=True):
     tree: str
     prompts: dict[str, str]
-    tools: list[_Tool]
+    tools: list[ToolRecord]
     settings: dict[str, Any]
     model: str
     subagents: dict[str, SubagentRecord] = {}
@@ -80,7 +80,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True):
     system_prompt: str = ""  # instead of the prompt
 
 
-_kept = msgspec.json.Decoder(SnapshotRecord)
+_decoder = msgspec.json.Decoder(SnapshotRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class PinnedSubagent:
     max_turns: int
     model: str
 
-    def role(
-        self, limits: AgentConfig, *, project_id: str, counter: TokenCounter, within: str
+    def build_role(
+        self, limits: AgentConfig, *, project_id: str, counter: TokenCounter, parent_step: str
     ) -> AgentRole:
         """It at work in a step, with what is left of the limits of whoever sent it."""
         names = [tool.name for tool in self.tools]
@@ -109,9 +109,9 @@ class PinnedSubagent:
             limits=replace(limits, max_iterations=self.max_turns),
             model=self.model,
             digest=blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(),
-            prompt_tokens=_tokens(counter, text, self.tools, self.model),
+            prompt_tokens=_count_prompt_tokens(counter, text, self.tools, self.model),
             tool_names=frozenset(names),
-            parent_step=within,
+            parent_step=parent_step,
         )
 
 
@@ -120,9 +120,9 @@ class RunSnapshot:
     """`role` is that of whoever works; `body` is what is kept of all of it."""
 
     role: AgentRole
-    deputies: Mapping[str, PinnedSubagent]
+    subagents: Mapping[str, PinnedSubagent]
     settings: ModelSettings
-    body: bytes
+    encoded: bytes
     agent_id: str = DEFAULT_AGENT
 
     @property
@@ -140,67 +140,67 @@ class SnapshotBuilder:
 
     def __init__(
         self,
-        means: RunDeps,
+        deps: RunDeps,
         *,
-        tree: GetTree,
+        get_tree: GetTree,
         registry: Registry,
         prompts: PromptLoader,
         prompt_folder: Callable[[RunInputs], Path | None],
     ) -> None:
-        self._means = means
-        self._tree = tree
+        self._deps = deps
+        self._get_tree = get_tree
         self._registry = registry
         self._prompts = prompts
-        self._folder = prompt_folder
+        self._prompt_folder = prompt_folder
         self._subagents = tuple(SUBAGENTS.values())
         self._trees = {each.name: load(each.tree, registry=registry) for each in self._subagents}
-        self._made: OrderedDict[Any, RunSnapshot] = OrderedDict()
-        self._filtered: dict[Any, tuple[ToolSpec, ...]] = {}
-        self._texts: dict[Path | None, tuple[float, tuple[str, ...]]] = {}
-        self._delegations = tuple(each.delegation for each in self._subagents)
+        self._cache: OrderedDict[Any, RunSnapshot] = OrderedDict()
+        self._tools_cache: dict[Any, tuple[ToolSpec, ...]] = {}
+        self._prompts_cache: dict[Path | None, tuple[float, tuple[str, ...]]] = {}
+        self._delegation_tools = tuple(each.delegation_tool for each in self._subagents)
 
-    async def pins(self, brief: RunInputs, wishes: Mapping[str, Any]) -> RunSnapshot:
-        if brief.pins is not None:
-            return self._restore(brief)
-        agent = self._agent(brief)
-        tree = self._tree(agent.id)
-        prompts = await self._prompt_texts(self._folder(brief))
-        sources: list[str] | None = wishes.get("sources")
-        tools = self._tools(agent, sources)
-        settings = brief.settings
+    async def build(self, inputs: RunInputs, options: Mapping[str, Any]) -> RunSnapshot:
+        if inputs.pins is not None:
+            return self._restore(inputs)
+        agent = self._find_agent(inputs)
+        tree = self._get_tree(agent.id)
+        prompts = await self._prompt_texts(self._prompt_folder(inputs))
+        sources: list[str] | None = options.get("sources")
+        tools = self._allowed_tools(agent, sources)
+        settings = inputs.settings
         key = (
             *(agent, id(tree), prompts, id(tools), tuple(settings.items())),
-            *(wishes.get("model"), brief.project.id),
+            *(options.get("model"), inputs.project.id),
         )
-        found = self._made.get(key)
+        found = self._cache.get(key)
         if found is None:
             chosen = ModelSettings.read(settings)
             prompt, *others = prompts
             kept = SnapshotRecord(
-                tree=_text(tree),
-                prompts={AGENT: prompt},
-                tools=_kept_tools(tools),
+                tree=_tree_source(tree),
+                prompts={ORACLE_NAME: prompt},
+                tools=_tool_records(tools),
                 settings=chosen.as_dict(),
-                model=wishes.get("model") or self._default_model(agent, chosen),
+                model=options.get("model") or self._default_model(agent, chosen),
                 subagents={
-                    subagent.name: self._sub(subagent, text, sources)
+                    subagent.name: self._build_subagent_record(subagent, text, sources)
                     for subagent, text in zip(self._subagents, others, strict=True)
-                    if agent.may_use(subagent.delegation.name)
+                    if agent.may_use(subagent.delegation_tool.name)
                 },
                 agent=agent.id,
                 soul=agent.soul,
                 system_prompt=agent.system_prompt,
             )
-            found = self._pins(kept, tree, tools, brief.project.id)
+            found = self._build_snapshot(kept, tree, tools, inputs.project.id)
             self._remember(key, found)
         return found
 
-    def _agent(self, brief: RunInputs) -> AgentDef:
+    def _find_agent(self, inputs: RunInputs) -> AgentDef:
         """Whom the question is for. A session's key names it; a context is the default one's."""
-        agents = self._means.agents()
-        if brief.session_key is None:
+        agents = self._deps.agents()
+        if inputs.session_key is None:
             return agents.default
-        name = parse_session_key(brief.session_key)[0]
+        name = parse_session_key(inputs.session_key)[0]
         found = agents.get(name)
         if found is None:
             raise NotFound(
@@ -209,20 +209,22 @@ class SnapshotBuilder:
             )
         return found
 
-    def _default_model(self, agent: AgentDef, chosen: ModelSettings) -> str:
+    def _default_model(self, agent: AgentDef, settings: ModelSettings) -> str:
         """What a user has chosen for the Oracle is not meant for agents of another name."""
-        return chosen.oracle_model if agent.id == self._means.agents().default.id else ""
+        return settings.oracle_model if agent.id == self._deps.agents().default.id else ""
 
-    def _sub(self, subagent: Subagent, prompt: str, sources: list[str] | None) -> SubagentRecord:
+    def _build_subagent_record(
+        self, subagent: Subagent, prompt: str, sources: list[str] | None
+    ) -> SubagentRecord:
         """Its tools are those that it may use and that may be used by it, of the kinds wished for.
 
         Who is sent can do no more than who sends.
         """
-        offered = self._of(self._means.toolbox.offered(subagent.name), sources)
+        offered = self._filter_by_source(self._deps.toolbox.specs_for(subagent.name), sources)
         return SubagentRecord(
-            tree=_text(self._trees[subagent.name]),
+            tree=_tree_source(self._trees[subagent.name]),
             prompt=prompt,
-            tools=_kept_tools([t for t in offered if t.name in subagent.allowed_tools]),
+            tools=_tool_records([t for t in offered if t.name in subagent.allowed_tools]),
             max_turns=subagent.max_turns,
             model=subagent.model_override or "",
         )
@@ -233,99 +235,109 @@ class SnapshotBuilder:
         Files are read in a thread.
         """
         now = monotonic()
-        known = self._texts.get(folder)
-        if known is not None and now - known[0] < FRESH_SECONDS:
+        known = self._prompts_cache.get(folder)
+        if known is not None and now - known[0] < CACHE_SECONDS:
             return known[1]
         texts = await asyncio.to_thread(self._read_prompts, folder)
-        if len(self._texts) >= REMEMBERED:
-            self._texts.clear()
-        self._texts[folder] = (now, texts)
+        if len(self._prompts_cache) >= CACHE_SIZE:
+            self._prompts_cache.clear()
+        self._prompts_cache[folder] = (now, texts)
         return texts
 
     def _read_prompts(self, folder: Path | None) -> tuple[str, ...]:
-        paths = (f"{AGENT}.md", *(each.system_prompt_path for each in self._subagents))
-        return tuple(self._prompts.text(path.removesuffix(".md"), folder) for path in paths)
+        paths = (f"{ORACLE_NAME}.md", *(each.system_prompt_path for each in self._subagents))
+        return tuple(self._prompts.load(path.removesuffix(".md"), folder) for path in paths)
 
-    def _restore(self, brief: RunInputs) -> RunSnapshot:
-        assert brief.pins is not None
-        kept = _kept.decode(brief.pins)
-        known = self._means.agents().get(kept.agent)
-        tree = self._loaded(kept.tree, None if known is None else self._tree(known.id))
-        return self._pins(kept, tree, _specs(kept.tools), brief.project.id)
+    def _restore(self, inputs: RunInputs) -> RunSnapshot:
+        assert inputs.pins is not None
+        kept = _decoder.decode(inputs.pins)
+        known = self._deps.agents().get(kept.agent)
+        tree = self._load_tree(kept.tree, None if known is None else self._get_tree(known.id))
+        return self._build_snapshot(kept, tree, _tool_specs(kept.tools), inputs.project.id)
 
-    def _loaded(self, text: str, now: Tree | None) -> Tree:
+    def _load_tree(self, text: str, current: Tree | None) -> Tree:
         """The tree of this text, which is most often the one there is now."""
-        same = now is not None and _text(now) == text
-        return now if same and now is not None else load(text, registry=self._registry)
+        same = current is not None and _tree_source(current) == text
+        return current if same and current is not None else load(text, registry=self._registry)
 
-    def _pins(
-        self, kept: SnapshotRecord, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str
+    def _build_snapshot(
+        self, record: SnapshotRecord, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str
     ) -> RunSnapshot:
         names = [tool.name for tool in tools]
-        text = _prompt(kept, {"project_id": project_id, "tools": names})
-        settings = ModelSettings.read(kept.settings)
-        body = msgspec.json.encode(kept)
+        text = _render_system_prompt(record, {"project_id": project_id, "tools": names})
+        settings = ModelSettings.read(record.settings)
+        body = msgspec.json.encode(record)
         oracle = AgentRole(
-            agent=AGENT,
+            agent=ORACLE_NAME,
             tree=tree,
             system=SystemText(text),
             tools=tools,
             limits=settings.limits,
-            model=kept.model,
+            model=record.model,
             digest=blake2b(body, digest_size=16).digest(),
-            prompt_tokens=_tokens(self._means.counter, text, tools, kept.model),
+            prompt_tokens=_count_prompt_tokens(self._deps.token_counter, text, tools, record.model),
             tool_names=frozenset(names),
         )
-        deputies = {name: self._deputy(name, sub) for name, sub in kept.subagents.items()}
-        return RunSnapshot(oracle, deputies, settings, body, kept.agent)
+        deputies = {name: self._load_subagent(name, sub) for name, sub in record.subagents.items()}
+        return RunSnapshot(oracle, deputies, settings, body, record.agent)
 
-    def _deputy(self, name: str, sub: SubagentRecord) -> PinnedSubagent:
-        tree = self._loaded(sub.tree, self._trees.get(name))
-        return PinnedSubagent(name, tree, sub.prompt, _specs(sub.tools), sub.max_turns, sub.model)
+    def _load_subagent(self, name: str, record: SubagentRecord) -> PinnedSubagent:
+        tree = self._load_tree(record.tree, self._trees.get(name))
+        return PinnedSubagent(
+            name, tree, record.prompt, _tool_specs(record.tools), record.max_turns, record.model
+        )
 
-    def _tools(self, agent: AgentDef, sources: list[str] | None) -> tuple[ToolSpec, ...]:
+    def _allowed_tools(self, agent: AgentDef, sources: list[str] | None) -> tuple[ToolSpec, ...]:
         """Those that it may use, of the kinds that are wished for; always the same objects."""
-        offered = self._means.toolbox.offered(AGENT)
+        offered = self._deps.toolbox.specs_for(ORACLE_NAME)
         key = (id(offered), agent.tools, None if sources is None else tuple(sorted(sources)))
-        if key not in self._filtered:
-            found = (*self._of(offered, sources), *self._delegations)
-            self._filtered[key] = tuple(tool for tool in found if agent.may_use(tool.name))
-        return self._filtered[key]
+        if key not in self._tools_cache:
+            found = (*self._filter_by_source(offered, sources), *self._delegation_tools)
+            self._tools_cache[key] = tuple(tool for tool in found if agent.may_use(tool.name))
+        return self._tools_cache[key]
 
-    def _of(self, tools: Iterable[ToolSpec], sources: list[str] | None) -> list[ToolSpec]:
-        return [tool for tool in tools if sources is None or self._is_of(tool.name, sources)]
+    def _filter_by_source(
+        self, tools: Iterable[ToolSpec], sources: list[str] | None
+    ) -> list[ToolSpec]:
+        return [
+            tool for tool in tools if sources is None or self._is_from_source(tool.name, sources)
+        ]
 
-    def _is_of(self, name: str, sources: list[str]) -> bool:
-        tool = self._means.toolbox.find(name)
+    def _is_from_source(self, name: str, sources: list[str]) -> bool:
+        tool = self._deps.toolbox.find(name)
         assert tool is not None
-        return tool.category is Category.META or tool.category.value in sources
+        return tool.category is ToolCategory.META or tool.category.value in sources
 
-    def _remember(self, key: Any, pins: RunSnapshot) -> None:
-        self._made[key] = pins
-        if len(self._made) > REMEMBERED:
-            self._made.popitem(last=False)
+    def _remember(self, key: Any, snapshot: RunSnapshot) -> None:
+        self._cache[key] = snapshot
+        if len(self._cache) > CACHE_SIZE:
+            self._cache.popitem(last=False)
 
 
-def _prompt(kept: SnapshotRecord, values: Mapping[str, Any]) -> str:
+def _render_system_prompt(record: SnapshotRecord, values: Mapping[str, Any]) -> str:
     """The soul first. What an operator wrote is taken word for word, and is no template."""
-    said = kept.system_prompt or render(kept.prompts[AGENT], values, file=f"{AGENT}.md")
-    return f"{kept.soul.strip()}\n\n{said}" if kept.soul.strip() else said
+    said = record.system_prompt or render(
+        record.prompts[ORACLE_NAME], values, file=f"{ORACLE_NAME}.md"
+    )
+    return f"{record.soul.strip()}\n\n{said}" if record.soul.strip() else said
 
 
-def _text(tree: Tree) -> str:
+def _tree_source(tree: Tree) -> str:
     """The tree and those it uses, as one text that loads."""
-    return "\n\n".join(to_text(each.form) for each in (tree, *tree.uses()))
+    return "\n\n".join(to_text(each.form) for each in (tree, *tree.used_trees()))
 
 
-def _kept_tools(tools: Sequence[ToolSpec]) -> list[_Tool]:
-    return [_Tool(tool.name, tool.description, dict(tool.parameters)) for tool in tools]
+def _tool_records(tools: Sequence[ToolSpec]) -> list[ToolRecord]:
+    return [ToolRecord(tool.name, tool.description, dict(tool.parameters)) for tool in tools]
 
 
-def _specs(kept: Sequence[_Tool]) -> tuple[ToolSpec, ...]:
-    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in kept)
+def _tool_specs(records: Sequence[ToolRecord]) -> tuple[ToolSpec, ...]:
+    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in records)
 
 
-def _tokens(counter: TokenCounter, prompt: str, tools: Sequence[ToolSpec], model: str) -> int:
+def _count_prompt_tokens(
+    counter: TokenCounter, prompt: str, tools: Sequence[ToolSpec], model: str
+) -> int:
     """What a prompt and tools come to; of schemas about a token for three bytes."""
     schemas = sum(len(msgspec.json.encode(tool.parameters)) // 3 for tool in tools)
     said = "".join(tool.name + tool.description for tool in tools)

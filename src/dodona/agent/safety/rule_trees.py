@@ -22,11 +22,11 @@ from dodona.core.errors import DodonaError
 from dodona.trees import Options, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
 
-KEYS: Final = ("context", "notify", "deny", "state")
-LONGEST: Final = 2_000  # characters of what a tree says
+BLACKBOARD_KEYS: Final = ("context", "notify", "deny", "state")
+MAX_TEXT_CHARS: Final = 2_000  # characters of what a tree says
 
-_PURE: Final = Registry(KINDS)
-_PROMPT: Final = "You help to decide about a rule. Answer in one short sentence."
+_PURE_REGISTRY: Final = Registry(KINDS)
+_SYSTEM_PROMPT: Final = "You help to decide about a rule. Answer in one short sentence."
 
 _log = logging.getLogger(__name__)
 
@@ -63,41 +63,46 @@ async def run_rule_tree(host: RunContext, step: Step, fired: RuleAction) -> Rule
     except (DodonaError, TimeoutError) as error:
         _log.warning("the tree of rule %s came to nothing: %s", fired.rule, error or "too slow")
         return RuleTreeOutcome()
-    return _wanted(board)
+    return _read_outcome(board)
 
 
 async def _run_pure(host: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
     del host
-    tree = load(action.source, registry=_PURE, host_keys=KEYS)
-    run = Run(tree, _values(action), Options(max_ticks=action.max_ticks))
-    with step.rest():
-        board = (await run.drive()).blackboard
-    return {key: board.get(key) for key in KEYS}
+    tree = load(action.source, registry=_PURE_REGISTRY, host_keys=BLACKBOARD_KEYS)
+    run = Run(tree, _initial_blackboard(action), Options(max_ticks=action.max_ticks))
+    with step.pause_timers():
+        board = (await run.execute()).blackboard
+    return {key: board.get(key) for key in BLACKBOARD_KEYS}
 
 
 async def _run_with_model(host: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
     """As an errand: its calls of the model are metered and journalled like any."""
-    tree = load(action.source, registry=REGISTRY, host_keys=KEYS)
-    deputy = PinnedSubagent(f"rule-{action.name}", tree, _PROMPT, (), max_turns=3, model="")
+    tree = load(action.source, registry=REGISTRY, host_keys=BLACKBOARD_KEYS)
+    deputy = PinnedSubagent(f"rule-{action.name}", tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
     errand = await run_subagent(
-        host, step, deputy, action.name, state=host.latest_state, values=_values(action)
+        host,
+        step,
+        deputy,
+        action.name,
+        state=host.latest_state,
+        blackboard_values=_initial_blackboard(action),
     )
-    return errand.board
+    return errand.blackboard
 
 
-def _values(action: RunTree) -> dict[str, Any]:
+def _initial_blackboard(action: RunTree) -> dict[str, Any]:
     return {"context": dict(action.context), "notify": "", "deny": "", "state": {}}
 
 
-def _wanted(board: Mapping[str, Any]) -> RuleTreeOutcome:
+def _read_outcome(blackboard: Mapping[str, Any]) -> RuleTreeOutcome:
     """Only what is of the right kind: trees are anybody's."""
-    state = board.get("state")
+    state = blackboard.get("state")
     return RuleTreeOutcome(
-        _text(board.get("notify")),
-        _text(board.get("deny")),
+        _clip_text(blackboard.get("notify")),
+        _clip_text(blackboard.get("deny")),
         cast("dict[str, Any]", state) if isinstance(state, dict) else {},
     )
 
 
-def _text(value: object) -> str:
-    return value[:LONGEST] if isinstance(value, str) else ""
+def _clip_text(value: object) -> str:
+    return value[:MAX_TEXT_CHARS] if isinstance(value, str) else ""

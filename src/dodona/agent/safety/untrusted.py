@@ -13,12 +13,12 @@ from typing import Any, Final
 from dodona.agent.run_context.context import RunContext
 from dodona.core.messages import Origin, UserText
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Source, SourceKind, Tool
+from dodona.core.ports.tools import SourceKind, SourceReference, Tool
 
-_CHARACTER: Final = r"[^\s<>\"'`\]\[(){}|\\^]"
+_URL_CHAR: Final = r"[^\s<>\"'`\]\[(){}|\\^]"
 # Brackets belong to an address when they are closed in it: /wiki/Oak_(tree).
-_URL = re.compile(rf"https?://(?:{_CHARACTER}|\({_CHARACTER}*+\))++", re.IGNORECASE)
-_END: Final = ".,;:!?"
+_URL = re.compile(rf"https?://(?:{_URL_CHAR}|\({_URL_CHAR}*+\))++", re.IGNORECASE)
+_TRAILING_PUNCTUATION: Final = ".,;:!?"
 
 
 def approval_reason(host: RunContext, tool: Tool) -> str:
@@ -36,24 +36,28 @@ def allowed_urls(host: RunContext) -> frozenset[str] | None:
     """The addresses that may be fetched; None is any."""
     if not _is_tainted(host):
         return None
-    return host.history.traces.urls.union(urls_in(_user_texts(host)), web_addresses(host.sources))
+    return host.history.provenance.urls.union(urls_in(_user_texts(host)), web_urls(host.sources))
 
 
 def _user_texts(host: RunContext) -> Iterator[str]:
     """What the user has said. Where peers speak too, nobody knows which of it was before."""
-    if Origin(host.brief.origin) is Origin.USER:
-        yield host.brief.question.content
+    if Origin(host.inputs.origin) is Origin.USER:
+        yield host.inputs.question.content
     if Origin.PEER not in host.untrusted_origins:
         yield from (m.text for m in host.history.messages if isinstance(m, UserText))
 
 
-def web_addresses(sources: Iterable[Source]) -> Iterator[str]:
+def web_urls(sources: Iterable[SourceReference]) -> Iterator[str]:
     return (source.path for source in sources if source.kind is SourceKind.WEB)
 
 
 def urls_in(texts: Iterable[str]) -> Iterator[str]:
     """The web addresses in texts, without the punctuation after them."""
-    return (found.group().rstrip(_END) for text in texts for found in _URL.finditer(text))
+    return (
+        found.group().rstrip(_TRAILING_PUNCTUATION)
+        for text in texts
+        for found in _URL.finditer(text)
+    )
 
 
 def record_origins(host: RunContext, results: Iterable[Mapping[str, Any]]) -> None:
@@ -63,4 +67,4 @@ def record_origins(host: RunContext, results: Iterable[Mapping[str, Any]]) -> No
 
 
 def _is_tainted(host: RunContext) -> bool:
-    return host.means.conduct.require_approval_after_untrusted and bool(host.untrusted_origins)
+    return host.deps.policy.require_approval_after_untrusted and bool(host.untrusted_origins)

@@ -38,7 +38,7 @@ class SubagentResult:
     text: str
     failed: bool
     host: RunContext
-    board: Mapping[str, Any]  # as it was in the end
+    blackboard: Mapping[str, Any]  # as it was in the end
 
     @property
     def tokens(self) -> int:
@@ -66,23 +66,26 @@ class PrefixedJournal:
 async def run_subagent(
     host: RunContext,
     step: Step,
-    deputy: PinnedSubagent,
+    subagent: PinnedSubagent,
     task: str,
     *,
     state: AgentState,
-    values: Mapping[str, Any] | None = None,
+    blackboard_values: Mapping[str, Any] | None = None,
 ) -> SubagentResult:
     """Let a subagent do a task, within what is left of the budget of whoever sends it.
 
     `values` are put on its blackboard beside the task.
     """
-    settings = host.pins.settings
-    limits = _limits(state, seconds=settings.librarian_timeout)
-    role = deputy.role(
-        limits, project_id=host.project_id, counter=host.means.counter, within=host.key(step)
+    settings = host.snapshot.settings
+    limits = _remaining_limits(state, seconds=settings.librarian_timeout)
+    role = subagent.build_role(
+        limits,
+        project_id=host.project_id,
+        counter=host.deps.token_counter,
+        parent_step=host.step_key(step),
     )
-    model = settings.subagent_model or role.model or host.pins.model
-    other = host.for_subagent(role, await host.means.models.choose(model, agent=host.agent_id))
+    model = settings.subagent_model or role.model or host.snapshot.model
+    other = host.for_subagent(role, await host.deps.models.choose(model, agent=host.agent_id))
 
     def show(body: Any) -> Any:
         step.progress()
@@ -95,34 +98,34 @@ async def run_subagent(
             "max_iterations": role.limits.max_iterations,
             "max_parallel_tools": role.limits.max_parallel_tools,
             "seconds_left": float(settings.librarian_timeout),
-            **(values or {}),
+            **(blackboard_values or {}),
         },
         Options(
             host=other,
-            journal=PrefixedJournal(host.journal, host.key(step)),
+            journal=PrefixedJournal(host.journal, host.step_key(step)),
             emit=partial(emit_tree_event, other),
             output=show,
-            replay=_ignore,  # the feed has them already
+            replay=_ignore_chunk,  # the feed has them already
         ),
     )
-    with step.rest():  # it has a limit of its own
-        outcome = await run.drive()
-    final = other.final
+    with step.pause_timers():  # it has a limit of its own
+        outcome = await run.execute()
+    final = other.final_answer
     board = {key: outcome.blackboard[key] for key in outcome.blackboard}
     if outcome.succeeded and final is not None:
-        return SubagentResult(final.text, failed=False, host=other, board=board)
+        return SubagentResult(final.text, failed=False, host=other, blackboard=board)
     said = board.get("stopped") or (outcome.error or {}).get("message", "it failed.")
     return SubagentResult(
-        f"The {role.agent} did not finish: {said}", failed=True, host=other, board=board
+        f"The {role.agent} did not finish: {said}", failed=True, host=other, blackboard=board
     )
 
 
-def _limits(state: AgentState, *, seconds: int) -> AgentConfig:
+def _remaining_limits(state: AgentState, *, seconds: int) -> AgentConfig:
     """What is left of the tokens, and time of its own."""
     left = max(1, state.config.token_budget - state.tokens_used)
     given = {**state.config.as_dict(), "token_budget": left, "timeout_seconds": seconds}
     return _SubagentLimits(**given)
 
 
-def _ignore(chunk: Any) -> None:
+def _ignore_chunk(chunk: Any) -> None:
     del chunk

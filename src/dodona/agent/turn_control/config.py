@@ -37,10 +37,10 @@ class AgentConfig:
         wrong = [
             mistake
             for name, bounds in self.bounds.items()
-            if (mistake := out_of_bounds(name, getattr(self, name), bounds)) is not None
+            if (mistake := check_bounds(name, getattr(self, name), bounds)) is not None
         ]
         if wrong:
-            raise BadRequest.gather(wrong)
+            raise BadRequest.combine(wrong)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
@@ -48,7 +48,7 @@ class AgentConfig:
         names = [known.name for known in fields(cls)]
         unknown = [name for name in values if name not in names]
         if unknown:
-            raise BadRequest.gather(
+            raise BadRequest.combine(
                 [
                     BadRequest(f"there is no setting {name}.", hint=did_you_mean(name, names))
                     for name in unknown
@@ -70,7 +70,7 @@ class AgentConfig:
         return self.token_budget * self.token_warning_percent // 100
 
 
-def out_of_bounds(name: str, value: object, bounds: tuple[int, int]) -> BadRequest | None:
+def check_bounds(name: str, value: object, bounds: tuple[int, int]) -> BadRequest | None:
     """What is wrong with a whole number that has bounds, if anything."""
     lowest, highest = bounds
     if type(value) is int and lowest <= value <= highest:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeVar
 
 from dodona.agent.turn_control.config import AgentConfig
-from dodona.agent.turn_control.state import REMEMBERED_ACTIONS, AgentState
+from dodona.agent.turn_control.state import MAX_RECENT_ACTIONS, AgentState
 from dodona.core.errors import BadRequest, did_you_mean
 
 
@@ -42,11 +42,11 @@ class TurnWarning:
         return f"{self.system_type}:{self.metadata.get('limit', '')}"
 
 
-def limit_reached(what: str, value: int, limit: int, advice: str) -> TurnWarning:
+def limit_reached_warning(limit_name: str, value: int, limit: int, advice: str) -> TurnWarning:
     return TurnWarning(
         "limit_reached",
-        f"Stopped at the limit of {limit:,} {what}. {advice}",
-        {"limit": what, "current_value": value, "limit_value": limit, "advice": advice},
+        f"Stopped at the limit of {limit:,} {limit_name}. {advice}",
+        {"limit": limit_name, "current_value": value, "limit_value": limit, "advice": advice},
     )
 
 
@@ -58,8 +58,8 @@ TIMEOUT: Final = "timeout"
 NO_PROGRESS: Final = "no_progress"
 ERROR_LIMIT: Final = "error_limit"
 
-ERRORS_IN_A_ROW: Final = 3
-DEFAULT_DECISIONS: Final = "default"
+MAX_CONSECUTIVE_ERRORS: Final = 3
+DEFAULT_DECISION_TREE: Final = "default"
 
 
 class DecisionTree(Protocol):
@@ -88,7 +88,7 @@ class DefaultDecisionTree:
         return self._config
 
     def should_continue(self, state: AgentState) -> tuple[bool, str]:
-        for reason, has_come in _ENDS:
+        for reason, has_come in _STOP_CONDITIONS:
             if has_come(state):
                 return False, reason
         return True, ""
@@ -98,7 +98,7 @@ class DefaultDecisionTree:
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
         errors = state.extensions.get("errors_in_a_row", 0) + 1 if result.get("failed") else 0
-        recent = (*state.recent_actions, _signature(result))[-REMEMBERED_ACTIONS:]
+        recent = (*state.recent_actions, _signature(result))[-MAX_RECENT_ACTIONS:]
         since = state.extensions.get("stuck_since") if _is_stuck(recent) else None
         state = replace(
             state,
@@ -109,11 +109,11 @@ class DefaultDecisionTree:
             return state
         notice = TurnWarning(
             "no_progress",
-            f"No progress: {result['name']} was called {REMEMBERED_ACTIONS} times in a row with "
+            f"No progress: {result['name']} was called {MAX_RECENT_ACTIONS} times in a row with "
             "the same result. Try something else, or answer with what is known.",
         )
         # The model is told, and has one turn to do something about it.
-        return with_warning(state.extended(stuck_since=state.turn), notice)
+        return with_warning(state.with_extensions(stuck_since=state.turn), notice)
 
 
 def pending_warnings(state: AgentState) -> tuple[TurnWarning, ...]:
@@ -122,16 +122,18 @@ def pending_warnings(state: AgentState) -> tuple[TurnWarning, ...]:
 
 
 def without_warnings(state: AgentState) -> AgentState:
-    return state.extended(notices=[])
+    return state.with_extensions(notices=[])
 
 
-def with_warning(state: AgentState, notice: TurnWarning) -> AgentState:
+def with_warning(state: AgentState, warning: TurnWarning) -> AgentState:
     """Tell it, once in a run. As JSON: what a run knows of itself survives it in its journal."""
     topics: list[str] = state.extensions.get("told", [])
-    if notice.topic in topics:
+    if warning.topic in topics:
         return state
     waiting: list[Any] = state.extensions.get("notices", [])
-    return state.extended(told=[*topics, notice.topic], notices=[*waiting, notice.as_json()])
+    return state.with_extensions(
+        told=[*topics, warning.topic], notices=[*waiting, warning.as_json()]
+    )
 
 
 def _signature(result: Mapping[str, Any]) -> str:
@@ -142,34 +144,34 @@ def _signature(result: Mapping[str, Any]) -> str:
 
 
 def _is_stuck(recent: tuple[str, ...]) -> bool:
-    return len(recent) == REMEMBERED_ACTIONS and len(set(recent)) == 1
+    return len(recent) == MAX_RECENT_ACTIONS and len(set(recent)) == 1
 
 
-def _was_stuck_and_told(state: AgentState) -> bool:
+def _is_still_stuck_after_warning(state: AgentState) -> bool:
     since = state.extensions.get("stuck_since")
     return since is not None and state.turn > since and _is_stuck(state.recent_actions)
 
 
-_ENDS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
+_STOP_CONDITIONS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
     (CANCELLED, lambda s: s.termination_reason == CANCELLED),
     (FINISHED, lambda s: s.is_terminal),
     (MAX_ITERATIONS, lambda s: s.turn >= s.config.max_iterations),
     (TOKEN_BUDGET, lambda s: s.tokens_used >= s.config.token_budget),
     (TIMEOUT, lambda s: s.elapsed_seconds >= s.config.timeout_seconds),
-    (NO_PROGRESS, _was_stuck_and_told),
-    (ERROR_LIMIT, lambda s: s.extensions.get("errors_in_a_row", 0) >= ERRORS_IN_A_ROW),
+    (NO_PROGRESS, _is_still_stuck_after_warning),
+    (ERROR_LIMIT, lambda s: s.extensions.get("errors_in_a_row", 0) >= MAX_CONSECUTIVE_ERRORS),
 )
 
-Make = Callable[[AgentConfig], DecisionTree]
-M = TypeVar("M", bound=Make)
+DecisionTreeFactory = Callable[[AgentConfig], DecisionTree]
+FactoryT = TypeVar("M", bound=DecisionTreeFactory)
 
-_registered: dict[str, Make] = {DEFAULT_DECISIONS: DefaultDecisionTree}
+_registered: dict[str, DecisionTreeFactory] = {DEFAULT_DECISION_TREE: DefaultDecisionTree}
 
 
-def decision_tree(name: str) -> Callable[[M], M]:
+def decision_tree(name: str) -> Callable[[FactoryT], FactoryT]:
     """Register a decision tree: a class, or whatever makes one from a config."""
 
-    def register(make: M) -> M:
+    def register(make: FactoryT) -> FactoryT:
         if name in _registered:
             raise BadRequest(f"decision tree '{name}' is registered twice.")
         _registered[name] = make

@@ -21,7 +21,7 @@ class LoopDetector:
     patterns: tuple[str, ...] = ()
     has_warned: bool = False
 
-    def after(self, calls: Sequence[ToolCall]) -> tuple[LoopDetector, str]:
+    def observe(self, calls: Sequence[ToolCall]) -> tuple[LoopDetector, str]:
         """What is remembered after a round, and its pattern if that makes a loop; else nothing."""
         pattern = pattern_of(calls)
         recent = (*self.patterns, pattern)[-WINDOW:]
@@ -32,8 +32,8 @@ class LoopDetector:
         return {"patterns": list(self.patterns), "has_warned": self.has_warned}
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> LoopDetector:
-        return cls(tuple(kept["patterns"]), kept["has_warned"])
+    def read(cls, record: Mapping[str, Any]) -> LoopDetector:
+        return cls(tuple(record["patterns"]), record["has_warned"])
 
 
 def pattern_of(calls: Sequence[ToolCall]) -> str:

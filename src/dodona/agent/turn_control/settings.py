@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-from dodona.agent.turn_control.config import AgentConfig, out_of_bounds
+from dodona.agent.turn_control.config import AgentConfig, check_bounds
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 
 _BOUNDS: Mapping[str, tuple[int, int]] = {
     "librarian_timeout": (10, 7200),
     "max_context_nodes": (1, 1000),
 }
-_LIMITS = tuple(known.name for known in fields(AgentConfig))
+_LIMIT_NAMES = tuple(known.name for known in fields(AgentConfig))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class ModelSettings:
         wrong = [
             mistake
             for name, bounds in _BOUNDS.items()
-            if (mistake := out_of_bounds(name, getattr(self, name), bounds)) is not None
+            if (mistake := check_bounds(name, getattr(self, name), bounds)) is not None
         ]
         wrong += [
             BadRequest(f"{name} must be the name of a model.")
@@ -41,13 +41,13 @@ class ModelSettings:
         if type(self.thinking_enabled) is not bool:
             wrong.append(BadRequest("thinking_enabled must be true or false."))
         if wrong:
-            raise BadRequest.gather(wrong)
+            raise BadRequest.combine(wrong)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
         """From the flat map; what is missing takes its default, what is wrong is told at once."""
         own = [known.name for known in fields(cls) if known.name != "limits"]
-        known = (*own, *_LIMITS)
+        known = (*own, *_LIMIT_NAMES)
         found: list[DodonaError] = [
             BadRequest(f"there is no setting {name}.", hint=did_you_mean(name, known))
             for name in values
@@ -55,7 +55,7 @@ class ModelSettings:
         ]
         limits, made = AgentConfig(), cls()
         try:
-            limits = AgentConfig(**{name: values[name] for name in _LIMITS if name in values})
+            limits = AgentConfig(**{name: values[name] for name in _LIMIT_NAMES if name in values})
         except BadRequest as wrong:
             found += wrong.problems()
         try:
@@ -63,10 +63,10 @@ class ModelSettings:
         except BadRequest as wrong:
             found += wrong.problems()
         if found:
-            raise BadRequest.gather(found)
+            raise BadRequest.combine(found)
         return made
 
-    def changed(self, values: Mapping[str, Any]) -> Self:
+    def with_changes(self, values: Mapping[str, Any]) -> Self:
         """With some of them changed."""
         return self.read({**self.as_dict(), **values})
 

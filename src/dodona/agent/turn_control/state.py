@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from dodona.agent.turn_control.config import AgentConfig
 
-REMEMBERED_ACTIONS = 3
+MAX_RECENT_ACTIONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class AgentState:
             raise ValueError(f"tokens_used must not be negative (got {self.tokens_used})")
         if self.start_time > time():
             raise ValueError("start_time must not be in the future")
-        if len(self.recent_actions) > REMEMBERED_ACTIONS:
-            raise ValueError(f"at most {REMEMBERED_ACTIONS} actions are remembered")
+        if len(self.recent_actions) > MAX_RECENT_ACTIONS:
+            raise ValueError(f"at most {MAX_RECENT_ACTIONS} actions are remembered")
         object.__setattr__(self, "extensions", MappingProxyType(dict(self.extensions)))
 
     @property
@@ -56,19 +56,19 @@ class AgentState:
 
     @classmethod
     def read(
-        cls, kept: Mapping[str, Any], *, user_id: str, project_id: str, config: AgentConfig
+        cls, record: Mapping[str, Any], *, user_id: str, project_id: str, config: AgentConfig
     ) -> Self:
         """What `as_json` made; of nothing, the state of a run that begins now."""
         return cls(
             user_id=user_id,
             project_id=project_id,
             config=config,
-            turn=kept.get("turn", 0),
-            tokens_used=kept.get("tokens_used", 0),
-            start_time=kept.get("start_time") or time(),
-            recent_actions=tuple(kept.get("recent_actions", ())),
-            termination_reason=kept.get("termination_reason"),
-            extensions=kept.get("extensions", {}),
+            turn=record.get("turn", 0),
+            tokens_used=record.get("tokens_used", 0),
+            start_time=record.get("start_time") or time(),
+            recent_actions=tuple(record.get("recent_actions", ())),
+            termination_reason=record.get("termination_reason"),
+            extensions=record.get("extensions", {}),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -82,10 +82,10 @@ class AgentState:
             "extensions": dict(self.extensions),
         }
 
-    def extended(self, **extensions: Any) -> Self:
+    def with_extensions(self, **extensions: Any) -> Self:
         return replace(self, extensions={**self.extensions, **extensions})
 
-    def paused(self, seconds: float) -> Self:
+    def with_pause(self, seconds: float) -> Self:
         """The clock stood still for so long: while a person was asked, or nobody was there."""
         return replace(self, start_time=min(self.start_time + seconds, time()))
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dodona.agent.question import context_id
 from dodona.agent.views.documents import iso
-from dodona.agent.views.exchanges import exchange
+from dodona.agent.views.exchanges import exchange_json
 from dodona.core.domain.conversations.contexts import ContextStatus, OracleContext
 from dodona.core.domain.conversations.conversation import StoredMessage, Window
 from dodona.core.errors import BadRequest, NotFound
@@ -24,17 +24,17 @@ class ContextViews:
         self._storage = storage
 
     async def show(self, user_id: str, project_id: str) -> dict[str, Any]:
-        context = await self._context(user_id, project_id)
-        return _as_json(context, await self._window(context))
+        context = await self._load_context(user_id, project_id)
+        return _as_json(context, await self._load_window(context))
 
     async def close(self, user_id: str, project_id: str) -> dict[str, Any]:
         """Let the next question begin anew. What is being answered is answered still."""
-        context = await self._context(user_id, project_id)
+        context = await self._load_context(user_id, project_id)
         if context.status is not ContextStatus.CLOSED:
-            context = await self._closed(context)
-        return _as_json(context, await self._window(context))
+            context = await self._close_context(context)
+        return _as_json(context, await self._load_window(context))
 
-    async def _context(self, user_id: str, project_id: str) -> OracleContext:
+    async def _load_context(self, user_id: str, project_id: str) -> OracleContext:
         await self._storage.projects.get(user_id, project_id)
         try:
             return await self._storage.contexts.get(user_id, project_id)
@@ -43,10 +43,10 @@ class ContextViews:
                 f"project {project_id} has no context yet.", hint="The first question begins it."
             ) from missing
 
-    async def _closed(self, context: OracleContext) -> OracleContext:
+    async def _close_context(self, context: OracleContext) -> OracleContext:
         contexts, key = self._storage.contexts, (context.user_id, context.project_id)
         try:
-            return await contexts.move(*key, ContextStatus.CLOSED)
+            return await contexts.set_status(*key, ContextStatus.CLOSED)
         except BadRequest:
             # Somebody else was faster, or it has been idle for too long: then it is closed.
             found = await contexts.get(*key)
@@ -54,10 +54,10 @@ class ContextViews:
                 raise
             return found
 
-    async def _window(self, context: OracleContext) -> Window:
+    async def _load_window(self, context: OracleContext) -> Window:
         if context.conversation_id is None:
             return Window(None, ())
-        return await self._storage.conversations.window(
+        return await self._storage.conversations.load_window(
             context.user_id,
             context.conversation_id,
             budget=context.token_budget,
@@ -79,7 +79,9 @@ def _as_json(context: OracleContext, window: Window) -> dict[str, Any]:
         "token_budget": context.token_budget,
         "tokens_used": context.tokens_used,
         "compressed_summary": window.summary.content if window.summary else None,
-        "recent_exchanges": [exchange(message) for message in _recent(window.messages)],
+        "recent_exchanges": [
+            exchange_json(message) for message in _recent_messages(window.messages)
+        ],
         "key_decisions": list(context.key_decisions),
         "mentioned_symbols": context.mentioned_symbols,
         "mentioned_files": context.mentioned_files,
@@ -88,7 +90,7 @@ def _as_json(context: OracleContext, window: Window) -> dict[str, Any]:
     }
 
 
-def _recent(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+def _recent_messages(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
     """Those of the newest runs, whole runs, the oldest first."""
     runs = list(dict.fromkeys(message.run_id for message in messages))[-RECENT_RUNS:]
     return [message for message in messages if message.run_id in runs]

@@ -7,21 +7,21 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dodona.core.domain.audit import AuditEntry
-from dodona.core.domain.knowledge.notes import NoteListed, NoteMoved
+from dodona.core.domain.knowledge.notes import NoteMove, NoteSummary
 
 
-def iso(moment: float | None) -> str | None:
-    if moment is None:
+def iso(timestamp: float | None) -> str | None:
+    if timestamp is None:
         return None
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
-def milliseconds(start: float | None, end: float | None) -> int | None:
+def duration_ms(start: float | None, end: float | None) -> int | None:
     """How long it took, once it has ended; never negative, for clocks are put back."""
     return None if start is None or end is None else max(0, round((end - start) * 1000))
 
 
-def note_json(note: NoteListed) -> dict[str, Any]:
+def note_json(note: NoteSummary) -> dict[str, Any]:
     return {
         "path": note.path,
         "title": note.title,
@@ -31,8 +31,8 @@ def note_json(note: NoteListed) -> dict[str, Any]:
     }
 
 
-def moved_json(made: NoteMoved) -> dict[str, Any]:
-    return asdict(made) | {"moved_at": iso(made.moved_at)}
+def moved_json(move: NoteMove) -> dict[str, Any]:
+    return asdict(move) | {"moved_at": iso(move.moved_at)}
 
 
 def audit_json(entry: AuditEntry) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from dodona.agent.views.documents import iso
 from dodona.core.domain.conversations.conversation import StoredMessage
 
 
-def exchange(message: StoredMessage) -> dict[str, Any]:
+def exchange_json(message: StoredMessage) -> dict[str, Any]:
     """One kept message; only an assistant's has calls."""
-    calls = tool_calls(message.metadata) if message.role == "assistant" else None
+    calls = tool_calls_json(message.metadata) if message.role == "assistant" else None
     return {
         "id": str(message.id),
         "role": message.role,
@@ -27,13 +27,13 @@ def exchange(message: StoredMessage) -> dict[str, Any]:
     }
 
 
-def tool_calls(metadata: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def tool_calls_json(metadata: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """The calls of all turns that a message keeps, in their order."""
     turns = (metadata or {}).get("turns", ())
-    return [_tool_call(call) for turn in turns for call in turn.get("calls", ())]
+    return [_tool_call_json(call) for turn in turns for call in turn.get("calls", ())]
 
 
-def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _tool_call_json(call: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": call["id"],
         "name": call["name"],

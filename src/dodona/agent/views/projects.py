@@ -14,7 +14,7 @@ from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 from dodona.store import Store
 
-MOST_PATHS: Final = 100
+MAX_PATHS: Final = 100
 
 
 class ProjectViews:
@@ -31,7 +31,7 @@ class ProjectViews:
 
     async def create(self, user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """Make one of `{id, vault_path?, code_paths?, settings?}`."""
-        read = await asyncio.to_thread(_read, values, _FIELDS)
+        read = await asyncio.to_thread(_parse_fields, values, _FIELD_PARSERS)
         if "id" not in read:
             raise BadRequest("a project needs an id.", hint="Give it a name, such as 'garden'.")
         return _as_json(await self._projects.create(Project(user_id, **read)))
@@ -43,9 +43,9 @@ class ProjectViews:
         await self._projects.get(user_id, project_id)  # whose it is comes before what is wrong
         if values.get("id") == project_id:
             values = {name: value for name, value in values.items() if name != "id"}
-        changing = {name: take for name, take in _FIELDS.items() if name != "id"}
-        read = await asyncio.to_thread(_read, values, changing)
-        changed = await self._projects.change(
+        changing = {name: take for name, take in _FIELD_PARSERS.items() if name != "id"}
+        read = await asyncio.to_thread(_parse_fields, values, changing)
+        changed = await self._projects.update(
             user_id, project_id, lambda project: replace(project, **read)
         )
         return _as_json(changed)
@@ -61,24 +61,24 @@ def _as_json(project: Project) -> dict[str, Any]:
     }
 
 
-Take = Callable[[str, Any], Any]
+FieldParser = Callable[[str, Any], Any]
 
 
-def _read(values: Mapping[str, Any], fields: Mapping[str, Take]) -> dict[str, Any]:
+def _parse_fields(values: Mapping[str, Any], fields: Mapping[str, FieldParser]) -> dict[str, Any]:
     """The fields of a project; all that is wrong with them is told at once. It looks at folders."""
     found: dict[str, Any] = {}
     wrong: list[DodonaError] = []
     for name, value in values.items():
         try:
-            found[name] = _field(name, fields)(name, value)
+            found[name] = _find_parser(name, fields)(name, value)
         except BadRequest as mistake:
             wrong.append(mistake)
     if wrong:
-        raise BadRequest.gather(wrong)
+        raise BadRequest.combine(wrong)
     return found
 
 
-def _field(name: str, fields: Mapping[str, Take]) -> Take:
+def _find_parser(name: str, fields: Mapping[str, FieldParser]) -> FieldParser:
     if name in fields:
         return fields[name]
     if name == "id":
@@ -86,13 +86,13 @@ def _field(name: str, fields: Mapping[str, Take]) -> Take:
     raise BadRequest(f"a project has no field {name!r:.80}.", hint=did_you_mean(name, fields))
 
 
-def _id(_: str, value: Any) -> str:
+def _parse_id(_: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise BadRequest("id must be a text.")
     return value
 
 
-def _folder(name: str, value: Any) -> str:
+def _parse_folder(name: str, value: Any) -> str:
     """An absolute path, without links followed: they may lead elsewhere tomorrow."""
     if not isinstance(value, str) or not value:
         raise BadRequest(f"{name} must be the path of a folder.")
@@ -107,28 +107,28 @@ def _folder(name: str, value: Any) -> str:
     return os.path.normpath(path)
 
 
-def _vault_path(name: str, value: Any) -> str | None:
-    return None if value is None else _folder(name, value)
+def _parse_vault_path(name: str, value: Any) -> str | None:
+    return None if value is None else _parse_folder(name, value)
 
 
-def _code_paths(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or len(cast("list[Any]", value)) > MOST_PATHS:
-        raise BadRequest(f"{name} must be a list of at most {MOST_PATHS} folders.")
+def _parse_code_paths(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or len(cast("list[Any]", value)) > MAX_PATHS:
+        raise BadRequest(f"{name} must be a list of at most {MAX_PATHS} folders.")
     listed = cast("list[Any]", value)
-    return tuple(_folder(f"{name}[{place}]", each) for place, each in enumerate(listed))
+    return tuple(_parse_folder(f"{name}[{place}]", each) for place, each in enumerate(listed))
 
 
-def _settings(name: str, value: Any) -> dict[str, Any]:
+def _parse_settings(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRequest(f"{name} must be an object.")
     return cast("dict[str, Any]", value)
 
 
-_FIELDS: Final[Mapping[str, Take]] = {
-    "id": _id,
-    "vault_path": _vault_path,
-    "code_paths": _code_paths,
-    "settings": _settings,
+_FIELD_PARSERS: Final[Mapping[str, FieldParser]] = {
+    "id": _parse_id,
+    "vault_path": _parse_vault_path,
+    "code_paths": _parse_code_paths,
+    "settings": _parse_settings,
 }
 
 
@@ -154,4 +154,4 @@ class SettingsViews:
             ModelSettings.read(chosen)
             return chosen
 
-        return ModelSettings.read(await self._settings.change(user_id, change)).as_dict()
+        return ModelSettings.read(await self._settings.update(user_id, change)).as_dict()

@@ -8,57 +8,59 @@ from typing import Any, cast
 
 from dodona.agent.run_context.overrides import OverridesCache, UserOverrides
 from dodona.agent.turn_control.config import AgentConfig
-from dodona.core.domain.rules import HOOKS, RuleOverrides, Rules
+from dodona.core.domain.rules import HOOKS, RuleEngine, RuleOverrides
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.core.events import Event, Severity
 
-_OF_AN_EVENT = ("type", "severity", "payload")
-_PARTS = ("turn", "history", "user", "project", "result")
+_EVENT_FIELDS = ("type", "severity", "payload")
+_CONTEXT_PARTS = ("turn", "history", "user", "project", "result")
 
 
 class RuleViews:
     """The rules, as they are for each user."""
 
-    def __init__(self, rules: Rules, choices: OverridesCache) -> None:
+    def __init__(self, rules: RuleEngine, overrides: OverridesCache) -> None:
         self._rules = rules
-        self._choices = choices
+        self._overrides = overrides
 
     async def list(self, user_id: str) -> dict[str, Any]:
         """All of them, and what is wrong with files that were not taken."""
-        choices = await self._choices(user_id)
-        found = [_rule(each, choices) for each in self._rules.list()]
+        choices = await self._overrides(user_id)
+        found = [_rule_json(each, choices) for each in self._rules.list()]
         return {"rules": found, "problems": [*self._rules.problems()]}
 
     async def change(self, user_id: str, rule_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """Turn a rule on or off (`enabled`), and set some of its `parameters`; at once."""
         found = self._find(rule_id)
-        enabled, parameters = _change(values)
+        enabled, parameters = _parse_change(values)
         if enabled is False and found["core"]:
             raise BadRequest(
                 f"{rule_id} is a core rule, and cannot be turned off.",
                 hint="Its parameters can be set.",
             )
         given = {name: value for name, value in parameters.items() if value is not None}
-        self._rules.check(rule_id, given)
+        self._rules.check_parameters(rule_id, given)
         if parameters:
-            await self._choices.set_parameters(user_id, rule_id, parameters)
+            await self._overrides.set_rule_parameters(user_id, rule_id, parameters)
         if enabled is not None:
-            await self._choices.enable(user_id, rule_id, is_enabled=enabled)
-        return _rule(found, await self._choices(user_id))
+            await self._overrides.set_rule_enabled(user_id, rule_id, is_enabled=enabled)
+        return _rule_json(found, await self._overrides(user_id))
 
     async def test(self, user_id: str, rule_id: str, sample: Mapping[str, Any]) -> dict[str, Any]:
         """What a rule would do about an event; nothing is done. `sample` has event and context."""
         rule = self._find(rule_id)
-        choices = await self._choices(user_id)
-        event = _event(rule, sample.get("event"))
+        choices = await self._overrides(user_id)
+        event = _parse_sample_event(rule, sample.get("event"))
         fired = self._rules.evaluate(
             event,
-            _over(_sample_context(user_id, event), _context(sample.get("context"))),
-            choices=RuleOverrides(frozenset({rule_id}), frozenset(), choices.rules.parameters),
-            state=choices.state,
+            _merge_sample(
+                _default_context(user_id, event), _parse_sample_context(sample.get("context"))
+            ),
+            overrides=RuleOverrides(frozenset({rule_id}), frozenset(), choices.rules.parameters),
+            state=choices.pack_state,
         )
         ours = [each.action for each in fired if each.rule == rule_id]
-        told = [{"kind": rule["action"]["kind"], **_plain(asdict(action))} for action in ours]
+        told = [{"kind": rule["action"]["kind"], **_action_json(asdict(action))} for action in ours]
         return {"rule": rule_id, "event": event.type, "fires": bool(ours), "actions": told}
 
     def _find(self, rule_id: str) -> Mapping[str, Any]:
@@ -69,22 +71,22 @@ class RuleViews:
         return known[rule_id]
 
 
-def _rule(found: Mapping[str, Any], choices: UserOverrides) -> dict[str, Any]:
+def _rule_json(rule: Mapping[str, Any], overrides: UserOverrides) -> dict[str, Any]:
     """With what the user has decided in place of the defaults."""
-    decided, rule_id = choices.rules, found["id"]
-    is_on = found["enabled"] or rule_id in decided.enabled
+    decided, rule_id = overrides.rules, rule["id"]
+    is_on = rule["enabled"] or rule_id in decided.enabled
     chosen = decided.parameters.get(rule_id, {})
     return {
-        **found,
-        "enabled": found["core"] or (is_on and rule_id not in decided.disabled),
+        **rule,
+        "enabled": rule["core"] or (is_on and rule_id not in decided.disabled),
         "parameters": {
             name: {**known, "value": chosen.get(name, known["default"])}
-            for name, known in found["parameters"].items()
+            for name, known in rule["parameters"].items()
         },
     }
 
 
-def _change(values: Mapping[str, Any]) -> tuple[bool | None, Mapping[str, Any]]:
+def _parse_change(values: Mapping[str, Any]) -> tuple[bool | None, Mapping[str, Any]]:
     unknown = [name for name in values if name not in ("enabled", "parameters")]
     wrong = [BadRequest(f"there is no field {name!r:.80}.") for name in unknown]
     enabled, parameters = values.get("enabled"), values.get("parameters", {})
@@ -93,19 +95,20 @@ def _change(values: Mapping[str, Any]) -> tuple[bool | None, Mapping[str, Any]]:
     if not isinstance(parameters, Mapping):
         wrong.append(BadRequest("parameters must be an object."))
     if wrong:
-        raise BadRequest.gather(wrong)
+        raise BadRequest.combine(wrong)
     return enabled, cast("Mapping[str, Any]", parameters)
 
 
-def _event(rule: Mapping[str, Any], sample: object) -> Event:
+def _parse_sample_event(rule: Mapping[str, Any], sample: object) -> Event:
     """The sample, or a bare event that the rule waits for."""
     if sample is not None and not isinstance(sample, Mapping):
         raise BadRequest("event must be an object.")
     given = cast("Mapping[str, Any]", sample or {})
-    if unknown := [name for name in given if name not in _OF_AN_EVENT]:
+    if unknown := [name for name in given if name not in _EVENT_FIELDS]:
         raise BadRequest(
             f"there is no {unknown[0]!r:.80} in an event.",
-            hint=did_you_mean(unknown[0], _OF_AN_EVENT) or f"There are: {', '.join(_OF_AN_EVENT)}.",
+            hint=did_you_mean(unknown[0], _EVENT_FIELDS)
+            or f"There are: {', '.join(_EVENT_FIELDS)}.",
         )
     trigger: str = rule["trigger"]
     kind = given.get("type", HOOKS.get(trigger, trigger))
@@ -120,29 +123,30 @@ def _event(rule: Mapping[str, Any], sample: object) -> Event:
     return Event(kind, "sample", severity, cast("Mapping[str, Any]", payload))
 
 
-def _context(sample: object) -> dict[str, Any]:
+def _parse_sample_context(sample: object) -> dict[str, Any]:
     if sample is None:
         return {}
     if not isinstance(sample, Mapping):
         raise BadRequest("context must be an object.")
     given = cast("Mapping[str, Any]", sample)
-    if unknown := [name for name in given if name not in _PARTS]:
+    if unknown := [name for name in given if name not in _CONTEXT_PARTS]:
         raise BadRequest(
             f"there is no {unknown[0]!r:.80} in a context.",
-            hint=did_you_mean(unknown[0], _PARTS) or f"There are: {', '.join(_PARTS)}.",
+            hint=did_you_mean(unknown[0], _CONTEXT_PARTS)
+            or f"There are: {', '.join(_CONTEXT_PARTS)}.",
         )
     return dict(given)
 
 
-def _over(sample: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_sample(sample: dict[str, Any], provided: Mapping[str, Any]) -> dict[str, Any]:
     """The sample with what was given of each part in its place."""
-    for name, value in given.items():
+    for name, value in provided.items():
         known = sample[name]
         sample[name] = {**known, **value} if isinstance(value, Mapping) else value
     return sample
 
 
-def _sample_context(user_id: str, event: Event) -> dict[str, Any]:
+def _default_context(user_id: str, event: Event) -> dict[str, Any]:
     """A run that has just begun."""
     limits = AgentConfig()
     return {
@@ -169,7 +173,7 @@ def _sample_context(user_id: str, event: Event) -> dict[str, Any]:
     }
 
 
-def _plain(action: dict[str, Any]) -> dict[str, Any]:
+def _action_json(action: dict[str, Any]) -> dict[str, Any]:
     """As JSON, without what was only handed through."""
     return {
         name: value.value if isinstance(value, Severity) else value

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dodona.agent.views.documents import iso
-from dodona.agent.views.exchanges import exchange
+from dodona.agent.views.exchanges import exchange_json
 from dodona.core.domain.conversations.sessions import Session
 from dodona.store import Store
 
-_ALL: Final = 2**31 - 1  # tokens: how many runs are shown is what counts here
+_NO_TOKEN_LIMIT: Final = 2**31 - 1  # tokens: how many runs are shown is what counts here
 
 
 class SessionViews:
@@ -28,10 +28,10 @@ class SessionViews:
         session = await self._storage.sessions.get(user_id, key)
         if session.conversation_id is None:
             return []
-        window = await self._storage.conversations.window(
-            user_id, session.conversation_id, budget=_ALL, max_runs=limit
+        window = await self._storage.conversations.load_window(
+            user_id, session.conversation_id, budget=_NO_TOKEN_LIMIT, max_runs=limit
         )
-        return [exchange(message) for message in window.messages]
+        return [exchange_json(message) for message in window.messages]
 
     async def clear(self, user_id: str, key: str) -> dict[str, Any]:
         """Let the next message begin a new conversation. What was said before stays kept."""

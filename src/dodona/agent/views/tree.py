@@ -20,20 +20,20 @@ from dodona.core.domain.conversations.conversation_tree import MessageLocation, 
 from dodona.core.errors import BadRequest, HeadMoved, NotFound
 from dodona.store import Store
 
-MOST_NODES: Final = 200  # on a page
-LONGEST_LABEL: Final = 80  # characters
+MAX_NODES: Final = 200  # on a page
+MAX_LABEL_CHARS: Final = 80  # characters
 ROOT: Final = "root"  # no label: commands mean by it what is before the first message
 VIEWS: Final = ("all", "path")
 
 View = Literal["all", "path"]
 
-_LINKS: Final = 10_000  # on a page
-_NODE = re.compile(r"node-([1-9][0-9]{0,17})")
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+_LINKS_PER_PAGE: Final = 10_000  # on a page
+_CONTEXT_ID_PATTERN = re.compile(r"node-([1-9][0-9]{0,17})")
+_MESSAGE_ID_PATTERN = re.compile(r"[1-9][0-9]{0,17}")
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class TreeOutline:
     """The shape of a whole tree, without a word of what was said."""
 
     conversation_id: int
@@ -60,48 +60,48 @@ class TreeViews:
 
         A path comes with the first nodes of what branches off from it.
         """
-        if not 1 <= limit <= MOST_NODES:
-            raise BadRequest(f"limit must be a whole number from 1 to {MOST_NODES} (got {limit}).")
-        context, talk = await self._tree(user_id, project_id)
+        if not 1 <= limit <= MAX_NODES:
+            raise BadRequest(f"limit must be a whole number from 1 to {MAX_NODES} (got {limit}).")
+        context, talk = await self._load_tree(user_id, project_id)
         kept = self._storage.conversations
         read = kept.tree_path if view == "path" else kept.tree_page
         page = await read(user_id, talk.id, before=before, limit=limit)
         return {
             "project_id": project_id,
             "status": context.status.value,
-            "head": _name(page.head_id),
+            "head": _optional_context_id(page.head_id),
             "nodes": [
                 node_json(node, head_id=page.head_id, on_path=node.id in page.on_path)
                 for node in page.nodes
             ],
-            "next": page.next,
+            "next": page.next_before,
         }
 
-    async def outline(self, user_id: str, project_id: str) -> Outline:
+    async def outline(self, user_id: str, project_id: str) -> TreeOutline:
         """The shape of the tree, read in pages; what happens meanwhile may be in it or not."""
-        _, talk = await self._tree(user_id, project_id)
+        _, talk = await self._load_tree(user_id, project_id)
         found: list[TreeLink] = []
         while True:
             after = found[-1].id if found else 0
             page = await self._storage.conversations.tree_links(
-                user_id, talk.id, after=after, limit=_LINKS
+                user_id, talk.id, after=after, limit=_LINKS_PER_PAGE
             )
             found += page.links
-            if len(page.links) < _LINKS:
-                return Outline(talk.id, page.head_id, tuple(found))
+            if len(page.links) < _LINKS_PER_PAGE:
+                return TreeOutline(talk.id, page.head_id, tuple(found))
 
-    async def nodes(self, user_id: str, outline: Outline, ids: Sequence[int]) -> list[TreeNode]:
+    async def nodes(self, user_id: str, outline: TreeOutline, ids: Sequence[int]) -> list[TreeNode]:
         """Some nodes of an outline; those that are gone by now are left out."""
         kept = self._storage.conversations
         return list(await kept.tree_nodes(user_id, outline.conversation_id, ids))
 
     async def find(self, user_id: str, project_id: str, name: str) -> str:
         """The context_id that a name in this conversation means: one itself, or a label."""
-        _, talk = await self._tree(user_id, project_id)
-        run_id = await self._node(talk, name)
+        _, talk = await self._load_tree(user_id, project_id)
+        run_id = await self._resolve_node(talk, name)
         found = await self._storage.runs.get(user_id, run_id)
         if found.conversation_id != talk.id:
-            raise _unknown(name)
+            raise _unknown_context_error(name)
         return context_id(run_id)
 
     async def checkout(
@@ -116,12 +116,12 @@ class TreeViews:
 
         `expected` is the head as the caller saw it: if it is another by now, nothing is changed.
         """
-        talk = await self._open_tree(user_id, project_id)
-        to = None if name is None else await self._node(talk, name)
+        talk = await self._load_open_tree(user_id, project_id)
+        to = None if name is None else await self._resolve_node(talk, name)
         seen = talk.head_id
         if not isinstance(expected, EllipsisType):
-            seen = None if expected is None else await self._node(talk, expected)
-        return await self._move(talk, expected=seen, to=to)
+            seen = None if expected is None else await self._resolve_node(talk, expected)
+        return await self._move_head(talk, expected=seen, to=to)
 
     async def branch(
         self,
@@ -139,68 +139,83 @@ class TreeViews:
         """
         if (message_id is None) == (name is None):
             raise BadRequest("name either a message or a context to branch from.")
-        talk = await self._open_tree(user_id, project_id)
+        talk = await self._load_open_tree(user_id, project_id)
         if name is not None:
-            to: int | None = await self._node(talk, name)
+            to: int | None = await self._resolve_node(talk, name)
         else:
-            to = _before(await self._message(talk, message_id or ""))
-        wanted = None if label is None else checked_label(label)
+            to = _branch_point(await self._find_message(talk, message_id or ""))
+        wanted = None if label is None else validate_label(label)
         if wanted is not None and to is None:
             raise BadRequest("what is before the first message has no label.")
-        return await self._move(talk, expected=talk.head_id, to=to, label=wanted)
+        return await self._move_head(talk, expected=talk.head_id, to=to, label=wanted)
 
     async def label(self, user_id: str, name: str, label: str | None) -> dict[str, Any]:
         """Name a node, or take its name away."""
-        wanted = None if label is None else checked_label(label)
-        run_id = _node_of(name)
-        await self._storage.conversations.label(user_id, run_id, wanted)
+        wanted = None if label is None else validate_label(label)
+        run_id = _parse_context_id(name)
+        await self._storage.conversations.set_label(user_id, run_id, wanted)
         return {"context_id": context_id(run_id), "label": wanted}
 
     async def prune(self, user_id: str, name: str) -> dict[str, Any]:
         """Remove a node and all that follows from it; the head, if it goes too, moves before it."""
-        pruned = await self._storage.conversations.prune(user_id, _node_of(name))
-        return {"pruned": pruned.nodes, "head": _name(pruned.head_id)}
+        pruned = await self._storage.conversations.prune(user_id, _parse_context_id(name))
+        return {"pruned": pruned.removed_count, "head": _optional_context_id(pruned.head_id)}
 
-    async def _move(
-        self, talk: Conversation, *, expected: int | None, to: int | None, label: str | None = None
+    async def _move_head(
+        self,
+        conversation: Conversation,
+        *,
+        expected: int | None,
+        to: int | None,
+        label: str | None = None,
     ) -> dict[str, Any]:
         moved = await self._storage.conversations.move_head(
-            talk.user_id, talk.id, expected=expected, to=to, label=label
+            conversation.user_id, conversation.id, expected=expected, to=to, label=label
         )
         if not moved:
             raise HeadMoved(
                 "the conversation has gone on elsewhere meanwhile.",
                 hint="Look where its head is now, then choose again.",
             )
-        open_runs = await self._storage.runs.open_in(talk.user_id, talk.project_id)
-        return {"project_id": talk.project_id, "head": _name(to), "open_runs": open_runs}
+        open_runs = await self._storage.runs.list_unfinished(
+            conversation.user_id, conversation.project_id
+        )
+        return {
+            "project_id": conversation.project_id,
+            "head": _optional_context_id(to),
+            "open_runs": open_runs,
+        }
 
-    async def _node(self, talk: Conversation, name: str) -> int:
-        if found := _NODE.fullmatch(name):
+    async def _resolve_node(self, conversation: Conversation, name: str) -> int:
+        if found := _CONTEXT_ID_PATTERN.fullmatch(name):
             return int(found[1])
-        run_id = await self._storage.conversations.named(talk.user_id, talk.id, name)
+        run_id = await self._storage.conversations.find_by_label(
+            conversation.user_id, conversation.id, name
+        )
         if run_id is None:
-            raise _unknown(name)
+            raise _unknown_context_error(name)
         return run_id
 
-    async def _message(self, talk: Conversation, message_id: str) -> MessageLocation:
+    async def _find_message(self, conversation: Conversation, message_id: str) -> MessageLocation:
         missing = NotFound(
             f"there is no message {message_id!r:.80} in this conversation.",
             hint="Use the id of a message that an exchange or a node shows.",
         )
-        if not _NUMBER.fullmatch(message_id):
+        if not _MESSAGE_ID_PATTERN.fullmatch(message_id):
             raise missing
         try:
-            place = await self._storage.conversations.message(talk.user_id, int(message_id))
+            place = await self._storage.conversations.locate_message(
+                conversation.user_id, int(message_id)
+            )
         except NotFound:
             raise missing from None
-        if place.run.conversation_id != talk.id:
+        if place.run.conversation_id != conversation.id:
             raise missing
         return place
 
-    async def _open_tree(self, user_id: str, project_id: str) -> Conversation:
+    async def _load_open_tree(self, user_id: str, project_id: str) -> Conversation:
         """The tree, if questions go on in it."""
-        context, talk = await self._tree(user_id, project_id)
+        context, talk = await self._load_tree(user_id, project_id)
         if context.status is ContextStatus.CLOSED:
             raise BadRequest(
                 f"the context of project {project_id} is closed.",
@@ -208,7 +223,7 @@ class TreeViews:
             )
         return talk
 
-    async def _tree(self, user_id: str, project_id: str) -> tuple[OracleContext, Conversation]:
+    async def _load_tree(self, user_id: str, project_id: str) -> tuple[OracleContext, Conversation]:
         await self._storage.projects.get(user_id, project_id)
         try:
             context = await self._storage.contexts.get(user_id, project_id)
@@ -221,10 +236,10 @@ class TreeViews:
             ) from missing
 
 
-def _before(place: MessageLocation) -> int | None:
+def _branch_point(location: MessageLocation) -> int | None:
     """The node that one goes on from: before a question, after an answer."""
-    run = place.run
-    if place.role != "user":
+    run = location.run
+    if location.role != "user":
         return run.id
     if run.status is RunStatus.QUEUED and run.parent_id is None:
         raise BadRequest(
@@ -234,15 +249,15 @@ def _before(place: MessageLocation) -> int | None:
     return run.parent_id
 
 
-def checked_label(label: str) -> str:
+def validate_label(label: str) -> str:
     """The label without the space around it; raises unless it is one, and no other name."""
     text = label.strip()
-    if not 1 <= len(text) <= LONGEST_LABEL or not text.isprintable():
+    if not 1 <= len(text) <= MAX_LABEL_CHARS or not text.isprintable():
         raise BadRequest(
-            f"a label must be a text of 1 to {LONGEST_LABEL} characters on one line "
+            f"a label must be a text of 1 to {MAX_LABEL_CHARS} characters on one line "
             f"(got {label!r:.100})."
         )
-    if text == ROOT or text.isdecimal() or _NODE.fullmatch(text):
+    if text == ROOT or text.isdecimal() or _CONTEXT_ID_PATTERN.fullmatch(text):
         raise BadRequest(
             f"{text!r} would be taken for something else.", hint="Choose another label."
         )
@@ -254,7 +269,7 @@ def node_json(node: TreeNode, *, head_id: int | None, on_path: bool) -> dict[str
     return {
         "id": node.id,
         "context_id": context_id(node.id),
-        "parent": _name(node.parent_id),
+        "parent": _optional_context_id(node.parent_id),
         "is_head": node.id == head_id,
         "on_path": on_path,
         "status": node.status.value,
@@ -263,25 +278,25 @@ def node_json(node: TreeNode, *, head_id: int | None, on_path: bool) -> dict[str
         "question_id": str(question.message_id) if question else None,
         "answer": answer.text if answer else None,
         "answer_id": str(answer.message_id) if answer else None,
-        "children": node.children,
+        "children": node.child_count,
         "has_summary": node.has_summary,
         "tokens": node.tokens,
         "created_at": iso(node.created_at),
     }
 
 
-def _name(run_id: int | None) -> str | None:
+def _optional_context_id(run_id: int | None) -> str | None:
     return None if run_id is None else context_id(run_id)
 
 
-def _node_of(name: str) -> int:
-    found = _NODE.fullmatch(name)
+def _parse_context_id(name: str) -> int:
+    found = _CONTEXT_ID_PATTERN.fullmatch(name)
     if found is None:
-        raise _unknown(name)
+        raise _unknown_context_error(name)
     return int(found[1])
 
 
-def _unknown(name: str) -> NotFound:
+def _unknown_context_error(name: str) -> NotFound:
     return NotFound(
         f"there is no context {name!r:.80}.",
         hint="Use a context_id or a label that the tree shows.",

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from dodona.app.agents.definitions import AgentTrees, agents_of
+from dodona.app.agents.definitions import AgentTrees, load_agents
 from dodona.app.config.config import Config
 from dodona.app.models.configured import ConfiguredModels
 from dodona.app.models.credentials import Credentials
@@ -17,7 +17,7 @@ from dodona.core.domain.agents import Agents
 from dodona.core.domain.routing import Binding, LiveRouter, Router
 from dodona.core.events import Emit
 from dodona.core.ports.model import TokenCounter
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 
@@ -28,37 +28,37 @@ class LiveAgents:
         self,
         stack: AsyncExitStack,
         *,
-        http: Http,
+        http: HttpPool,
         redactor: Redactor,
         counter: TokenCounter,
         emit: Emit,
-        follow: bool,
+        watch: bool,
     ) -> None:
         self._http = http
         self._redactor = redactor
         self.agents = Agents()
-        self.choices: Mapping[str, ModelChoice] = {}  # by name; that of [agent] has none
+        self.model_choices: Mapping[str, ModelChoice] = {}  # by name; that of [agent] has none
         self.models = ConfiguredModels(http=http, redactor=redactor, counter=counter)
-        self.trees = AgentTrees(stack, emit, follow=follow)
-        self.routing = LiveRouter()  # which of them answers whom
+        self.trees = AgentTrees(stack, emit, watch=watch)
+        self.router = LiveRouter()  # which of them answers whom
 
     async def apply(self, config: Config) -> None:
         """Be the agents of this config; raises, and stays as it was, if one cannot work."""
         settings = config.settings
         credentials = Credentials(config, os.environ, self._redactor)
         chooser = ModelSelector(
-            config, credentials, http=self._http, spots=default_targets(os.environ)
+            config, credentials, http=self._http, targets=default_targets(os.environ)
         )
         choices = {name: await chooser.choose(name) for name in ("", *settings.agents)}
-        agents = await asyncio.to_thread(agents_of, config)
+        agents = await asyncio.to_thread(load_agents, config)
         router = await asyncio.to_thread(make_router, config)
         trees = await self.trees.load(config)
         built = await asyncio.to_thread(self.models.build, settings, choices)
         # No wait from here on: a run sees all of the old, or all of the new.
-        self.trees.take(trees)
+        self.trees.apply(trees)
         self.models.apply(built, chooser, default=settings.agent.id)
-        self.routing.replace(router)
-        self.agents, self.choices = agents, choices
+        self.router.replace(router)
+        self.agents, self.model_choices = agents, choices
 
     def current(self) -> Agents:
         return self.agents
@@ -76,7 +76,7 @@ def make_router(config: Config) -> Router:
                 peer=each.peer_id,
                 guild=each.guild_id,
                 team=each.team_id,
-                where=config.places.nearest(("bindings", place)),
+                where=config.origins.nearest(("bindings", place)),
             )
             for place, each in enumerate(settings.bindings)
         ),

@@ -11,7 +11,7 @@ from fcntl import LOCK_EX, flock
 from pathlib import Path
 from uuid import uuid4
 
-from dodona.core.errors import ConfigError, Location
+from dodona.core.errors import ConfigError, SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class PendingFile:
 
 
 @contextmanager
-def locked(folder: Path) -> Generator[None]:
+def lock_folder(folder: Path) -> Generator[None]:
     """Nobody else who asks changes files of this folder meanwhile; it is made if it is missing."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise _unwritten(folder, error) from error
+        raise _write_error(folder, error) from error
     try:
         flock(descriptor, LOCK_EX)
         yield
@@ -38,16 +38,16 @@ def locked(folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def private_folder(home: Path, folder: Path) -> None:
+def make_private_folder(home: Path, folder: Path) -> None:
     """Make the folder, and the one above it, if they are missing; nobody else may look into it."""
-    with _telling(folder):
+    with _wrap_os_errors(folder):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
         if stat.S_IMODE(folder.stat().st_mode) & 0o077:
             folder.chmod(0o700)
 
 
-def write(files: Sequence[PendingFile]) -> None:
+def write_files(files: Sequence[PendingFile]) -> None:
     """Put the files into their places; all are on the disk before the first of them is there."""
     staged: list[tuple[Path, Path]] = []
     try:
@@ -56,10 +56,10 @@ def write(files: Sequence[PendingFile]) -> None:
             place = file.path.resolve()
             beside = place.with_name(f".{place.name}.{uuid4().hex}")
             staged.append((beside, place))
-            with _telling(file.path):
+            with _wrap_os_errors(file.path):
                 _stage(file, place, beside)
         for (beside, place), file in zip(staged, files, strict=True):
-            with _telling(file.path):
+            with _wrap_os_errors(file.path):
                 beside.replace(place)
         for folder in {place.parent for _, place in staged}:
             _fsync_dir(folder)
@@ -69,8 +69,8 @@ def write(files: Sequence[PendingFile]) -> None:
                 beside.unlink()
 
 
-def _stage(file: PendingFile, place: Path, beside: Path) -> None:
-    before = place.stat() if place.exists() else None
+def _stage(file: PendingFile, target: Path, temporary: Path) -> None:
+    before = target.stat() if target.exists() else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise FileExistsError(0, "it is no file")
     mode = file.mode
@@ -78,7 +78,7 @@ def _stage(file: PendingFile, place: Path, beside: Path) -> None:
         mode = stat.S_IMODE(before.st_mode)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     # Private from the start: until its mode is set, nobody else may open it.
-    with open(os.open(beside, flags, 0o644 if mode is None else mode & 0o600), "wb") as opened:
+    with open(os.open(temporary, flags, 0o644 if mode is None else mode & 0o600), "wb") as opened:
         opened.write(file.data)
         opened.flush()
         if before is not None and before.st_uid != os.geteuid() and file.mode is None:
@@ -99,16 +99,16 @@ def _fsync_dir(folder: Path) -> None:
 
 
 @contextmanager
-def _telling(path: Path) -> Generator[None]:
+def _wrap_os_errors(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise _unwritten(path, error) from error
+        raise _write_error(path, error) from error
 
 
-def _unwritten(path: Path, error: OSError) -> ConfigError:
+def _write_error(path: Path, error: OSError) -> ConfigError:
     return ConfigError(
         f"this cannot be written: {error.strerror}.",
-        where=Location(str(path)),
+        where=SourceLocation(str(path)),
         hint="What was there before is still there.",
     )

@@ -10,20 +10,24 @@ from dodona.app.config.origins import SettingOrigins
 from dodona.app.config.shape import SHAPE, is_secret
 from dodona.core.errors import ConfigError
 from dodona.documents.toml_lines import KeyPath
-from dodona.documents.validation_errors import Mistakes
+from dodona.documents.validation_errors import ConfigErrorBuilder
 
 
-def mistakes(places: SettingOrigins) -> Mistakes:
+def validation_errors(origins: SettingOrigins) -> ConfigErrorBuilder:
     """Tells what is wrong with settings that were made in these places."""
-    return Mistakes(SHAPE, places.nearest, is_secret=is_secret)
+    return ConfigErrorBuilder(SHAPE, origins.nearest, is_secret=is_secret)
 
 
-def no_effect(path: KeyPath, whom: str, places: SettingOrigins) -> ConfigError:
+def ineffective_setting(path: KeyPath, consumer: str, origins: SettingOrigins) -> ConfigError:
     """A setting that would do nothing: whoever wrote it expects that it does."""
-    return mistakes(places).wrong(path, f"has no effect: {whom} takes none", hint="Remove it.")
+    return validation_errors(origins).invalid_value(
+        path, f"has no effect: {consumer} takes none", hint="Remove it."
+    )
 
 
-def secret_sent_away(path: KeyPath, address: str, places: SettingOrigins) -> Iterator[ConfigError]:
+def check_secret_destination(
+    path: KeyPath, address: str, origins: SettingOrigins
+) -> Iterator[ConfigError]:
     """A folder that somebody else wrote must not collect the secrets of whoever enters it."""
     try:
         host = urlsplit(address).hostname or ""
@@ -31,13 +35,13 @@ def secret_sent_away(path: KeyPath, address: str, places: SettingOrigins) -> Ite
     except ValueError:
         is_local = False
     if not is_local:
-        yield untrusted_setting(path, "send a secret to an address", places)
+        yield untrusted_setting(path, "send a secret to an address", origins)
 
 
-def untrusted_setting(path: KeyPath, what: str, places: SettingOrigins) -> ConfigError:
+def untrusted_setting(path: KeyPath, action: str, origins: SettingOrigins) -> ConfigError:
     """A setting that only a file may make that somebody named."""
-    return mistakes(places).wrong(
+    return validation_errors(origins).invalid_value(
         path,
-        f"would {what} that this file chose, and nobody named the file",
-        hint=f"If you trust it, name it: --config {places.file}, or DODONA_CONFIG.",
+        f"would {action} that this file chose, and nobody named the file",
+        hint=f"If you trust it, name it: --config {origins.file}, or DODONA_CONFIG.",
     )

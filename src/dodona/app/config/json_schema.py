@@ -38,10 +38,10 @@ class _Generator(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         made = super().model_schema(schema)
         section = cast("type[Section]", schema["cls"])
-        if not section.number_is:
+        if not section.shorthand_key:
             return made
         # What the key takes, the plain number takes.
-        number = made["properties"][section.number_is]
+        number = made["properties"][section.shorthand_key]
         return {"anyOf": [{**number, "title": "A plain number"}, made]}
 
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 from dodona.agent.run_context.deps import RunPolicy
 from dodona.app.agents.registry import LiveAgents
 from dodona.app.config.config import Config
-from dodona.app.config.reload import Take
+from dodona.app.config.reload import ReloadHandler
 from dodona.app.config.settings import Settings
 from dodona.app.maintenance import Maintenance
 from dodona.app.models.factory import ceilings, price_list
@@ -28,15 +28,19 @@ def run_policy(settings: Settings) -> RunPolicy:
 
 
 def reload_handlers(
-    staff: LiveAgents, conduct: RunPolicy, meter: Meter, upkeep: Maintenance, redactor: Redactor
-) -> dict[KeyPath, Take]:
+    agents: LiveAgents,
+    policy: RunPolicy,
+    meter: Meter,
+    maintenance: Maintenance,
+    redactor: Redactor,
+) -> dict[KeyPath, ReloadHandler]:
     """Who takes what has changed, by the first names of its keys; the rest needs a restart."""
 
     async def conduct_now(config: Config) -> None:
         fresh = run_policy(config.settings)
         for field in fields(fresh):
-            setattr(conduct, field.name, getattr(fresh, field.name))
-        upkeep.take(config)
+            setattr(policy, field.name, getattr(fresh, field.name))
+        maintenance.apply(config)
 
     async def log_now(config: Config) -> None:
         logs.configure_logging(config.settings.log, redactor)
@@ -45,9 +49,9 @@ def reload_handlers(
         meter.update(ceilings(config.settings), price_list(config.settings))
 
     return {
-        ("agent",): staff.apply,
-        ("agents",): staff.apply,
-        ("bindings",): staff.apply,
+        ("agent",): agents.apply,
+        ("agents",): agents.apply,
+        ("bindings",): agents.apply,
         ("budgets",): terms_now,
         ("prices",): terms_now,
         ("log",): log_now,

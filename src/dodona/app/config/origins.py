@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dodona.core.errors import ConfigError, Location
+from dodona.core.errors import ConfigError, SourceLocation
 from dodona.documents.toml_lines import KeyPath
 
 
@@ -19,13 +19,13 @@ class SettingOrigins:
     variables: Mapping[KeyPath, str] = field(default_factory=dict[KeyPath, str])
     is_implicit: bool = False  # the file lay in the current folder, and nobody named it
 
-    def of(self, path: KeyPath) -> Location | None:
+    def of(self, path: KeyPath) -> SourceLocation | None:
         """The place of this very key; None is its default."""
         if path in self.variables:
-            return Location(self.variables[path])
-        return Location(str(self.file), self.lines[path]) if path in self.lines else None
+            return SourceLocation(self.variables[path])
+        return SourceLocation(str(self.file), self.lines[path]) if path in self.lines else None
 
-    def nearest(self, path: KeyPath) -> Location | None:
+    def nearest(self, path: KeyPath) -> SourceLocation | None:
         """The place of the key, or of the closest section above it: where a mistake is told."""
         for length in range(len(path), 0, -1):
             if where := self.of(path[:length]):
@@ -34,23 +34,23 @@ class SettingOrigins:
         for head in (path, path[:-1]):
             for key, variable in self.variables.items():
                 if head and key[: len(head)] == head:
-                    return Location(variable)
+                    return SourceLocation(variable)
         return None
 
     def is_untrusted(self, path: KeyPath) -> bool:
         """Was it set by whoever wrote the folder we are in, and perhaps not by our user?"""
         return self.is_implicit and path in self.lines and path not in self.variables
 
-    def folder(self, path: KeyPath) -> Path:
+    def base_folder(self, path: KeyPath) -> Path:
         """What a path in this setting is relative to: the file's folder, or the current one."""
         return Path() if self.file is None or path in self.variables else self.file.parent
 
     def resolve(self, text: str, path: KeyPath) -> Path:
         """The file that the setting at `path` names by `text`."""
-        return self.folder(path) / expanded(text)
+        return self.base_folder(path) / expand_user(text)
 
 
-def expanded(text: str) -> Path:
+def expand_user(text: str) -> Path:
     """The path with `~` for the user's folder."""
     try:
         return Path(text).expanduser()

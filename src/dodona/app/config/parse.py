@@ -15,9 +15,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 def parse_value(text: str, path: KeyPath) -> Any:
     """The text as what is wanted there; itself where it is not that, for the check to tell."""
-    kind = schema.bare(schema.at(path))
-    section = schema.section(kind)
-    if (kind is int or (section and section.number_is)) and WHOLE_NUMBER.fullmatch(text):
+    kind = schema.unwrap_annotation(schema.at(path))
+    section = schema.section_type(kind)
+    if (kind is int or (section and section.shorthand_key)) and WHOLE_NUMBER.fullmatch(text):
         return int(text)
     if kind is float and _NUMBER.fullmatch(text):
         return float(text)
@@ -28,10 +28,10 @@ def parse_value(text: str, path: KeyPath) -> Any:
     return text
 
 
-def parse_typed(text: str, path: KeyPath) -> Any:
+def parse_argument(text: str, path: KeyPath) -> Any:
     """The same, of what somebody typed: a list or a section may be written as in TOML, too."""
     kind = schema.at(path)
-    holds_more = schema.section(kind) or schema.entries(kind) or schema.elements(kind)
+    holds_more = schema.section_type(kind) or schema.entry_type(kind) or schema.element_type(kind)
     if holds_more and text.startswith(("[", "{")):
         try:
             return tomllib.loads(f"value = {text}")["value"]

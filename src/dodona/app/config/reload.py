@@ -14,14 +14,14 @@ from typing import Any, cast
 
 from dodona.app.agents.definitions import soul_files
 from dodona.app.config.config import Config
-from dodona.app.config.shape import dotted
+from dodona.app.config.shape import dotted_key
 from dodona.core.errors import ConfigError, DodonaError
 from dodona.documents import KeyPath, Section
-from dodona.documents.file_watcher import following
+from dodona.documents.file_watcher import watch_folders
 
 _log = logging.getLogger(__name__)
 
-Take = Callable[[Config], Awaitable[None]]
+ReloadHandler = Callable[[Config], Awaitable[None]]
 
 
 class ConfigReloader:
@@ -35,83 +35,90 @@ class ConfigReloader:
     def __init__(
         self,
         config: Config,
-        reread: Callable[[], Config],
-        live: Mapping[KeyPath, Take],
-        note: Callable[[str], None],
+        reload_config: Callable[[], Config],
+        handlers: Mapping[KeyPath, ReloadHandler],
+        record_change: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._reread = reread
-        self._live = live
-        self._note = note
-        self._souls = _signatures(config)
-        self._complaint = ""
+        self._reload_config = reload_config
+        self._handlers = handlers
+        self._record_change = record_change
+        self._soul_signatures = _sign_souls(config)
+        self._last_error = ""
 
     @asynccontextmanager
-    async def following(self) -> AsyncGenerator[None]:
+    async def watching(self) -> AsyncGenerator[None]:
         """Until the block ends, follow the file and the souls."""
         loop = asyncio.get_running_loop()
-        file = self._config.places.file
+        file = self._config.origins.file
         souls = soul_files(self._config).values()
         folders = {self._config.home, *(each.parent for each in (file, *souls) if each)}
         suffixes = (".toml", *{each.suffix for each in souls})
 
         def look() -> None:
-            asyncio.run_coroutine_threadsafe(self.check(), loop).result()
+            asyncio.run_coroutine_threadsafe(self.reload(), loop).result()
 
-        async with following(sorted(folders), look, suffixes=suffixes):
+        async with watch_folders(sorted(folders), look, suffixes=suffixes):
             yield
 
-    async def check(self) -> None:
+    async def reload(self) -> None:
         """Take what has changed. A file that is wrong is told once, and changes nothing."""
         try:
-            fresh = await asyncio.to_thread(self._reread)
-            souls = await asyncio.to_thread(_signatures, fresh)
-            await self._take(fresh, souls)
-            self._complaint = ""
+            fresh = await asyncio.to_thread(self._reload_config)
+            souls = await asyncio.to_thread(_sign_souls, fresh)
+            await self._apply_changes(fresh, souls)
+            self._last_error = ""
         except DodonaError as error:
-            if str(error) != self._complaint:
+            if str(error) != self._last_error:
                 _log.warning("the config cannot be used, and stays as it was: %s", error)
-            self._complaint = str(error)
+            self._last_error = str(error)
 
-    async def _take(self, fresh: Config, souls: Mapping[Path, Any]) -> None:
-        changed = [*differences((), self._config.settings, fresh.settings)]
-        if souls != self._souls:
+    async def _apply_changes(self, fresh: Config, soul_signatures: Mapping[Path, Any]) -> None:
+        changed = [*changed_keys((), self._config.settings, fresh.settings)]
+        if soul_signatures != self._soul_signatures:
             changed += [("agents", "soul_path")]
         if not changed:
             return
-        takers = {path: self._taker(path) for path in changed}
+        takers = {path: self._handler_of(path) for path in changed}
         for take in dict.fromkeys(each for each in takers.values() if each is not None):
             await take(fresh)
-        self._config, self._souls = fresh, souls
+        self._config, self._soul_signatures = fresh, soul_signatures
         taken = [path for path, take in takers.items() if take is not None]
         if taken:
-            self._note(f"config changed: {_names(taken)}")
-        _tell("changed", taken)
-        _tell("waits for the next start", [path for path, take in takers.items() if take is None])
+            self._record_change(f"config changed: {_format_keys(taken)}")
+        _log_keys("changed", taken)
+        _log_keys(
+            "waits for the next start", [path for path, take in takers.items() if take is None]
+        )
 
-    def _taker(self, path: KeyPath) -> Take | None:
+    def _handler_of(self, path: KeyPath) -> ReloadHandler | None:
         return next(
-            (self._live[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._live), None
+            (
+                self._handlers[path[:n]]
+                for n in range(len(path), 0, -1)
+                if path[:n] in self._handlers
+            ),
+            None,
         )
 
 
-def differences(path: KeyPath, old: Any, new: Any) -> Iterator[KeyPath]:
+def changed_keys(path: KeyPath, old: Any, new: Any) -> Iterator[KeyPath]:
     """The keys whose values are not the same."""
     if old == new:
         return
-    both = _parts(old), _parts(new)
+    both = _entries(old), _entries(new)
     if None in both or type(old) is not type(new):
         yield path
         return
     before, after = cast("tuple[dict[str, Any], dict[str, Any]]", both)
     for name in {**before, **after}:
         if name in before and name in after:
-            yield from differences((*path, name), before[name], after[name])
+            yield from changed_keys((*path, name), before[name], after[name])
         else:
             yield (*path, name)
 
 
-def _parts(value: Any) -> dict[str, Any] | None:
+def _entries(value: Any) -> dict[str, Any] | None:
     match value:
         case Section():
             return dict(value)
@@ -121,7 +128,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
             return None
 
 
-def _signatures(config: Config) -> dict[Path, Any]:
+def _sign_souls(config: Config) -> dict[Path, Any]:
     """How the souls are now. It looks at files, and so blocks."""
     found: dict[Path, Any] = {}
     for name, file in soul_files(config).items():
@@ -133,12 +140,12 @@ def _signatures(config: Config) -> dict[Path, Any]:
     return found
 
 
-def _tell(what: str, paths: Sequence[KeyPath]) -> None:
+def _log_keys(what: str, paths: Sequence[KeyPath]) -> None:
     if paths:
-        _log.info("config: %s: %s", what, _names(paths))
+        _log.info("config: %s: %s", what, _format_keys(paths))
 
 
-def _names(paths: Sequence[KeyPath]) -> str:
-    names = [dotted(path) for path in paths]
+def _format_keys(paths: Sequence[KeyPath]) -> str:
+    names = [dotted_key(path) for path in paths]
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(names[:10]) + more

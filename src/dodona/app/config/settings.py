@@ -12,13 +12,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 
 from dodona.core.domain.agents import DEFAULT_AGENT
-from dodona.core.domain.conversations.contexts import TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
+from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET, TOKEN_BUDGET_BOUNDS
 from dodona.core.errors import did_you_mean
-from dodona.documents import Section, Texts, wrong
-from dodona.gateway.settings import Limits
-from dodona.metering.ceilings import MOST_TOKENS, MOST_USD
+from dodona.documents import NonEmptyStrings, Section, field_error
+from dodona.gateway.settings import RequestLimits
+from dodona.metering.ceilings import MAX_CEILING_TOKENS, MAX_CEILING_USD
 from dodona.models import wire
-from dodona.models.providers import PROVIDERS, is_address
+from dodona.models.providers import PROVIDERS, is_http_url
 from dodona.net.redactor import Redactor
 from dodona.net.urls import is_host, is_ip
 
@@ -33,147 +33,151 @@ _HEADER = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
 _CAPABILITY = r"http:[A-Za-z0-9.-]+(:[0-9]{1,5})?|(store|function):[A-Za-z0-9_-]+"
 _ADDRESS = r"https?://.+"
 
-_PATIENCE = wire.Timeouts()
-_LIMITS = Limits()
-MOST = 10_000_000  # of anything that callers do
+_DEFAULT_TIMEOUTS = wire.Timeouts()
+_DEFAULT_LIMITS = RequestLimits()
+MAX_LIMIT = 10_000_000  # of anything that callers do
 _KEY_HINT = (
     "Write env: and the name of a variable, or file: and the path of a file that only you may "
     "read (chmod 600)."
 )
 
 
-def _known_provider(name: str) -> str:
+def _check_provider(name: str) -> str:
     if name not in PROVIDER_NAMES:
         names = ", ".join(PROVIDER_NAMES)
         near = did_you_mean(name, PROVIDER_NAMES)
-        raise wrong("must be a provider", near or f"Providers are {names}.")
+        raise field_error("must be a provider", near or f"Providers are {names}.")
     return name
 
 
-def _secret_source(text: str) -> str:
+def _check_secret_source(text: str) -> str:
     if not re.fullmatch(_SOURCE, text):
-        raise wrong('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
+        raise field_error('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
     return text
 
 
-def _web_address(text: str) -> str:
-    if not is_address(text):
-        raise wrong(
+def _check_web_address(text: str) -> str:
+    if not is_http_url(text):
+        raise field_error(
             "must be an http(s) address of host, port and path alone",
             'Like "http://127.0.0.1:8000/v1".',
         )
     return text.rstrip("/")
 
 
-def _agent_name(name: str) -> str:
+def _check_agent_name(name: str) -> str:
     if not re.fullmatch(_AGENT_NAME, name):
-        raise wrong("is no name for an agent", "Use letters, digits and hyphens, at most 64.")
+        raise field_error("is no name for an agent", "Use letters, digits and hyphens, at most 64.")
     return name
 
 
-def _name(name: str) -> str:
+def _check_name(name: str) -> str:
     if not re.fullmatch(_NAME, name):
-        raise wrong("is no name", "Use letters, digits, _ and -, at most 64.")
+        raise field_error("is no name", "Use letters, digits, _ and -, at most 64.")
     return name
 
 
-def _variable(name: str) -> str:
+def _check_variable(name: str) -> str:
     if not re.fullmatch(_VARIABLE, name):
-        raise wrong("is no name of a variable", "Use letters, digits and _.")
+        raise field_error("is no name of a variable", "Use letters, digits and _.")
     return name
 
 
-def _header(name: str) -> str:
+def _check_header(name: str) -> str:
     if not re.fullmatch(_HEADER, name):
-        raise wrong("is no name of a header", 'Like "Authorization".')
+        raise field_error("is no name of a header", 'Like "Authorization".')
     return name
 
 
-def _text_or_source(text: str) -> str:
+def _check_text_or_source(text: str) -> str:
     if text.startswith(("env:", "file:")):
-        return _secret_source(text)
+        return _check_secret_source(text)
     if not text.isprintable():
-        raise wrong("must be one line of text")
+        raise field_error("must be one line of text")
     if Redactor().scrub(text) != text:
-        raise wrong('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
+        raise field_error('must be "env:NAME" or "file:PATH", never the secret itself', _KEY_HINT)
     return text
 
 
-def _capability(text: str) -> str:
+def _check_capability(text: str) -> str:
     if not re.fullmatch(_CAPABILITY, text):
-        raise wrong(
+        raise field_error(
             "is no capability", "Write http:HOST, store:NAME or function:NAME, and no more."
         )
     return text
 
 
-def _engine_there(kind: Any) -> Any:
+def _check_engine(kind: Any) -> Any:
     if kind == "restate":
-        raise wrong('must be "local": the engine restate is not there yet', "Leave it out.")
+        raise field_error('must be "local": the engine restate is not there yet', "Leave it out.")
     return kind
 
 
 # What belongs to an agent, whichever model answers for it.
-_OWN = ("tree", "system_prompt", "soul_path", "tools", "queue", "queue_limit")
+_AGENT_ONLY_KEYS = ("tree", "system_prompt", "soul_path", "tools", "queue", "queue_limit")
 
 
-def _only_a_model(fallback: Agent) -> Agent:
-    own = [name for name in _OWN if name in fallback.model_fields_set]
+def _check_fallback(fallback: AgentSection) -> AgentSection:
+    own = [name for name in _AGENT_ONLY_KEYS if name in fallback.model_fields_set]
     if own:
-        raise wrong(f"must not set {own[0]}", "Whoever answers, the agent's own is used.")
+        raise field_error(f"must not set {own[0]}", "Whoever answers, the agent's own is used.")
     return fallback
 
 
-def _host_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def _check_host_names(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if not is_host(name):
-            raise wrong(
+            raise field_error(
                 f"has {name!r:.80}, which is no host",
                 "Write it as browsers send it: a name or NAME:PORT, in lower case.",
             )
     return names
 
 
-def _addresses(texts: tuple[str, ...]) -> tuple[str, ...]:
+def _check_addresses(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         if not is_ip(text):
-            raise wrong(f"has {text!r:.80}, which is no address", 'Like "127.0.0.1" or "::1".')
+            raise field_error(
+                f"has {text!r:.80}, which is no address", 'Like "127.0.0.1" or "::1".'
+            )
     return texts
 
 
-def _like(pattern: str) -> WithJsonSchema:
+def _pattern_schema(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^({pattern})$"})
 
 
-SecretSource = Annotated[str, AfterValidator(_secret_source), _like(_SOURCE)]
-TextOrSource = Annotated[str, AfterValidator(_text_or_source)]
-AgentName = Annotated[str, AfterValidator(_agent_name), _like(_AGENT_NAME)]
-Name = Annotated[str, AfterValidator(_name), _like(_NAME)]
-Address = Annotated[str, AfterValidator(_web_address), _like(_ADDRESS)]
+SecretSource = Annotated[str, AfterValidator(_check_secret_source), _pattern_schema(_SOURCE)]
+TextOrSource = Annotated[str, AfterValidator(_check_text_or_source)]
+AgentName = Annotated[str, AfterValidator(_check_agent_name), _pattern_schema(_AGENT_NAME)]
+Name = Annotated[str, AfterValidator(_check_name), _pattern_schema(_NAME)]
+Address = Annotated[str, AfterValidator(_check_web_address), _pattern_schema(_ADDRESS)]
 ProviderName = Annotated[
     str,
-    AfterValidator(_known_provider),
+    AfterValidator(_check_provider),
     WithJsonSchema({"type": "string", "enum": list(PROVIDER_NAMES)}),
 ]
 
 
-class Timeouts(Section):
+class TimeoutsSection(Section):
     """How long a provider may keep us waiting, in seconds."""
 
     connect: float = Field(
-        default=_PATIENCE.connect, gt=0, description="Until the connection stands."
+        default=_DEFAULT_TIMEOUTS.connect, gt=0, description="Until the connection stands."
     )
     first_token: float = Field(
-        default=_PATIENCE.first_token,
+        default=_DEFAULT_TIMEOUTS.first_token,
         gt=0,
         description="Until an answer begins; some models think for long.",
     )
     gap: float = Field(
-        default=_PATIENCE.gap, gt=0, description="Between two pieces of an answer that has begun."
+        default=_DEFAULT_TIMEOUTS.gap,
+        gt=0,
+        description="Between two pieces of an answer that has begun.",
     )
 
 
-class Agent(Section):
+class AgentSection(Section):
     """Which model answers. Without `provider` it is chosen at start: see `dodona status`."""
 
     provider: ProviderName | None = Field(
@@ -220,7 +224,7 @@ class Agent(Section):
         description="The path of a Markdown file that says who the agent is. It comes before "
         "everything else in the prompt, and counts as soon as it is saved.",
     )
-    tools: Texts | None = Field(
+    tools: NonEmptyStrings | None = Field(
         default=None,
         max_length=200,
         description="The tools that the agent may use, by name; all of them by default.",
@@ -237,13 +241,13 @@ class Agent(Section):
         le=1000,
         description="How many messages of a session may wait; one more is refused.",
     )
-    timeouts: Timeouts = Timeouts()
-    fallback: Annotated[Agent, AfterValidator(_only_a_model)] | None = Field(
+    timeouts: TimeoutsSection = TimeoutsSection()
+    fallback: Annotated[AgentSection, AfterValidator(_check_fallback)] | None = Field(
         default=None, description="Who answers when this one cannot."
     )
 
 
-class DefaultAgent(Agent):
+class DefaultAgentSection(AgentSection):
     """Who answers where no binding names another. Without `provider`, see `dodona status`."""
 
     id: AgentName = Field(
@@ -251,7 +255,7 @@ class DefaultAgent(Agent):
     )
 
 
-class Binding(Section):
+class BindingSection(Section):
     """Which agent answers whom. What is not set matches anything; one of them must be set."""
 
     model_config = ConfigDict(
@@ -275,7 +279,7 @@ class Binding(Section):
     team_id: str | None = Field(default=None, min_length=1, description="A team within a guild.")
 
 
-class Plugin(Section):
+class PluginSection(Section):
     """A tool or a channel of your own, in WebAssembly. Nothing uses this section yet."""
 
     name: Name = Field(description="Its name, unlike those of other plugins and tools.")
@@ -284,7 +288,7 @@ class Plugin(Section):
         default="tool", description="Is it a tool, or does it bring messages of a channel?"
     )
     capabilities: Annotated[
-        tuple[Annotated[str, AfterValidator(_capability), _like(_CAPABILITY)], ...],
+        tuple[Annotated[str, AfterValidator(_check_capability), _pattern_schema(_CAPABILITY)], ...],
         Strict(strict=False),
     ] = Field(
         default=(),
@@ -297,7 +301,7 @@ class Plugin(Section):
     )
 
 
-class McpServer(Section):
+class McpServerSection(Section):
     """A server of tools, NAME is your own. Nothing uses this section yet."""
 
     model_config = ConfigDict(
@@ -307,15 +311,21 @@ class McpServer(Section):
     url: Address | None = Field(
         default=None, description="Where it is; this or `command` must be set."
     )
-    headers: Mapping[Annotated[str, AfterValidator(_header), _like(_HEADER)], TextOrSource] = Field(
+    headers: Mapping[
+        Annotated[str, AfterValidator(_check_header), _pattern_schema(_HEADER)], TextOrSource
+    ] = Field(
         default={},
         description="What is sent along to `url`. A secret is named: `env:NAME` or `file:PATH`.",
     )
     command: str | None = Field(
         default=None, min_length=1, description="The program that is started."
     )
-    args: Texts = Field(default=(), max_length=200, description="What `command` is called with.")
-    env: Mapping[Annotated[str, AfterValidator(_variable), _like(_VARIABLE)], TextOrSource] = Field(
+    args: NonEmptyStrings = Field(
+        default=(), max_length=200, description="What `command` is called with."
+    )
+    env: Mapping[
+        Annotated[str, AfterValidator(_check_variable), _pattern_schema(_VARIABLE)], TextOrSource
+    ] = Field(
         default={},
         description="Variables for `command`. A secret is named: `env:NAME` or `file:PATH`.",
     )
@@ -324,15 +334,15 @@ class McpServer(Section):
     )
 
 
-class Engine(Section):
+class EngineSection(Section):
     """What hands out runs and wakes them."""
 
-    kind: Annotated[Literal["local"], BeforeValidator(_engine_there)] = Field(
+    kind: Annotated[Literal["local"], BeforeValidator(_check_engine)] = Field(
         default="local", description="`local`: this process."
     )
 
 
-class Store(Section):
+class StoreSection(Section):
     """Where everything is kept."""
 
     url: str | None = Field(
@@ -351,7 +361,7 @@ class Store(Section):
     )
 
 
-class Gateway(Section):
+class GatewaySection(Section):
     """Where `dodona up` listens, to whom, and how much callers may do.
 
     What is not an address of this machine alone needs tokens: see the guide on letting others in.
@@ -366,72 +376,75 @@ class Gateway(Section):
     port: int = Field(
         default=7200, ge=0, le=65535, description="The port; 0 takes one that is free."
     )
-    hosts: Annotated[Texts, AfterValidator(_host_names)] = Field(
+    hosts: Annotated[NonEmptyStrings, AfterValidator(_check_host_names)] = Field(
         default=(),
         max_length=100,
         description="Names by which others come, as browsers send them: `NAME`, or `NAME:PORT`. "
         "Whoever comes by one of them needs a token.",
     )
-    proxies: Annotated[Texts, AfterValidator(_addresses)] = Field(
+    proxies: Annotated[NonEmptyStrings, AfterValidator(_check_addresses)] = Field(
         default=(),
         max_length=100,
         description="Addresses of your proxies. They are believed when they say in "
         "`X-Forwarded-For` for whom they ask, so that limits count the right address.",
     )
     token_rate: int = Field(
-        default=_LIMITS.token_rate, ge=1, le=MOST, description="Requests of a token, a minute."
+        default=_DEFAULT_LIMITS.token_rate,
+        ge=1,
+        le=MAX_LIMIT,
+        description="Requests of a token, a minute.",
     )
     address_rate: int = Field(
-        default=_LIMITS.address_rate,
+        default=_DEFAULT_LIMITS.address_rate,
         ge=1,
-        le=MOST,
+        le=MAX_LIMIT,
         description="Requests of an address, a minute.",
     )
     connections: int = Field(
-        default=_LIMITS.connections,
+        default=_DEFAULT_LIMITS.connections,
         ge=1,
-        le=MOST,
+        le=MAX_LIMIT,
         description="Connections of all together; never more than this process may open files.",
     )
     address_connections: int = Field(
-        default=_LIMITS.address_connections,
+        default=_DEFAULT_LIMITS.address_connections,
         ge=1,
-        le=MOST,
+        le=MAX_LIMIT,
         description="Connections of an address that is neither this machine nor a proxy.",
     )
     in_flight: int = Field(
-        default=_LIMITS.in_flight,
+        default=_DEFAULT_LIMITS.in_flight,
         ge=1,
-        le=MOST,
+        le=MAX_LIMIT,
         description="Requests of all together that are answered at once, streams among them.",
     )
     user_in_flight: int = Field(
-        default=_LIMITS.user_in_flight,
+        default=_DEFAULT_LIMITS.user_in_flight,
         ge=1,
-        le=MOST,
+        le=MAX_LIMIT,
         description="Requests of a user that are answered at once.",
     )
     user_runs: int = Field(
-        default=_LIMITS.user_runs,
+        default=_DEFAULT_LIMITS.user_runs,
         ge=1,
-        le=MOST,
+        le=MAX_LIMIT,
         description="Runs of a user that wait or go on.",
     )
     auth_failures: int = Field(
-        default=_LIMITS.auth_failures,
+        default=_DEFAULT_LIMITS.auth_failures,
         ge=1,
-        le=MOST,
+        le=MAX_LIMIT,
         description="Wrong tokens of an address, a minute; then none that is new is looked at.",
     )
     cooldown: float = Field(
-        default=_LIMITS.cooldown,
+        default=_DEFAULT_LIMITS.cooldown,
         gt=0,
         le=86_400,
         description="For so many seconds.",
     )
 
 
-class Audit(Section):
+class AuditSection(Section):
     """The log of who was turned away, and who changed what."""
 
     kept_days: int = Field(
@@ -439,7 +452,7 @@ class Audit(Section):
     )
 
 
-class Vault(Section):
+class VaultSection(Section):
     """Where the notes are that answers come from."""
 
     path: str | None = Field(
@@ -450,10 +463,10 @@ class Vault(Section):
     )
 
 
-class Code(Section):
+class CodeSection(Section):
     """Where the code is that answers come from."""
 
-    paths: Texts = Field(
+    paths: NonEmptyStrings = Field(
         default=(),
         max_length=20,
         description="Folders of code, for the project `default` unless it names its own. Their "
@@ -469,7 +482,7 @@ class Code(Section):
     )
 
 
-class Web(Section):
+class WebSection(Section):
     """What an agent may do on the web."""
 
     search: Literal["none", "searxng", "brave", "duckduckgo"] = Field(
@@ -491,7 +504,7 @@ class Web(Section):
         default=2048, ge=1, le=51_200, description="Of a page no more than this is read."
     )
     robots: bool = Field(default=True, description="Leave pages alone whose robots.txt asks so.")
-    allow: Texts = Field(
+    allow: NonEmptyStrings = Field(
         default=(),
         max_length=100,
         description="Hosts, or `host:port`, that may be fetched though they are on this machine or "
@@ -504,7 +517,7 @@ class Web(Section):
     )
 
 
-class Librarian(Section):
+class LibrarianSection(Section):
     """The agent that the Oracle hands work to."""
 
     summarise: bool = Field(
@@ -513,7 +526,7 @@ class Librarian(Section):
     )
 
 
-class Subscribers(Section):
+class SubscribersSection(Section):
     """Who makes notices of events."""
 
     folder: str | None = Field(
@@ -537,7 +550,7 @@ class RulesSection(Section):
     )
 
 
-class Approvals(Section):
+class ApprovalsSection(Section):
     """Calls of tools that a person must allow."""
 
     timeout_seconds: float = Field(
@@ -548,7 +561,7 @@ class Approvals(Section):
     )
 
 
-class Context(Section):
+class ContextSection(Section):
     """What a conversation remembers."""
 
     idle_minutes: int = Field(
@@ -558,7 +571,7 @@ class Context(Section):
         description="After so long without a question the next one begins a new conversation.",
     )
     token_budget: int = Field(
-        default=TOKEN_BUDGET,
+        default=DEFAULT_TOKEN_BUDGET,
         ge=TOKEN_BUDGET_BOUNDS[0],
         le=TOKEN_BUDGET_BOUNDS[1],
         description="How many tokens of what was said before a question takes along.",
@@ -569,36 +582,42 @@ class Context(Section):
     )
 
 
-class Budget(Section):
+class BudgetSection(Section):
     """The most that may be spent; without a number there is no ceiling.
 
     A plain number in its place, as in `daily = 500000`, is `tokens`.
     """
 
-    number_is: ClassVar[str] = "tokens"
+    shorthand_key: ClassVar[str] = "tokens"
 
     tokens: int | None = Field(
-        default=None, ge=0, le=MOST_TOKENS, description="Read and written together."
+        default=None, ge=0, le=MAX_CEILING_TOKENS, description="Read and written together."
     )
     usd: float | None = Field(
         default=None,
         ge=0,
-        le=MOST_USD,
+        le=MAX_CEILING_USD,
         description="US dollars. Models whose price nobody knows are not called then.",
     )
 
 
-class Budgets(Section):
+class BudgetsSection(Section):
     """Ceilings that no call may pass. Days and months are those of UTC, over all users."""
 
-    session: Budget = Field(default=Budget(), description="Each session, from its beginning.")
-    agent: Budget = Field(default=Budget(), description="Each agent, from the beginning.")
-    user: Budget = Field(default=Budget(), description="Each user, from the beginning.")
-    daily: Budget = Field(default=Budget(), description="All of a day.")
-    monthly: Budget = Field(default=Budget(), description="All of a month.")
+    session: BudgetSection = Field(
+        default=BudgetSection(), description="Each session, from its beginning."
+    )
+    agent: BudgetSection = Field(
+        default=BudgetSection(), description="Each agent, from the beginning."
+    )
+    user: BudgetSection = Field(
+        default=BudgetSection(), description="Each user, from the beginning."
+    )
+    daily: BudgetSection = Field(default=BudgetSection(), description="All of a day.")
+    monthly: BudgetSection = Field(default=BudgetSection(), description="All of a month.")
 
 
-class Price(Section):
+class PriceSection(Section):
     """US dollars per million tokens. NAME is a model, or a provider and its model: `x/y`.
 
     These come before the prices that Dodona knows.
@@ -614,7 +633,7 @@ class Price(Section):
     )
 
 
-class Log(Section):
+class LoggingSection(Section):
     """What is written to standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
@@ -626,29 +645,33 @@ class Log(Section):
 
 
 class Settings(Section):
-    agent: DefaultAgent = Field(
-        default=DefaultAgent(), description="The agent that answers by default."
+    agent: DefaultAgentSection = Field(
+        default=DefaultAgentSection(), description="The agent that answers by default."
     )
-    agents: Mapping[AgentName, Agent] = Field(default={}, description="Other agents, by name.")
-    bindings: Annotated[tuple[Binding, ...], Strict(strict=False)] = Field(
+    agents: Mapping[AgentName, AgentSection] = Field(
+        default={}, description="Other agents, by name."
+    )
+    bindings: Annotated[tuple[BindingSection, ...], Strict(strict=False)] = Field(
         default=(), max_length=200_000, description="Who is answered by which agent."
     )
-    plugins: Annotated[tuple[Plugin, ...], Strict(strict=False)] = Field(
+    plugins: Annotated[tuple[PluginSection, ...], Strict(strict=False)] = Field(
         default=(), max_length=1000, description="Tools and channels of your own."
     )
-    mcp: Mapping[Name, McpServer] = Field(default={}, description="Servers of tools, by name.")
-    engine: Engine = Engine()
-    store: Store = Store()
-    gateway: Gateway = Gateway()
-    audit: Audit = Audit()
-    vault: Vault = Vault()
-    code: Code = Code()
-    web: Web = Web()
-    librarian: Librarian = Librarian()
-    context: Context = Context()
-    subscribers: Subscribers = Subscribers()
+    mcp: Mapping[Name, McpServerSection] = Field(
+        default={}, description="Servers of tools, by name."
+    )
+    engine: EngineSection = EngineSection()
+    store: StoreSection = StoreSection()
+    gateway: GatewaySection = GatewaySection()
+    audit: AuditSection = AuditSection()
+    vault: VaultSection = VaultSection()
+    code: CodeSection = CodeSection()
+    web: WebSection = WebSection()
+    librarian: LibrarianSection = LibrarianSection()
+    context: ContextSection = ContextSection()
+    subscribers: SubscribersSection = SubscribersSection()
     rules: RulesSection = RulesSection()
-    approvals: Approvals = Approvals()
-    budgets: Budgets = Budgets()
-    prices: Mapping[str, Price] = Field(default={}, description="Prices, by model.")
-    log: Log = Log()
+    approvals: ApprovalsSection = ApprovalsSection()
+    budgets: BudgetsSection = BudgetsSection()
+    prices: Mapping[str, PriceSection] = Field(default={}, description="Prices, by model.")
+    log: LoggingSection = LoggingSection()

@@ -6,40 +6,40 @@ from typing import get_args
 
 from dodona.app.config.settings import SecretSource, Settings, TextOrSource
 from dodona.documents.model_shape import (
-    Shape,
-    bare,
-    dotted,
-    elements,
-    entries,
+    ModelShape,
+    dotted_key,
+    element_type,
+    entry_type,
     is_table,
-    section,
-    undotted,
+    parse_dotted_key,
+    section_type,
+    unwrap_annotation,
 )
 from dodona.documents.toml_lines import KeyPath
 
 __all__ = [
     "SHAPE",
     "at",
-    "bare",
-    "dotted",
-    "elements",
-    "entries",
+    "dotted_key",
+    "element_type",
+    "entry_type",
     "fields",
     "is_list_of_sections",
     "is_secret",
     "is_table",
-    "section",
-    "undotted",
+    "parse_dotted_key",
+    "section_type",
+    "unwrap_annotation",
 ]
 
-SHAPE = Shape(Settings)
-at = SHAPE.at
+SHAPE = ModelShape(Settings)
+at = SHAPE.type_at
 fields = SHAPE.fields
 
 
 def is_list_of_sections(path: KeyPath) -> bool:
     """Is it written as `[[path]]`?"""
-    return section(elements(at(path))) is not None
+    return section_type(element_type(at(path))) is not None
 
 
 def is_secret(path: KeyPath) -> bool:

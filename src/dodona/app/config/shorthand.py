@@ -9,35 +9,35 @@ from dodona.app.config import shape as schema
 from dodona.documents import Document, KeyPath
 
 
-def expand(document: Document | None) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
+def expand_shorthand(document: Document | None) -> tuple[dict[str, Any], Mapping[KeyPath, int]]:
     """What the file says and where, with the key of every plain number; nothing of none."""
     if document is None:
         return {}, {}
     table, lines = document.table, document.lines
-    places = [path for path in _NUMBERS if type(found_at(table, path)) is int]
+    places = [path for path in _SHORTHAND_PATHS if type(value_at(table, path)) is int]
     for path in places:
-        lines = {**lines, key_of(path): lines[path]}
-        above = found_at(table, path[:-1])
-        above[path[-1]] = {key_of(path)[-1]: above[path[-1]]}
+        lines = {**lines, shorthand_key(path): lines[path]}
+        above = value_at(table, path[:-1])
+        above[path[-1]] = {shorthand_key(path)[-1]: above[path[-1]]}
     return table, lines
 
 
-def key_of(path: KeyPath) -> KeyPath:
+def shorthand_key(path: KeyPath) -> KeyPath:
     """The key that a plain number at this path is for; the path itself where none may stand."""
-    section = schema.section(schema.at(path))
-    return (*path, section.number_is) if section and section.number_is else path
+    section = schema.section_type(schema.at(path))
+    return (*path, section.shorthand_key) if section and section.shorthand_key else path
 
 
-def found_at(table: Any, path: KeyPath) -> Any:
+def value_at(table: Any, path: KeyPath) -> Any:
     """What a file has at this path; None where it has nothing."""
     for name in path:
         table = table.get(str(name)) if schema.is_table(table) else None
     return table
 
 
-_NUMBERS: tuple[KeyPath, ...] = tuple(
+_SHORTHAND_PATHS: tuple[KeyPath, ...] = tuple(
     path
     for section in schema.fields(())
     for name in schema.fields((section,))
-    if key_of(path := (section, name)) != path
+    if shorthand_key(path := (section, name)) != path
 )

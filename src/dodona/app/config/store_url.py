@@ -7,8 +7,8 @@ from urllib.parse import quote, unquote
 from dodona.app.config.config import Config
 from dodona.app.models.credentials import Credentials
 
-_PATH = ("store", "url")
-_PASSWORD = ("store", "password")
+_URL_KEY = ("store", "url")
+_PASSWORD_KEY = ("store", "password")
 
 
 def store_url(config: Config, credentials: Credentials) -> str:
@@ -18,15 +18,15 @@ def store_url(config: Config, credentials: Credentials) -> str:
         return str(config.home / "dodona.db")
     scheme, separator, rest = store.url.partition("://")
     if not separator:
-        return str(config.resolve(store.url, _PATH).absolute())
+        return str(config.resolve(store.url, _URL_KEY).absolute())
     if scheme == "sqlite":
         # One slash ends the host, which there is none: the path is relative after it.
-        return str(config.resolve(rest.removeprefix("/"), _PATH).absolute())
+        return str(config.resolve(rest.removeprefix("/"), _URL_KEY).absolute())
     if store.password:
-        secret = credentials.named(store.password, _PASSWORD)
+        secret = credentials.resolve(store.password, _PASSWORD_KEY)
         return f"postgresql://{_with_password(rest, secret.reveal())}"
-    for password in _passwords(rest):
-        credentials.keep(password, f"the password in {config.places.variables[_PATH]}")
+    for password in _find_passwords(rest):
+        credentials.register(password, f"the password in {config.origins.variables[_URL_KEY]}")
     return f"postgresql://{rest}"
 
 
@@ -35,7 +35,7 @@ def _with_password(rest: str, password: str) -> str:
     return f"{user if at else ''}:{quote(password, safe='')}@{host}"
 
 
-def _passwords(rest: str) -> list[str]:
+def _find_passwords(rest: str) -> list[str]:
     """Those in an address that came from the environment: the file may hold none."""
     address, _, query = rest.partition("?")
     user, _, _ = address.rpartition("@")

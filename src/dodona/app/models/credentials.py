@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dodona.app.config.config import Config
-from dodona.core.errors import ConfigError, Location
+from dodona.core.errors import ConfigError, SourceLocation
 from dodona.documents.toml_lines import KeyPath
 from dodona.models.providers import PROVIDERS
 from dodona.net.redactor import Redactor
@@ -34,7 +34,7 @@ class Secret:
         return f"Secret({self.source})"
 
 
-LONGEST = 8_192  # characters
+MAX_KEY_LENGTH = 8_192  # characters
 
 
 class Credentials:
@@ -43,41 +43,41 @@ class Credentials:
         self._environment = environment
         self._redactor = redactor
 
-    def named(self, source: str, path: KeyPath) -> Secret:
+    def resolve(self, source: str, path: KeyPath) -> Secret:
         """The secret that the setting at `path` names by `env:NAME` or `file:PATH`."""
         kind, _, name = source.partition(":")
-        where = self._config.places.of(path)
+        where = self._config.origins.of(path)
         if kind == "env":
             value = self._environment.get(name, "").strip()
             if not value:
                 raise ConfigError(
                     f"{name} is not set.", where=where, hint=f"Set it, or change {source}."
                 )
-            return self.keep(value, name)
+            return self.register(value, name)
         file = self._config.resolve(name, path)
-        value = _read(file, is_named=True)
+        value = _read_key_file(file, is_explicit=True)
         if value is None:
             raise ConfigError(f"there is no file {file}.", where=where, hint="Write the key to it.")
-        return self.keep(value, str(file))
+        return self.register(value, str(file))
 
-    def of(self, provider: str) -> Secret | None:
+    def of_provider(self, provider: str) -> Secret | None:
         """The provider's key: in the environment, else in its credential file."""
-        return self.in_environment(provider) or self.in_file(provider)
+        return self.from_environment(provider) or self.from_file(provider)
 
-    def in_environment(self, provider: str) -> Secret | None:
+    def from_environment(self, provider: str) -> Secret | None:
         """The key in the first of the provider's variables that is set."""
         for name in PROVIDERS[provider].key_env:
             if value := self._environment.get(name, "").strip():
-                return self.keep(value, name)
+                return self.register(value, name)
         return None
 
-    def in_file(self, provider: str) -> Secret | None:
+    def from_file(self, provider: str) -> Secret | None:
         """The key in the provider's credential file."""
-        file = self.file(provider)
-        value = _read(file, is_named=False)
-        return None if value is None else self.keep(value, str(file))
+        file = self.file_of(provider)
+        value = _read_key_file(file, is_explicit=False)
+        return None if value is None else self.register(value, str(file))
 
-    def file(self, provider: str) -> Path:
+    def file_of(self, provider: str) -> Path:
         """Where the provider's credential file is, or would be."""
         return self.folder / provider
 
@@ -85,9 +85,9 @@ class Credentials:
     def folder(self) -> Path:
         return self._config.home / "credentials"
 
-    def keep(self, value: str, source: str) -> Secret:
+    def register(self, value: str, source: str) -> Secret:
         """A secret from now on, wherever it came from."""
-        if not value.isprintable() or len(value) > LONGEST:
+        if not value.isprintable() or len(value) > MAX_KEY_LENGTH:
             raise ConfigError(
                 f"{source} holds more than one line, or characters that no key has.",
                 hint="Keep the key alone in it.",
@@ -96,29 +96,29 @@ class Credentials:
         return Secret(value, source=source)
 
 
-def _read(file: Path, *, is_named: bool) -> str | None:
+def _read_key_file(file: Path, *, is_explicit: bool) -> str | None:
     """What the file holds; None when there is none."""
     try:
         with file.open("rb") as opened:
-            _check(file, opened.fileno(), is_named=is_named)
-            raw = opened.read(5 * LONGEST)  # more than that many characters in UTF-8
+            _check_permissions(file, opened.fileno(), is_explicit=is_explicit)
+            raw = opened.read(5 * MAX_KEY_LENGTH)  # more than that many characters in UTF-8
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise ConfigError(
             f"the key cannot be read: {error.strerror}.",
-            where=Location(str(file)),
+            where=SourceLocation(str(file)),
             hint="It must be a file that you may read.",
         ) from error
     text = raw.decode(errors="surrogateescape").strip()
     if not text:
         raise ConfigError(
-            "the file is empty.", where=Location(str(file)), hint="Write the key to it."
+            "the file is empty.", where=SourceLocation(str(file)), hint="Write the key to it."
         )
     return text
 
 
-def _check(file: Path, descriptor: int, *, is_named: bool) -> None:
+def _check_permissions(file: Path, descriptor: int, *, is_explicit: bool) -> None:
     """A key is its owner's alone.
 
     A file that the config names may be a secret that the system mounted: those belong to someone
@@ -126,17 +126,17 @@ def _check(file: Path, descriptor: int, *, is_named: bool) -> None:
     """
     found = os.fstat(descriptor)
     is_ours = found.st_uid == os.geteuid()
-    if is_named and (not is_ours or os.fstatvfs(descriptor).f_flag & os.ST_RDONLY):
+    if is_explicit and (not is_ours or os.fstatvfs(descriptor).f_flag & os.ST_RDONLY):
         return
     if not is_ours:
         raise ConfigError(
             "the file belongs to someone else.",
-            where=Location(str(file)),
+            where=SourceLocation(str(file)),
             hint=f"Make it yours: chown {os.geteuid()} {file}",
         )
     if stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigError(
             f"others may read or change this file (mode {stat.S_IMODE(found.st_mode):04o}).",
-            where=Location(str(file)),
+            where=SourceLocation(str(file)),
             hint=f"Keep it to yourself: chmod 600 {file}",
         )

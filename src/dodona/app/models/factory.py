@@ -5,36 +5,38 @@ from __future__ import annotations
 from decimal import Decimal
 from pathlib import Path
 
-from dodona.app.config.settings import Budget, Settings
+from dodona.app.config.settings import BudgetSection, Settings
 from dodona.app.models.selection import ModelChoice
 from dodona.core.ports.model import Model, TokenCounter
 from dodona.metering import Ceiling, Ceilings
 from dodona.models.catalogue.prices import Price, Prices
-from dodona.models.counted import Counted
+from dodona.models.counted import CountedModel
 from dodona.models.extractive.model import ExtractiveModel
-from dodona.models.fallback import Fallback
+from dodona.models.fallback import FallbackModel
 from dodona.models.providers import connect
 from dodona.models.scripted.model import ScriptedModel
-from dodona.models.text_calls.model import TextCalls
-from dodona.net.http import Http
+from dodona.models.text_calls.model import TextCallModel
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
 
 def build_model(
-    choice: ModelChoice, *, http: Http, redactor: Redactor, counter: TokenCounter
+    choice: ModelChoice, *, http: HttpPool, redactor: Redactor, counter: TokenCounter
 ) -> Model:
     """One model for the whole chain, with retries; calls that come as text are found in it.
 
     Nothing is sent yet; of a scripted model the file is read.
     """
-    return Fallback([_single(link, http, redactor, counter) for link in choice.chain()])
+    return FallbackModel([_build_single(link, http, redactor, counter) for link in choice.chain()])
 
 
-def _single(choice: ModelChoice, http: Http, redactor: Redactor, counter: TokenCounter) -> Model:
+def _build_single(
+    choice: ModelChoice, http: HttpPool, redactor: Redactor, counter: TokenCounter
+) -> Model:
     if choice.provider == "extractive":
         return ExtractiveModel()
     if choice.provider == "scripted":
-        return TextCalls(ScriptedModel.read(Path(choice.model)))
+        return TextCallModel(ScriptedModel.from_file(Path(choice.model)))
     model = connect(
         choice.provider,
         choice.model,
@@ -44,13 +46,13 @@ def _single(choice: ModelChoice, http: Http, redactor: Redactor, counter: TokenC
         base_url=choice.base_url,
         timeouts=choice.timeouts,
     )
-    return TextCalls(Counted(model, counter))
+    return TextCallModel(CountedModel(model, counter))
 
 
 def ceilings(settings: Settings) -> Ceilings:
     """What may be spent."""
 
-    def ceiling(budget: Budget) -> Ceiling:
+    def ceiling(budget: BudgetSection) -> Ceiling:
         return Ceiling(budget.tokens, None if budget.usd is None else Decimal(str(budget.usd)))
 
     return Ceilings(**{name: ceiling(budget) for name, budget in settings.budgets})

@@ -28,26 +28,26 @@ from dodona.telemetry.metrics import Metrics
 class InstrumentedModels:
     """The models of another `Models`, each of whose calls is counted."""
 
-    def __init__(self, models: Models, measures: Metrics, prices: Prices) -> None:
+    def __init__(self, models: Models, metrics: Metrics, prices: Prices) -> None:
         self._models = models
-        self._measures = measures
+        self._metrics = metrics
         self._prices = prices
 
     async def choose(self, name: str = "", *, agent: str = "") -> ChosenModel:
         chosen = await self._models.choose(name, agent=agent)
-        return replace(chosen, model=InstrumentedModel(chosen.model, self._measures, self._prices))
+        return replace(chosen, model=InstrumentedModel(chosen.model, self._metrics, self._prices))
 
 
 class InstrumentedModel:
     """A `Model` around another."""
 
-    def __init__(self, model: Model, measures: Metrics, prices: Prices) -> None:
+    def __init__(self, model: Model, metrics: Metrics, prices: Prices) -> None:
         self._model = model
-        self._measures = measures
+        self._metrics = metrics
         self._prices = prices
         self.provider = model.provider
         self.name = model.name
-        self._labels = measures.model(model.provider, model.name)
+        self._labels = metrics.model_labels(model.provider, model.name)
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]:
         return self._stream(request)
@@ -55,39 +55,41 @@ class InstrumentedModel:
     @asynccontextmanager
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
         began = perf_counter()
-        call: _Call | None = None
+        call: _InstrumentedStream | None = None
         outcome = "cancelled"  # whoever leaves without an end has seen enough
         try:
             async with self._model.stream(request) as stream:
-                call = _Call(stream, began, self)
+                call = _InstrumentedStream(stream, began, self)
                 yield call
         except ProviderError as error:
-            outcome = error.fault.value
+            outcome = error.kind.value
             raise
         except Exception:
             outcome = "error"
             raise
         finally:
             if call is None or call.done is None:
-                self._count(self.provider, self.name, outcome, call.usage if call else Usage())
-            self._measures.model_seconds.observe(perf_counter() - began, *self._labels)
+                self._record_call(
+                    self.provider, self.name, outcome, call.usage if call else Usage()
+                )
+            self._metrics.model_seconds.observe(perf_counter() - began, *self._labels)
 
-    def answered(self, done: Done) -> None:
+    def record_answer(self, done: Done) -> None:
         """Whoever answered, after those who could not."""
         for each in done.attempts:
-            self._count(each.provider, each.model, "failed", each.usage)
+            self._record_call(each.provider, each.model, "failed", each.usage)
         # Wires answer with longer names than those that were asked for.
         is_ours = done.provider == self.provider and not done.attempts
-        self._count(done.provider, self.name if is_ours else done.model, "ok", done.usage)
+        self._record_call(done.provider, self.name if is_ours else done.model, "ok", done.usage)
 
-    def begun(self, began: float) -> None:
-        self._measures.first_token.observe(perf_counter() - began, *self._labels)
+    def record_first_token(self, started_at: float) -> None:
+        self._metrics.first_token_seconds.observe(perf_counter() - started_at, *self._labels)
 
-    def _count(self, provider: str, name: str, outcome: str, usage: Usage) -> None:
-        measures = self._measures
-        labels = measures.model(provider, name)
+    def _record_call(self, provider: str, name: str, outcome: str, usage: Usage) -> None:
+        measures = self._metrics
+        labels = measures.model_labels(provider, name)
         measures.model_calls.add(*labels, outcome)
-        for kind, tokens in _tokens(usage).items():
+        for kind, tokens in _tokens_by_kind(usage).items():
             if tokens > 0:
                 measures.model_tokens.add(*labels, kind, by=tokens)
         if has_no_usage(usage):
@@ -100,7 +102,7 @@ class InstrumentedModel:
             measures.model_cost.add(*labels, by=float(cost))
 
 
-def _tokens(usage: Usage) -> dict[str, int]:
+def _tokens_by_kind(usage: Usage) -> dict[str, int]:
     return {
         "input": usage.input_tokens,
         "output": usage.output_tokens,
@@ -110,14 +112,14 @@ def _tokens(usage: Usage) -> dict[str, int]:
     }
 
 
-class _Call:
+class _InstrumentedStream:
     """The stream of one call, as it passes."""
 
-    def __init__(self, stream: ModelStream, began: float, model: InstrumentedModel) -> None:
+    def __init__(self, stream: ModelStream, started_at: float, model: InstrumentedModel) -> None:
         self._stream = stream
-        self._began = began
+        self._started_at = started_at
         self._model = model
-        self._is_begun = False
+        self._has_started = False
         self.done: Done | None = None
 
     @property
@@ -129,10 +131,10 @@ class _Call:
 
     async def __anext__(self) -> ModelEvent:
         event = await self._stream.__anext__()
-        if not self._is_begun:
-            self._is_begun = True
-            self._model.begun(self._began)
+        if not self._has_started:
+            self._has_started = True
+            self._model.record_first_token(self._started_at)
         if type(event) is Done:
             self.done = event
-            self._model.answered(event)
+            self._model.record_answer(event)
         return event

@@ -10,10 +10,10 @@ from typing import Literal
 import aiohttp
 import msgspec
 
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 
-PATIENCE = 0.3  # seconds: a server on this machine answers in a few milliseconds
-MAX_BYTES = 1_000_000
+PROBE_TIMEOUT_SECONDS = 0.3  # seconds: a server on this machine answers in a few milliseconds
+MAX_RESPONSE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class ProbeTarget:
 class ProbeResult:
     """What was found at a place; `fault` says why nothing was."""
 
-    spot: ProbeTarget
+    target: ProbeTarget
     models: tuple[str, ...] = ()
-    fault: str = ""
+    error: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.spot.name} at {self.spot.base_url}"
-        if self.fault:
-            return f"{place}: {self.fault}"
+        place = f"{self.target.name} at {self.target.base_url}"
+        if self.error:
+            return f"{place}: {self.error}"
         count = len(self.models)
         return f"{place} has {count} model{'s' if count > 1 else ''}"
 
@@ -44,14 +44,14 @@ class ProbeResult:
 def default_targets(environment: Mapping[str, str]) -> tuple[ProbeTarget, ...]:
     """The usual places, the likeliest first."""
     return (
-        ProbeTarget("Ollama", "ollama", _ollama(environment.get("OLLAMA_HOST", ""))),
+        ProbeTarget("Ollama", "ollama", _ollama_url(environment.get("OLLAMA_HOST", ""))),
         ProbeTarget("LM Studio", "openai-compatible", "http://127.0.0.1:1234/v1"),
         ProbeTarget("llama.cpp", "openai-compatible", "http://127.0.0.1:8080/v1"),
         ProbeTarget("vLLM", "openai-compatible", "http://127.0.0.1:8000/v1"),
     )
 
 
-def _ollama(host: str) -> str:
+def _ollama_url(host: str) -> str:
     """OLLAMA_HOST as Ollama reads it: `host`, `:port`, `host:port` or an address."""
     scheme, separator, rest = host.strip().rstrip("/").rpartition("://")
     name, colon, port = rest.rpartition(":")
@@ -63,45 +63,45 @@ def _ollama(host: str) -> str:
 
 
 async def probe(
-    places: Iterable[ProbeTarget], *, http: Http, patience: float = PATIENCE
+    targets: Iterable[ProbeTarget], *, http: HttpPool, timeout: float = PROBE_TIMEOUT_SECONDS
 ) -> list[ProbeResult]:
     """Look everywhere at once."""
-    return await asyncio.gather(*(_ask(spot, http, patience) for spot in places))
+    return await asyncio.gather(*(_probe_target(spot, http, timeout) for spot in targets))
 
 
-async def _ask(spot: ProbeTarget, http: Http, patience: float) -> ProbeResult:
+async def _probe_target(target: ProbeTarget, http: HttpPool, timeout: float) -> ProbeResult:
     try:
         async with (
-            asyncio.timeout(patience),
-            http.session.get(f"{spot.base_url}/models", allow_redirects=False) as response,
+            asyncio.timeout(timeout),
+            http.session.get(f"{target.base_url}/models", allow_redirects=False) as response,
         ):
             if response.status != 200:
-                return ProbeResult(spot, fault=f"answers {response.status}")
-            models = await _models(response)
+                return ProbeResult(target, error=f"answers {response.status}")
+            models = await _read_models(response)
     except TimeoutError:
-        return ProbeResult(spot, fault="does not answer in time")
+        return ProbeResult(target, error="does not answer in time")
     except aiohttp.ClientConnectorError:
-        return ProbeResult(spot, fault="nobody answers")
+        return ProbeResult(target, error="nobody answers")
     except (aiohttp.ClientError, msgspec.DecodeError, RecursionError, ValueError):
-        return ProbeResult(spot, fault="answers, but not as such a server does")
-    return ProbeResult(spot, models) if models else ProbeResult(spot, fault="has no model")
+        return ProbeResult(target, error="answers, but not as such a server does")
+    return ProbeResult(target, models) if models else ProbeResult(target, error="has no model")
 
 
-class _Listed(msgspec.Struct):
+class _ListedModel(msgspec.Struct):
     id: str
 
 
-class _Listing(msgspec.Struct):
-    data: list[_Listed] | None  # Ollama says null when it has none
+class _ModelList(msgspec.Struct):
+    data: list[_ListedModel] | None  # Ollama says null when it has none
 
 
-async def _models(response: aiohttp.ClientResponse) -> tuple[str, ...]:
+async def _read_models(response: aiohttp.ClientResponse) -> tuple[str, ...]:
     raw = bytearray()
     async for chunk in response.content.iter_any():
         raw += chunk
-        if len(raw) > MAX_BYTES:
+        if len(raw) > MAX_RESPONSE_BYTES:
             raise msgspec.DecodeError("too long")
-    listing = msgspec.json.decode(raw, type=_Listing)
+    listing = msgspec.json.decode(raw, type=_ModelList)
     return tuple(model.id for model in listing.data or () if _can_answer(model.id))
 
 

@@ -10,8 +10,8 @@ from typing import Final, Generic, TypeVar
 from dodona.core.domain.projects import Project
 from dodona.store.projects.projects import Projects
 
-FRESH_SECONDS: Final = 1.0
-MOST_KNOWN: Final = 1_000
+CACHE_SECONDS: Final = 1.0
+CACHE_SIZE: Final = 1_000
 
 T = TypeVar("T")
 
@@ -22,15 +22,15 @@ class ProjectCache(Generic[T]):
     def __init__(self, projects: Projects, find: Callable[[Project], T]) -> None:
         self._projects = projects
         self._find = find
-        self._known: dict[tuple[str, str], tuple[float, T]] = {}
+        self._cached: dict[tuple[str, str], tuple[float, T]] = {}
 
     async def __call__(self, user_id: str, project_id: str) -> T:
-        known = self._known.get((user_id, project_id))
+        known = self._cached.get((user_id, project_id))
         if known is not None and monotonic() <= known[0]:
             return known[1]
         project = await self._projects.get(user_id, project_id)
         found = await asyncio.to_thread(self._find, project)
-        if len(self._known) >= MOST_KNOWN:
-            self._known.clear()
-        self._known[user_id, project_id] = (monotonic() + FRESH_SECONDS, found)
+        if len(self._cached) >= CACHE_SIZE:
+            self._cached.clear()
+        self._cached[user_id, project_id] = (monotonic() + CACHE_SECONDS, found)
         return found

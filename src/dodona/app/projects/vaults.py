@@ -10,7 +10,7 @@ from typing import Final, Self
 from urllib.parse import quote
 
 from dodona.app.config.config import Config
-from dodona.app.config.origins import expanded
+from dodona.app.config.origins import expand_user
 from dodona.app.projects.cache import ProjectCache
 from dodona.core.domain.projects import DEFAULT_PROJECT, LOCAL_USER, Project
 from dodona.core.errors import ConfigError, ToolFailed
@@ -18,9 +18,9 @@ from dodona.store.projects.projects import Projects
 from dodona.tools.vault import Vault
 
 # Each takes one of the 128 watches that Linux gives all programs of a user.
-MOST_FOLLOWED: Final = 20  # folders; others are looked through before each use
+MAX_WATCHED_FOLDERS: Final = 20  # folders; others are looked through before each use
 
-_PATH: Final = ("vault", "path")
+_PATH_KEY: Final = ("vault", "path")
 
 
 def vault_folder(config: Config) -> Path:
@@ -28,13 +28,13 @@ def vault_folder(config: Config) -> Path:
     text = config.settings.vault.path
     if text is None:
         folder = config.home / "vault"
-        _make(folder)
+        _make_private_folder(folder)
         return folder
-    folder = config.resolve(text, _PATH).absolute()
+    folder = config.resolve(text, _PATH_KEY).absolute()
     if not folder.is_dir():
         raise ConfigError(
             f"vault.path is no folder: {folder}.",
-            where=config.places.of(_PATH),
+            where=config.origins.of(_PATH_KEY),
             hint="Make it, or name the folder your notes are in.",
         )
     return folder
@@ -50,17 +50,17 @@ class VaultIndexes:
     """
 
     def __init__(
-        self, projects: Projects, *, default: Path, home: Path, follow: bool = False
+        self, projects: Projects, *, default: Path, home: Path, watch: bool = False
     ) -> None:
-        self.folder = ProjectCache(projects, self._find)
+        self.folder = ProjectCache(projects, self._resolve_folder)
         self.default = default
         self._home = home
-        self._follow = follow
+        self._watch = watch
         self._vaults: dict[Path, Vault] = {}
-        self._followed = 0
+        self._watched_count = 0
 
     async def __aenter__(self) -> Self:
-        self._followed_at(await asyncio.to_thread(self.default.resolve))
+        self._open_watched(await asyncio.to_thread(self.default.resolve))
         return self
 
     async def __aexit__(
@@ -73,7 +73,7 @@ class VaultIndexes:
         await asyncio.gather(*(vault.close() for vault in vaults.values()))
 
     async def __call__(self, user_id: str, project_id: str) -> Vault:
-        return self._followed_at(await self.folder(user_id, project_id))
+        return self._open_watched(await self.folder(user_id, project_id))
 
     def at(self, folder: Path) -> Vault:
         """The one vault of this folder: two of them would write the same index."""
@@ -82,18 +82,18 @@ class VaultIndexes:
             self._vaults[folder] = Vault(folder, self._home / "indexes" / f"{name}.db")
         return self._vaults[folder]
 
-    def _followed_at(self, folder: Path) -> Vault:
+    def _open_watched(self, folder: Path) -> Vault:
         is_new = folder not in self._vaults
         vault = self.at(folder)
-        if self._follow and is_new and self._followed < MOST_FOLLOWED:
-            self._followed += 1
-            vault.follow()
+        if self._watch and is_new and self._watched_count < MAX_WATCHED_FOLDERS:
+            self._watched_count += 1
+            vault.watch()
         return vault
 
-    def place(self, project: Project) -> Path:
+    def folder_of(self, project: Project) -> Path:
         """Where a project's notes are, or will be when there are some."""
         if project.vault_path is not None:
-            return expanded(project.vault_path)
+            return expand_user(project.vault_path)
         if self._is_default(project):
             return self.default
         folder = self._home / "projects"
@@ -104,12 +104,12 @@ class VaultIndexes:
     def _is_default(self, project: Project) -> bool:
         return project.user_id == LOCAL_USER and project.id == DEFAULT_PROJECT
 
-    def _find(self, project: Project) -> Path:
+    def _resolve_folder(self, project: Project) -> Path:
         """The folder with its links followed, so that it has one name. It blocks."""
-        folder = self.place(project)
+        folder = self.folder_of(project)
         # The default one is not made when it is gone: it may be on a disk that is away.
         if project.vault_path is None and not self._is_default(project):
-            _make(folder)
+            _make_private_folder(folder)
         if not folder.is_dir():
             # Without the path: a model reads this.
             raise ToolFailed(
@@ -119,7 +119,7 @@ class VaultIndexes:
         return folder.resolve()
 
 
-def _make(folder: Path) -> None:
+def _make_private_folder(folder: Path) -> None:
     """The folder, and those above it, for their owner alone."""
     try:
         for each in (*reversed(folder.parents), folder):

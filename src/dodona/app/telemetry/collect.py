@@ -14,7 +14,7 @@ from typing import Any, Final
 from dodona import __version__
 from dodona.agent.run.engine import LocalEngine
 from dodona.app.models.selection import ModelChoice
-from dodona.core.domain.budgets import NANOS, Unit
+from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit
 from dodona.core.errors import StoreError
 from dodona.core.events import (
     RUN_BEGIN,
@@ -27,18 +27,18 @@ from dodona.core.events import (
 from dodona.gateway.errors import ShuttingDown
 from dodona.notify.bus import Bus
 from dodona.store import Budget, Store
-from dodona.telemetry.metrics import OTHER, Metrics
+from dodona.telemetry.metrics import OTHER_LABEL, Metrics
 
-_TOOLS: Final = {
+_TOOL_OUTCOMES: Final = {
     TOOL_CALL_SUCCESS: "success",
     TOOL_CALL_FAILURE: "failure",
     TOOL_CALL_TIMEOUT: "timeout",
 }
-PATIENCE: Final = 2.0  # seconds for what the store knows
+STORE_TIMEOUT_SECONDS: Final = 2.0  # seconds for what the store knows
 
-_BEGAN: Final = round(time(), 2)  # nearly: where the system does not tell
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_FALLBACK_START_TIME: Final = round(time(), 2)  # nearly: where the system does not tell
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 _log = logging.getLogger(__name__)
 
@@ -46,53 +46,53 @@ _log = logging.getLogger(__name__)
 # -- events ----------------------------------------------------------------------------------
 
 
-def subscribe_metrics(measures: Metrics, bus: Bus, *, is_tool: Callable[[str], bool]) -> None:
+def subscribe_metrics(metrics: Metrics, bus: Bus, *, is_tool: Callable[[str], bool]) -> None:
     """Count runs and calls of tools as the bus tells of them."""
 
     def heard(event: Event) -> None:
         told = event.payload
         if event.type == RUN_BEGIN:
-            measures.runs_begun.add(measures.agent(told["agent"]))
+            metrics.runs_started.add(metrics.agent_label(told["agent"]))
         elif event.type == RUN_END:
-            measures.runs_ended.add(measures.agent(told["agent"]), told["status"])
+            metrics.runs_ended.add(metrics.agent_label(told["agent"]), told["status"])
         else:
             # Models make names up.
-            tool = told["tool"] if is_tool(told["tool"]) else OTHER
-            measures.tool_calls.add(tool, _TOOLS[event.type])
-            measures.tool_seconds.observe((told["ms"] or 0) / 1000, tool)
+            tool = told["tool"] if is_tool(told["tool"]) else OTHER_LABEL
+            metrics.tool_calls.add(tool, _TOOL_OUTCOMES[event.type])
+            metrics.tool_seconds.observe((told["ms"] or 0) / 1000, tool)
 
-    bus.handle(heard, types=(RUN_BEGIN, RUN_END, *_TOOLS), user_id=None)
+    bus.add_handler(heard, types=(RUN_BEGIN, RUN_END, *_TOOL_OUTCOMES), user_id=None)
 
 
 # -- what is read when somebody asks ---------------------------------------------------------
 
 
-def add_collectors(measures: Metrics, *, store: Store, bus: Bus, engine: LocalEngine) -> None:
+def add_collectors(metrics: Metrics, *, store: Store, bus: Bus, engine: LocalEngine) -> None:
     """Have the rest read when the numbers are."""
-    measures.info.set(1, __version__)
+    metrics.info.set(1, __version__)
 
     async def collect() -> None:
-        measures.runs_now.set(engine.runs_now)
+        metrics.runs_running.set(engine.active_count)
         for where, count in bus.dropped.items():
-            measures.events_dropped.set(count, where)
+            metrics.events_dropped.set(count, where)
         try:
-            async with asyncio.timeout(PATIENCE):
-                measures.lanes_waiting.set(await store.gauges.lanes_waiting())
-                measures.budget_used.replace(await store.gauges.fullest(time()))
+            async with asyncio.timeout(STORE_TIMEOUT_SECONDS):
+                metrics.lanes_waiting.set(await store.gauges.count_waiting_lanes())
+                metrics.budget_used.replace(await store.gauges.max_usage_ratios(time()))
         except (StoreError, TimeoutError) as error:
             # The rest is wanted all the more then.
             _log.warning("the store cannot be measured: %s", error)
-        process = await asyncio.to_thread(_process)
-        measures.memory.set(process["memory"])
-        measures.cpu.set(process["cpu"])
-        measures.files.set(process["files"])
-        measures.most_files.set(process["most_files"])
-        measures.started.set(process["started"])
+        process = await asyncio.to_thread(_process_stats)
+        metrics.memory.set(process["memory"])
+        metrics.cpu.set(process["cpu"])
+        metrics.open_files.set(process["files"])
+        metrics.max_files.set(process["most_files"])
+        metrics.start_time.set(process["started"])
 
-    measures.collect(collect)
+    metrics.add_collector(collect)
 
 
-def _process() -> dict[str, float]:
+def _process_stats() -> dict[str, float]:
     """Of this process, as Linux tells; elsewhere as far as it is known."""
     used = os.times()
     found = {
@@ -100,15 +100,15 @@ def _process() -> dict[str, float]:
         "cpu": used.user + used.system,
         "files": 0.0,
         "most_files": float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
-        "started": _BEGAN,
+        "started": _FALLBACK_START_TIME,
     }
     here = Path("/proc/self")
     try:
-        found["memory"] = float(int((here / "statm").read_text().split()[1]) * _PAGE)
+        found["memory"] = float(int((here / "statm").read_text().split()[1]) * _PAGE_BYTES)
         found["files"] = float(len(os.listdir(here / "fd")))
         ticks = int((here / "stat").read_text().rpartition(")")[2].split()[19])
         up = float(Path("/proc/uptime").read_text().split()[0])
-        found["started"] = round(time() - up + ticks / _TICKS, 2)
+        found["started"] = round(time() - up + ticks / _TICKS_PER_SECOND, 2)
     except (OSError, ValueError, IndexError):
         pass
     return found
@@ -121,41 +121,43 @@ class ServerStatus:
         self,
         store: Store,
         engine: LocalEngine,
-        measures: Metrics,
+        metrics: Metrics,
         *,
-        choice: Callable[[], ModelChoice],
+        model_choice: Callable[[], ModelChoice],
     ) -> None:
-        self._choice = choice
+        self._model_choice = model_choice
         self._store = store
         self._engine = engine
-        self._measures = measures
-        self._began = time()
+        self._metrics = metrics
+        self._started_at = time()
 
-    async def ready(self) -> dict[str, Any]:
+    async def check_ready(self) -> dict[str, Any]:
         """Who answers; raises when questions cannot be taken in."""
         if self._engine.is_shutting_down:
             raise ShuttingDown("Dodona is stopping.")
-        await self._store.pulse.take()
-        choice = self._choice()
+        await self._store.write_probe.check()
+        choice = self._model_choice()
         return {"provider": choice.provider, "model": choice.model}
 
-    async def now(self) -> dict[str, Any]:
+    async def snapshot(self) -> dict[str, Any]:
         now = time()
         return {
-            "uptime_seconds": round(now - self._began, 1),
-            "runs": self._engine.runs_now,
-            "lanes_waiting": await self._store.gauges.lanes_waiting(),
-            "streams": int(self._measures.streams.total()),
-            "budgets": [_as_json(each) for each in await self._store.gauges.now(now)],
+            "uptime_seconds": round(now - self._started_at, 1),
+            "runs": self._engine.active_count,
+            "lanes_waiting": await self._store.gauges.count_waiting_lanes(),
+            "streams": int(self._metrics.open_connections.total()),
+            "budgets": [
+                _budget_json(each) for each in await self._store.gauges.current_budgets(now)
+            ],
         }
 
 
-def _as_json(budget: Budget) -> dict[str, Any]:
-    per = NANOS if budget.unit is Unit.USD else 1
+def _budget_json(budget: Budget) -> dict[str, Any]:
+    per = NANOS_PER_USD if budget.unit is BudgetUnit.USD else 1
     return {
         "scope": budget.scope,
         "period": budget.period,
         "unit": budget.unit.value,
-        "used": (budget.used + budget.held) / per,
+        "used": (budget.used + budget.reserved) / per,
         "ceiling": budget.ceiling / per,
     }

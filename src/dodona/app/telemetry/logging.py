@@ -13,19 +13,21 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from dodona.app.config.settings import Log
+from dodona.app.config.settings import LoggingSection
 from dodona.net.redactor import Redactor
-from dodona.telemetry.log_context import fields
+from dodona.telemetry.log_context import log_fields
 
 
-def configure_logging(settings: Log, redactor: Redactor, stream: TextIO | None = None) -> None:
+def configure_logging(
+    settings: LoggingSection, redactor: Redactor, stream: TextIO | None = None
+) -> None:
     """Send every log record to standard error, as the settings say; replaces an earlier start."""
     handler = _Handler(stream or sys.stderr)
     is_terminal = handler.stream.isatty()
     is_text = settings.format == "text" or (settings.format == "auto" and is_terminal)
     json_lines: list[Processor] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
-    renderers = _text(colours=is_terminal) if is_text else json_lines
-    handler.setFormatter(_formatter(redactor, renderers))
+    renderers = _text_renderers(colours=is_terminal) if is_text else json_lines
+    handler.setFormatter(_build_formatter(redactor, renderers))
     root = logging.getLogger()
     for previous in [known for known in root.handlers if isinstance(known, _Handler)]:
         root.removeHandler(previous)
@@ -43,7 +45,7 @@ class _Handler(logging.StreamHandler[TextIO]):
             self.stream.write(f"a log record could not be written: {place}\n")
 
 
-def _formatter(
+def _build_formatter(
     redactor: Redactor, renderers: list[Processor]
 ) -> structlog.stdlib.ProcessorFormatter:
     def scrub(_logger: Any, _method: str, record: EventDict) -> EventDict:
@@ -54,7 +56,7 @@ def _formatter(
             structlog.stdlib.add_log_level,
             structlog.stdlib.add_logger_name,
             structlog.stdlib.ExtraAdder(),
-            _add_trail,
+            _add_log_context,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
         ],
         processors=[
@@ -66,21 +68,21 @@ def _formatter(
     )
 
 
-def _add_trail(_logger: Any, _method: str, record: EventDict) -> EventDict:
+def _add_log_context(_logger: Any, _method: str, record: EventDict) -> EventDict:
     """The request and the run that it is written in."""
-    for name, value in fields().items():
+    for name, value in log_fields().items():
         record.setdefault(name, value)
     return record
 
 
-def _text(*, colours: bool) -> list[Processor]:
+def _text_renderers(*, colours: bool) -> list[Processor]:
     console = structlog.dev.ConsoleRenderer(
         colors=colours, exception_formatter=structlog.dev.plain_traceback
     )
-    return [_printable, console]
+    return [_escape_unprintable, console]
 
 
-def _printable(_logger: Any, _method: str, record: EventDict) -> EventDict:
+def _escape_unprintable(_logger: Any, _method: str, record: EventDict) -> EventDict:
     """Escape what would move the cursor or begin a line: records hold what strangers wrote."""
     for key, value in record.items():
         if isinstance(value, str) and not value.isprintable():

@@ -12,17 +12,17 @@ from typing import Any, Final
 from dodona.agent.question import Question
 from dodona.cli.client.in_process import ChunkJson, Client
 from dodona.cli.terminal.keyboard import Keyboard
-from dodona.cli.terminal.output import note
-from dodona.cli.terminal.screen import Screen, brief
+from dodona.cli.terminal.output import print_note
+from dodona.cli.terminal.screen import Screen, format_brief
 from dodona.core.errors import Cancelled, DodonaError, from_json
 
-INTERRUPTED: Final = 130  # what shells expect of whoever Ctrl-C has ended
+INTERRUPTED_EXIT_CODE: Final = 130  # what shells expect of whoever Ctrl-C has ended
 
 
 class Interrupted(Cancelled):
     """The run was cancelled from here."""
 
-    exit_code = INTERRUPTED
+    exit_code = INTERRUPTED_EXIT_CODE
 
 
 async def show_answer(
@@ -34,10 +34,13 @@ async def show_answer(
     """
     desk = _ApprovalPrompt(client, keyboard)
     try:
-        async with _cancelling(client, question), aclosing(client.stream(question)) as chunks:
+        async with (
+            _cancel_on_interrupt(client, question),
+            aclosing(client.stream(question)) as chunks,
+        ):
             async for chunk in chunks:
                 screen.show(chunk)
-                desk.see(chunk)
+                desk.handle(chunk)
                 if chunk["type"] == "error":
                     raise from_json(chunk["error"])
                 if chunk["type"] == "done":
@@ -52,7 +55,7 @@ async def show_answer(
 
 async def fetch_answer(client: Client, question: Question) -> Mapping[str, Any]:
     """The answer as one document."""
-    async with _cancelling(client, question):
+    async with _cancel_on_interrupt(client, question):
         return await client.answer(question)
 
 
@@ -62,47 +65,49 @@ class _ApprovalPrompt:
     def __init__(self, client: Client, keyboard: Keyboard | None) -> None:
         self._client = client
         self._keyboard = keyboard
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._turn = asyncio.Lock()
+        self._prompts: dict[str, asyncio.Task[None]] = {}
+        self._prompt_lock = asyncio.Lock()
 
-    def see(self, chunk: ChunkJson) -> None:
+    def handle(self, chunk: ChunkJson) -> None:
         if chunk["type"] == "approval":
-            self._asking[chunk["id"]] = asyncio.create_task(self._ask(chunk))
-        elif chunk["type"] == "tool_result" and chunk["id"] in self._asking:
-            self._asking.pop(chunk["id"]).cancel()  # decided, here or elsewhere
+            self._prompts[chunk["id"]] = asyncio.create_task(self._prompt(chunk))
+        elif chunk["type"] == "tool_result" and chunk["id"] in self._prompts:
+            self._prompts.pop(chunk["id"]).cancel()  # decided, here or elsewhere
 
     async def close(self) -> None:
-        for task in self._asking.values():
+        for task in self._prompts.values():
             task.cancel()
-        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        await asyncio.gather(*self._prompts.values(), return_exceptions=True)
 
-    async def _ask(self, chunk: ChunkJson) -> None:
+    async def _prompt(self, chunk: ChunkJson) -> None:
         run_id, call = chunk["run_id"], chunk["approval"]
         if self._keyboard is None:
             if not os.isatty(0):
-                note(f"  Decide with: dodona approve {run_id} {call}   (or --deny)")
+                print_note(f"  Decide with: dodona approve {run_id} {call}   (or --deny)")
                 return
             self._keyboard = Keyboard()
-        async with self._turn:
-            note(f"  {chunk['name']} {brief(chunk['arguments'])}\n  Allow it? [y/N] ", end="")
-            line = await self._keyboard.line()
+        async with self._prompt_lock:
+            print_note(
+                f"  {chunk['name']} {format_brief(chunk['arguments'])}\n  Allow it? [y/N] ", end=""
+            )
+            line = await self._keyboard.read_line()
             approved = (line or "").strip().lower() in ("y", "yes")
             try:
                 await self._client.decide(run_id, call, approved=approved)
             except DodonaError as error:
-                note(str(error))  # somebody else was faster
+                print_note(str(error))  # somebody else was faster
 
 
 @asynccontextmanager
-async def _cancelling(client: Client, question: Question) -> AsyncGenerator[None]:
+async def _cancel_on_interrupt(client: Client, question: Question) -> AsyncGenerator[None]:
     """While it lasts, Ctrl-C is a wish to end the run: what came is kept, and saved."""
     loop = asyncio.get_running_loop()
     wishes: list[asyncio.Task[None]] = []
 
     def strike() -> None:
         if wishes:
-            os._exit(INTERRUPTED)  # the journal has all that a crash may leave
-        note("\nCancelling. Ctrl-C again quits at once.")
+            os._exit(INTERRUPTED_EXIT_CODE)  # the journal has all that a crash may leave
+        print_note("\nCancelling. Ctrl-C again quits at once.")
         wishes.append(asyncio.create_task(_cancel(client, question)))
 
     loop.add_signal_handler(signal.SIGINT, strike)
@@ -121,4 +126,4 @@ async def _cancel(client: Client, question: Question) -> None:
     try:
         await client.cancel(question)
     except DodonaError as error:
-        note(str(error))  # and the answer goes on
+        print_note(str(error))  # and the answer goes on

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from dodona.app.config.config import Config, load
+from dodona.app.config.config import Config, load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry import logging as logs
@@ -16,24 +16,24 @@ from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import Announcement
 from dodona.cli.client.in_process import Client
 from dodona.net.redactor import Redactor
-from dodona.store.db.location import locate
+from dodona.store.db.location import parse_location
 
-_LEVEL = ("log", "level")
+_LOG_LEVEL_KEY = ("log", "level")
 
 
-def quiet_config(file: Path | None, redactor: Redactor) -> Config:
+def load_config_quietly(file: Path | None, redactor: Redactor) -> Config:
     """The config; of the log only what may be wrong, unless somebody set its level."""
-    config = load(os.environ, file)
+    config = load_config(os.environ, file)
     logs.configure_logging(config.settings.log, redactor)
-    if config.places.of(_LEVEL) is None:
+    if config.origins.of(_LOG_LEVEL_KEY) is None:
         logging.getLogger("dodona").setLevel(logging.WARNING)
     return config
 
 
-def announced_gateway(config: Config, credentials: Credentials) -> Announcement | None:
+def find_announcement(config: Config, credentials: Credentials) -> Announcement | None:
     """The gateway that says that it uses the same store; it may not answer."""
     announced = Announcement.read(config.home)
-    if announced is None or announced.store != str(locate(store_url(config, credentials))):
+    if announced is None or announced.store != str(parse_location(store_url(config, credentials))):
         return None
     return announced
 
@@ -41,13 +41,13 @@ def announced_gateway(config: Config, credentials: Credentials) -> Announcement 
 @asynccontextmanager
 async def connect(config: Config, redactor: Redactor) -> AsyncGenerator[Client]:
     credentials = Credentials(config, os.environ, redactor)
-    if (announced := announced_gateway(config, credentials)) is not None:
+    if (announced := find_announcement(config, credentials)) is not None:
         async with gateway_client(announced, config.home) as gateway:
-            if await gateway.is_there():
+            if await gateway.is_reachable():
                 yield gateway
                 return
     from dodona.app.bootstrap import open_runtime  # noqa: PLC0415 - a gateway's client needs none of it
-    from dodona.cli.client.in_process import InProcess  # noqa: PLC0415
+    from dodona.cli.client.in_process import InProcessClient  # noqa: PLC0415
 
     async with open_runtime(config, credentials, redactor, serve=False) as runtime:
-        yield InProcess(runtime.agency)
+        yield InProcessClient(runtime.api)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-NAME: Final = "gateway.json"
+GATEWAY_FILE_NAME: Final = "gateway.json"
 
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -35,7 +35,9 @@ class Announcement:
     def read(cls, home: Path) -> Self | None:
         """What was announced by a process that is still there."""
         try:
-            told: dict[str, Any] = json.loads((home / NAME).read_text(encoding="utf-8"))
+            told: dict[str, Any] = json.loads(
+                (home / GATEWAY_FILE_NAME).read_text(encoding="utf-8")
+            )
             found = cls(
                 str(told["url"]),
                 int(told["pid"]),
@@ -51,18 +53,18 @@ class Announcement:
     def write(self, home: Path) -> None:
         """At once, for the user alone; it replaces that of an earlier process."""
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = home / f".{NAME}.{os.getpid()}"
+        beside = home / f".{GATEWAY_FILE_NAME}.{os.getpid()}"
         with suppress(FileNotFoundError):
             beside.unlink()
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(asdict(self), file)
-        beside.replace(home / NAME)
+        beside.replace(home / GATEWAY_FILE_NAME)
 
     def remove(self, home: Path) -> None:
         """Unless another process has announced itself since."""
         if Announcement.read(home) == self:
             with suppress(OSError):
-                (home / NAME).unlink()
+                (home / GATEWAY_FILE_NAME).unlink()
 
 
 def _is_alive(pid: int) -> bool:

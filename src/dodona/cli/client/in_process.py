@@ -32,35 +32,35 @@ class Client(Protocol):
         ...
 
 
-class InProcess:
+class InProcessClient:
     """A Client of an Oracle in this process."""
 
-    def __init__(self, agency: AgentApi) -> None:
-        self._oracle = agency.oracle
-        self._approvals = agency.approvals
+    def __init__(self, api: AgentApi) -> None:
+        self._oracle = api.oracle
+        self._approvals = api.approvals
         self._run_id: int | None = None
-        self._is_unwanted = False
+        self._cancel_requested = False
 
     async def stream(self, question: Question) -> AsyncGenerator[ChunkJson]:
-        async for batch in self._oracle.events(LOCAL_USER, await self._ask(question)):
+        async for batch in self._oracle.stream_chunks(LOCAL_USER, await self._submit(question)):
             for chunk in batch:
                 yield chunk.as_json()
 
     async def answer(self, question: Question) -> Mapping[str, Any]:
-        return (await self._oracle.answer(LOCAL_USER, await self._ask(question))).as_json()
+        return (await self._oracle.answer(LOCAL_USER, await self._submit(question))).as_json()
 
     async def decide(self, run_id: int, call: str, *, approved: bool) -> None:
         await self._approvals.decide(LOCAL_USER, run_id, call, approved=approved)
 
     async def cancel(self, question: Question) -> None:
         if self._run_id is None:
-            self._is_unwanted = True  # it is just being taken in
+            self._cancel_requested = True  # it is just being taken in
         else:
             await self._oracle.cancel(LOCAL_USER, self._run_id)
 
-    async def _ask(self, question: Question) -> int:
-        self._run_id, self._is_unwanted = None, False
+    async def _submit(self, question: Question) -> int:
+        self._run_id, self._cancel_requested = None, False
         self._run_id = await self._oracle.ask(LOCAL_USER, question)
-        if self._is_unwanted:
+        if self._cancel_requested:
             await self._oracle.cancel(LOCAL_USER, self._run_id)
         return self._run_id

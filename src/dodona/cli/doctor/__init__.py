@@ -11,18 +11,18 @@ from dodona.cli.doctor.finding import Finding
 from dodona.net.redactor import Redactor
 
 
-def local(config: Config, credentials: Credentials) -> Iterator[Finding]:
+def run_local_checks(config: Config, credentials: Credentials) -> Iterator[Finding]:
     """What this machine tells. It blocks."""
-    yield from home.look(config)
-    yield from store.look(config, credentials)
-    yield from notes.look(config)
+    yield from home.run_checks(config)
+    yield from store.run_checks(config, credentials)
+    yield from notes.run_checks(config)
 
 
-async def remote(
+async def run_remote_checks(
     config: Config, credentials: Credentials, redactor: Redactor
 ) -> AsyncIterator[Finding]:
     """What others tell: the gateway, and those who serve models."""
-    async for finding in gateway.look(config, credentials):
+    async for finding in gateway.run_checks(config, credentials):
         yield finding
-    async for finding in models.look(config, credentials, redactor):
+    async for finding in models.run_checks(config, credentials, redactor):
         yield finding

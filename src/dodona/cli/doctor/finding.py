@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 State: TypeAlias = Literal["ok", "warning", "wrong"]
 
-SIGNS: Final[dict[State, str]] = {"ok": "✓", "warning": "!", "wrong": "✗"}
+STATE_MARKS: Final[dict[State, str]] = {"ok": "✓", "warning": "!", "wrong": "✗"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,24 +19,24 @@ class Finding:
 
     name: str
     state: State
-    said: str
-    advice: str = ""
-    mend: Callable[[], str] | None = None
+    message: str
+    hint: str = ""
+    fix: Callable[[], str] | None = None
 
 
-def ok(name: str, said: str) -> Finding:
-    return Finding(name, "ok", said)
+def ok(name: str, message: str) -> Finding:
+    return Finding(name, "ok", message)
 
 
-def warning(name: str, said: str, advice: str, mend: Callable[[], str] | None = None) -> Finding:
-    return Finding(name, "warning", said, advice, mend)
+def warning(name: str, message: str, hint: str, fix: Callable[[], str] | None = None) -> Finding:
+    return Finding(name, "warning", message, hint, fix)
 
 
-def wrong(name: str, said: str, advice: str, mend: Callable[[], str] | None = None) -> Finding:
-    return Finding(name, "wrong", said, advice, mend)
+def wrong(name: str, message: str, hint: str, fix: Callable[[], str] | None = None) -> Finding:
+    return Finding(name, "wrong", message, hint, fix)
 
 
-def closing_mode(path: Path, mode: int) -> Callable[[], str]:
+def chmod_fix(path: Path, mode: int) -> Callable[[], str]:
     """Take away what others may do."""
 
     def mend() -> str:
@@ -46,7 +46,7 @@ def closing_mode(path: Path, mode: int) -> Callable[[], str]:
     return mend
 
 
-def removing(path: Path) -> Callable[[], str]:
+def remove_fix(path: Path) -> Callable[[], str]:
     def mend() -> str:
         path.unlink(missing_ok=True)
         return f"{path} is removed."
@@ -54,7 +54,7 @@ def removing(path: Path) -> Callable[[], str]:
     return mend
 
 
-def making(folder: Path) -> Callable[[], str]:
+def mkdir_fix(folder: Path) -> Callable[[], str]:
     def mend() -> str:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return f"{folder} is made."

@@ -10,45 +10,47 @@ from dodona.app.config.config import Config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.cli.client.gateway import gateway_client
-from dodona.cli.client.gateway_file import NAME, Announcement
-from dodona.cli.doctor.finding import Finding, ok, removing, warning, wrong
+from dodona.cli.client.gateway_file import GATEWAY_FILE_NAME, Announcement
+from dodona.cli.doctor.finding import Finding, ok, remove_fix, warning, wrong
 from dodona.core.errors import ConfigError, DodonaError
-from dodona.store.db.location import locate
+from dodona.store.db.location import parse_location
 
 
-async def look(config: Config, credentials: Credentials) -> AsyncIterator[Finding]:
+async def run_checks(config: Config, credentials: Credentials) -> AsyncIterator[Finding]:
     announced = await asyncio.to_thread(Announcement.read, config.home)
     if announced is not None:
-        yield await _answering(announced, config, credentials)
+        yield await _check_announced(announced, config, credentials)
         return
-    file = config.home / NAME
+    file = config.home / GATEWAY_FILE_NAME
     if await asyncio.to_thread(file.exists):
         said = f"{file} tells of a gateway that is gone."
-        yield warning("gateway", said, f"rm {file}", removing(file))
-    yield await asyncio.to_thread(_port, config)
+        yield warning("gateway", said, f"rm {file}", remove_fix(file))
+    yield await asyncio.to_thread(_check_port, config)
 
 
-async def _answering(announced: Announcement, config: Config, credentials: Credentials) -> Finding:
-    where = f"{announced.url}, process {announced.pid}"
-    async with gateway_client(announced, config.home) as client:
-        if not await client.is_there():
-            advice = f"Is process {announced.pid} another program by now? rm {config.home / NAME}"
+async def _check_announced(
+    announcement: Announcement, config: Config, credentials: Credentials
+) -> Finding:
+    where = f"{announcement.url}, process {announcement.pid}"
+    async with gateway_client(announcement, config.home) as client:
+        if not await client.is_reachable():
+            advice = f"Is process {announcement.pid} another program by now? rm {config.home / GATEWAY_FILE_NAME}"
             return wrong("gateway", f"{where} does not answer.", advice)
         try:
             await client.get("/readyz")
         except DodonaError as error:
             return wrong("gateway", f"{where} is not ready: {error.message}", error.hint)
     try:
-        store = str(locate(store_url(config, credentials)))
+        store = str(parse_location(store_url(config, credentials)))
     except ConfigError:
-        store = announced.store
-    if announced.store != store:
-        said = f"{where} uses another store: {announced.store}."
+        store = announcement.store
+    if announcement.store != store:
+        said = f"{where} uses another store: {announcement.store}."
         return warning("gateway", said, "Is it of another config?")
     return ok("gateway", f"{where}, is ready")
 
 
-def _port(config: Config) -> Finding:
+def _check_port(config: Config) -> Finding:
     host, port = config.settings.gateway.host, config.settings.gateway.port
     if port == 0:
         return ok("port", "any that is free")

@@ -20,18 +20,18 @@ from dodona.cli.doctor.finding import Finding, ok, warning, wrong
 from dodona.core.errors import ConfigError
 from dodona.models.providers import PROVIDERS
 from dodona.models.token_counter import OfflineTokenCounter
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 
-PATIENCE: Final = 5.0  # seconds
-_SKEW: Final = 120.0  # seconds by which two clocks may differ
+TIMEOUT_SECONDS: Final = 5.0  # seconds
+_MAX_SKEW_SECONDS: Final = 120.0  # seconds by which two clocks may differ
 
 
-async def look(
+async def run_checks(
     config: Config, credentials: Credentials, redactor: Redactor
 ) -> AsyncIterator[Finding]:
-    async with Http() as http:
-        chooser = ModelSelector(config, credentials, http=http, spots=default_targets(os.environ))
+    async with HttpPool() as http:
+        chooser = ModelSelector(config, credentials, http=http, targets=default_targets(os.environ))
         for agent in ("", *config.settings.agents):
             name = f"agents.{agent}" if agent else "agent"
             try:
@@ -43,20 +43,20 @@ async def look(
                 yield wrong(name, error.message, error.hint)
                 continue
             for link in choice.chain():
-                async for finding in reached(name, link, http):
+                async for finding in check_reachable(name, link, http):
                     yield finding
 
 
-async def reached(name: str, choice: ModelChoice, http: Http) -> AsyncIterator[Finding]:
+async def check_reachable(name: str, choice: ModelChoice, http: HttpPool) -> AsyncIterator[Finding]:
     if choice.provider not in PROVIDERS:
         yield ok(name, f"{choice.provider}, which needs nobody")
         return
     said = f"{choice.provider}, {choice.model}"
     try:
         async with (
-            asyncio.timeout(PATIENCE),
+            asyncio.timeout(TIMEOUT_SECONDS),
             http.session.get(
-                _listing(choice), headers=_headers(choice), allow_redirects=False
+                _models_url(choice), headers=_headers(choice), allow_redirects=False
             ) as response,
         ):
             status, date = response.status, response.headers.get("Date", "")
@@ -70,11 +70,11 @@ async def reached(name: str, choice: ModelChoice, http: Http) -> AsyncIterator[F
         yield warning(name, f"{said} answers {status}.", "Try again later.")
     else:
         yield ok(name, f"{said} answers")
-    if (skew := _skew(date)) > _SKEW:
+    if (skew := _clock_skew(date)) > _MAX_SKEW_SECONDS:
         yield warning("clock", f"it differs from {choice.provider}'s by {skew:,.0f} s.", "Set it.")
 
 
-def _listing(choice: ModelChoice) -> str:
+def _models_url(choice: ModelChoice) -> str:
     """Where its models are listed, which costs nothing."""
     row = PROVIDERS[choice.provider]
     base = (choice.base_url or row.base_url).rstrip("/")
@@ -89,7 +89,7 @@ def _headers(choice: ModelChoice) -> dict[str, str]:
     return {"Authorization": f"Bearer {choice.key.reveal()}"}
 
 
-def _skew(date: str) -> float:
+def _clock_skew(date: str) -> float:
     try:
         return abs(parsedate_to_datetime(date).timestamp() - time())
     except ValueError:

@@ -14,20 +14,20 @@ from urllib.parse import quote
 from dodona.app.config.config import Config
 from dodona.app.projects.code import code_folders
 from dodona.app.projects.vaults import vault_folder
-from dodona.cli.doctor.finding import Finding, making, ok, warning, wrong
+from dodona.cli.doctor.finding import Finding, mkdir_fix, ok, warning, wrong
 from dodona.core.errors import DodonaError
 from dodona.tools.vault.notes.files import walk_notes
 
-INOTIFY: Final = Path("/proc/sys/fs/inotify")
-_MOST_FOLDERS: Final = 100_000  # are counted
-_SPARE: Final = 0.8  # of the watches there are, others need some too
+INOTIFY_FOLDER: Final = Path("/proc/sys/fs/inotify")
+_MAX_FOLDERS: Final = 100_000  # are counted
+_MAX_WATCH_SHARE: Final = 0.8  # of the watches there are, others need some too
 
 
-def look(config: Config) -> Iterator[Finding]:
-    yield from indexes(config.home / "indexes")
+def run_checks(config: Config) -> Iterator[Finding]:
+    yield from check_indexes(config.home / "indexes")
     usual = config.home / "vault"
     if config.settings.vault.path is None and not usual.is_dir():
-        yield warning("vault", f"{usual} is not there yet.", "It is made on use.", making(usual))
+        yield warning("vault", f"{usual} is not there yet.", "It is made on use.", mkdir_fix(usual))
         return
     try:
         folder = vault_folder(config)
@@ -40,10 +40,10 @@ def look(config: Config) -> Iterator[Finding]:
         yield wrong("vault", f"{error.filename}: {error.strerror}.", "chown or chmod it.")
         return
     yield ok("vault", f"{folder}: {count:,} note{'s' * (count != 1)}")
-    yield from watches([folder, *code], INOTIFY)
+    yield from check_watches([folder, *code], INOTIFY_FOLDER)
 
 
-def indexes(folder: Path) -> Iterator[Finding]:
+def check_indexes(folder: Path) -> Iterator[Finding]:
     """They can be thrown away: what is damaged is made again when it is needed."""
     for file in sorted(folder.glob("*.db")) if folder.is_dir() else ():
         try:
@@ -54,10 +54,10 @@ def indexes(folder: Path) -> Iterator[Finding]:
             found = str(error)
         if found != "ok":
             said = f"{file} is damaged: {found}."
-            yield warning("index", said, "It is made anew on use.", _thrown_away(file))
+            yield warning("index", said, "It is made anew on use.", _remove_index_fix(file))
 
 
-def _thrown_away(file: Path) -> Callable[[], str]:
+def _remove_index_fix(file: Path) -> Callable[[], str]:
     def mend() -> str:
         for suffix in ("", "-wal", "-shm"):
             Path(f"{file}{suffix}").unlink(missing_ok=True)
@@ -66,15 +66,15 @@ def _thrown_away(file: Path) -> Callable[[], str]:
     return mend
 
 
-def watches(folders: list[Path], limits: Path) -> Iterator[Finding]:
+def check_watches(folders: list[Path], limits: Path) -> Iterator[Finding]:
     """Linux watches folders, and of those a number: past it changes are not seen."""
     try:
         most = int((limits / "max_user_watches").read_text())
     except (OSError, ValueError):
         return  # another system, which needs none
     walked = (entry for folder in folders for entry in os.walk(folder))
-    count = sum(1 for _ in islice(walked, _MOST_FOLDERS))
-    if count > most * _SPARE:
+    count = sum(1 for _ in islice(walked, _MAX_FOLDERS))
+    if count > most * _MAX_WATCH_SHARE:
         yield warning(
             "inotify",
             f"{count:,} folders are to be watched, and {most:,} can be.",

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unicodedata import combining, east_asian_width
 
-from dodona.cli.terminal.screen import plain
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.conversations.conversation_tree import TreeLink
 
-FOLDED: Final = 20  # more plain nodes in a row than this are folded
-_ENDS: Final = 3  # of a folded stretch, at either end, that are shown
-_DEEPEST: Final = 16  # levels of branches that are told apart
-_NARROWEST: Final = 16  # columns of a question
+MAX_UNFOLDED: Final = 20  # more plain nodes in a row than this are folded
+_SHOWN_AT_ENDS: Final = 3  # of a folded stretch, at either end, that are shown
+_MAX_DEPTH: Final = 16  # levels of branches that are told apart
+_MIN_QUESTION_WIDTH: Final = 16  # columns of a question
 
 _COLOURS: Final = {"head": "1;32", "names": "33", "aside": "2"}
 
@@ -43,12 +43,12 @@ def path_to(head_id: int | None, links: Iterable[TreeLink]) -> frozenset[int]:
     return frozenset(found)
 
 
-def laid_out(
+def layout_tree(
     links: Sequence[TreeLink], *, head_id: int | None, on_path: frozenset[int], fold: bool
 ) -> list[Line]:
     """The lines of a tree, without what they say."""
     children = _children(links)
-    lines = list(_lines(children, on_path))
+    lines = list(_walk_lines(children, on_path))
     if head_id is None or len(children.get(None, ())) > 1:
         lines.insert(0, Line(0))
     if not fold:
@@ -56,22 +56,22 @@ def laid_out(
     notable = {link.id for link in links if link.label is not None or link.is_open}
     shown = notable | {head_id}
     plain_ = {each for each, below in children.items() if each not in shown and len(below) == 1}
-    return list(_folded(lines, plain_))
+    return list(_fold_lines(lines, plain_))
 
 
-def drawn(
+def draw_lines(
     lines: Iterable[Line], nodes: Mapping[int, Mapping[str, Any]], *, width: int, colour: bool
 ) -> Iterator[str]:
     """The lines with what is said there, none wider than the terminal."""
     for line in lines:
         node = None if line.node_id is None else nodes.get(line.node_id)
         if line.folded:
-            text = _coloured(f"⋮ {line.folded:,} more", "aside", colour)
+            text = _colour_text(f"⋮ {line.folded:,} more", "aside", colour)
             yield f"{_indent(line)}{text}"
         elif line.node_id is None:
             yield f"{_indent(line)}◇ root"
         elif node is not None:  # else it was pruned while we looked
-            yield _node(line, node, width=width, colour=colour)
+            yield _format_node(line, node, width=width, colour=colour)
 
 
 def _children(links: Sequence[TreeLink]) -> dict[int | None, list[int]]:
@@ -83,16 +83,18 @@ def _children(links: Sequence[TreeLink]) -> dict[int | None, list[int]]:
     return found
 
 
-def _lines(children: Mapping[int | None, list[int]], on_path: frozenset[int]) -> Iterator[Line]:
+def _walk_lines(
+    children: Mapping[int | None, list[int]], on_path: frozenset[int]
+) -> Iterator[Line]:
     # Not by recursion: conversations are longer than Python's stack.
-    pending = _continued(children.get(None, []), Line(0), on_path)
+    pending = _next_lines(children.get(None, []), Line(0), on_path)
     while pending:
         line = pending.pop()
         yield line
-        pending += _continued(children.get(line.node_id, []), line, on_path)
+        pending += _next_lines(children.get(line.node_id, []), line, on_path)
 
 
-def _continued(below: list[int], line: Line, on_path: frozenset[int]) -> list[Line]:
+def _next_lines(below: list[int], line: Line, on_path: frozenset[int]) -> list[Line]:
     """What follows a line, to be taken from the end: first the branches, then what goes on."""
     if not below:
         return []
@@ -101,45 +103,45 @@ def _continued(below: list[int], line: Line, on_path: frozenset[int]) -> list[Li
     return [Line(line.level, main), *reversed(forks)]
 
 
-def _folded(lines: Iterable[Line], plain_nodes: set[int | None]) -> Iterator[Line]:
+def _fold_lines(lines: Iterable[Line], plain_nodes: set[int | None]) -> Iterator[Line]:
     stretch: list[Line] = []
     for line in lines:
         if line.node_id in plain_nodes and not line.is_fork:
             stretch.append(line)
             continue
-        yield from _shortened(stretch)
+        yield from _shorten_stretch(stretch)
         stretch = []
         yield line
-    yield from _shortened(stretch)
+    yield from _shorten_stretch(stretch)
 
 
-def _shortened(stretch: list[Line]) -> list[Line]:
-    if len(stretch) <= FOLDED:
+def _shorten_stretch(stretch: list[Line]) -> list[Line]:
+    if len(stretch) <= MAX_UNFOLDED:
         return stretch
-    hidden = len(stretch) - 2 * _ENDS
+    hidden = len(stretch) - 2 * _SHOWN_AT_ENDS
     fold = replace(stretch[0], node_id=None, folded=hidden)
-    return [*stretch[:_ENDS], fold, *stretch[-_ENDS:]]
+    return [*stretch[:_SHOWN_AT_ENDS], fold, *stretch[-_SHOWN_AT_ENDS:]]
 
 
-def _node(line: Line, node: Mapping[str, Any], *, width: int, colour: bool) -> str:
+def _format_node(line: Line, node: Mapping[str, Any], *, width: int, colour: bool) -> str:
     mark = "●" if node["on_path"] else "○"
-    names = ", ".join(_names(node))
+    names = ", ".join(_node_tags(node))
     indent, start = _indent(line), f"{mark} {node['context_id']}"
-    used = len(indent) + len(start) + 2 + (_columns(names) + 3 if names else 0)
-    question = plain(" ".join((node["question"] or node["answer"] or "").split()))
-    text = fitting(question, max(_NARROWEST, width - used))
+    used = len(indent) + len(start) + 2 + (_display_width(names) + 3 if names else 0)
+    question = strip_control_chars(" ".join((node["question"] or node["answer"] or "").split()))
+    text = truncate(question, max(_MIN_QUESTION_WIDTH, width - used))
     if colour:
-        start = _coloured(start, "head" if node["is_head"] else "", colour)
-        names = _coloured(names, "names", bool(names))
-        text = _coloured(text, "" if node["on_path"] else "aside", colour)
+        start = _colour_text(start, "head" if node["is_head"] else "", colour)
+        names = _colour_text(names, "names", bool(names))
+        text = _colour_text(text, "" if node["on_path"] else "aside", colour)
     return f"{indent}{start}{f' ({names})' if names else ''}  {text}".rstrip()
 
 
-def _names(node: Mapping[str, Any]) -> Iterator[str]:
+def _node_tags(node: Mapping[str, Any]) -> Iterator[str]:
     if node["is_head"]:
         yield "head"
     if node["label"]:
-        yield plain(node["label"])
+        yield strip_control_chars(node["label"])
     if node["status"] != "succeeded":
         yield node["status"]
     if node["has_summary"]:
@@ -148,24 +150,24 @@ def _names(node: Mapping[str, Any]) -> Iterator[str]:
 
 def _indent(line: Line) -> str:
     level = line.level - line.is_fork
-    bars = "│ " * level if level < _DEEPEST else "│ " * (_DEEPEST - 1) + "⋮ "
+    bars = "│ " * level if level < _MAX_DEPTH else "│ " * (_MAX_DEPTH - 1) + "⋮ "
     return f"{bars}├─" if line.is_fork else bars
 
 
-def fitting(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """The text, cut to a number of columns of a terminal."""
-    if _columns(text) <= width:
+    if _display_width(text) <= width:
         return text
     room, end = width - 1, 0
     for character in text:
-        room -= _columns(character)
+        room -= _display_width(character)
         if room < 0:
             break
         end += 1
     return f"{text[:end]}…"
 
 
-def _columns(text: str) -> int:
+def _display_width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
@@ -173,6 +175,6 @@ def _columns(text: str) -> int:
     )
 
 
-def _coloured(text: str, name: str, colour: bool) -> str:  # noqa: FBT001 - one of three, all short
+def _colour_text(text: str, name: str, colour: bool) -> str:  # noqa: FBT001 - one of three, all short
     code = _COLOURS.get(name)
     return f"\x1b[{code}m{text}\x1b[0m" if colour and code else text

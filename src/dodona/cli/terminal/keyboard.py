@@ -16,16 +16,16 @@ class Keyboard:
     def __init__(self) -> None:
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._read, name="keyboard", daemon=True).start()
+        threading.Thread(target=self._read_stdin, name="keyboard", daemon=True).start()
 
-    async def line(self) -> str | None:
+    async def read_line(self) -> str | None:
         """The next line without its end; None when there are no more."""
         line = await self._lines.get()
         if line is None:
             self._lines.put_nowait(None)
         return line
 
-    def _read(self) -> None:
+    def _read_stdin(self) -> None:
         pending = b""
         while chunk := os.read(0, 4096):
             *lines, pending = (pending + chunk).split(b"\n")

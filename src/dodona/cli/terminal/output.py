@@ -12,24 +12,24 @@ from dodona.core.errors import DodonaError
 from dodona.net.redactor import Redactor
 
 
-def say(text: str = "", end: str = "\n") -> None:
+def print_text(text: str = "", end: str = "\n") -> None:
     """A line for people."""
     sys.stdout.write(text + end)
     sys.stdout.flush()
 
 
-def note(text: str, end: str = "\n") -> None:
+def print_note(text: str, end: str = "\n") -> None:
     """A line beside the output: progress and warnings."""
     sys.stderr.write(text + end)
     sys.stderr.flush()
 
 
-def document(value: Any) -> None:
+def print_json(value: Any) -> None:
     """The one JSON document of a command."""
-    say(json.dumps(value, ensure_ascii=False, default=str))
+    print_text(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def columns(rows: Iterable[tuple[str, ...]]) -> str:
+def format_columns(rows: Iterable[tuple[str, ...]]) -> str:
     """Rows as aligned columns, the last as wide as it is."""
     lines = list(rows)
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
@@ -39,10 +39,10 @@ def columns(rows: Iterable[tuple[str, ...]]) -> str:
     )
 
 
-def fail(error: DodonaError, *, as_json: bool, redactor: Redactor) -> int:
+def print_error(error: DodonaError, *, as_json: bool, redactor: Redactor) -> int:
     """Tell the error without the secrets in it; the exit code that goes with it."""
     if as_json:
-        document(redactor.scrub_all(errors.as_json(error)))
+        print_json(redactor.scrub_all(errors.as_json(error)))
     else:
-        note(redactor.scrub(errors.as_text(error)))
+        print_note(redactor.scrub(errors.as_text(error)))
     return error.exit_code

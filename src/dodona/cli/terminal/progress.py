@@ -10,18 +10,18 @@ from typing import Final, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dodona.cli.terminal.output import note
+from dodona.cli.terminal.output import print_note
 
-SECONDS: Final = 2.0  # between two lines
+LINE_INTERVAL: Final = 2.0  # between two lines
 
 
-class Bar:
+class ProgressBar:
     """The progress of one thing, on standard error. `show` may be called from any thread."""
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, label: str) -> None:
+        self._label = label
         self._started = monotonic()
-        self._told = self._started
+        self._last_line_at = self._started
         self._bar: Progress | None = None
         if sys.stderr.isatty():
             self._bar = Progress(
@@ -33,15 +33,15 @@ class Bar:
                 console=Console(stderr=True),
                 transient=True,
             )
-            self._task = self._bar.add_task(what, total=None, speed="")
+            self._task = self._bar.add_task(label, total=None, speed="")
 
-    def show(self, done: int, total: int, size: int = 0) -> None:
-        speed = _speed(size, monotonic() - self._started)
+    def update(self, done: int, total: int, size: int = 0) -> None:
+        speed = _format_speed(size, monotonic() - self._started)
         if self._bar is not None:
             self._bar.update(self._task, completed=done, total=total, speed=speed)
-        elif monotonic() - self._told >= SECONDS:
-            self._told = monotonic()
-            note(f"{self._what}: {done:,} of {total:,}{f', {speed}' if speed else ''}")
+        elif monotonic() - self._last_line_at >= LINE_INTERVAL:
+            self._last_line_at = monotonic()
+            print_note(f"{self._label}: {done:,} of {total:,}{f', {speed}' if speed else ''}")
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -58,5 +58,5 @@ class Bar:
             self._bar.stop()
 
 
-def _speed(size: int, seconds: float) -> str:
+def _format_speed(size: int, seconds: float) -> str:
     return f"{size / 1e6 / seconds:.1f} MB/s" if size and seconds > 0 else ""

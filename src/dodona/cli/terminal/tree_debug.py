@@ -16,36 +16,36 @@ HELP = "enter: next node · c: go on · b: blackboard · t: tree · q: cancel th
 PROMPT = "(dodona) "
 
 # Text, and what ends it: a prompt does not end its line.
-Tell = Callable[[str, str], None]
+Write = Callable[[str, str], None]
 
 
-async def debug(run: Run, debugger: Debugger, task: asyncio.Task[Outcome], tell: Tell) -> None:
+async def debug(run: Run, debugger: Debugger, task: asyncio.Task[Outcome], write: Write) -> None:
     """Ask what to do wherever the run stops, until it has ended."""
-    tell(HELP, "\n")
-    session = asyncio.create_task(_Session(run, debugger, tell).hold())
+    write(HELP, "\n")
+    session = asyncio.create_task(_DebugSession(run, debugger, write).run_prompts())
     await asyncio.wait([session, task], return_when=asyncio.FIRST_COMPLETED)
     session.cancel()
     await asyncio.gather(session, return_exceptions=True)
 
 
-class _Session:
-    def __init__(self, run: Run, debugger: Debugger, tell: Tell) -> None:
+class _DebugSession:
+    def __init__(self, run: Run, debugger: Debugger, write: Write) -> None:
         self._run = run
         self._debugger = debugger
-        self._tell = tell
+        self._write = write
         self._keyboard = Keyboard()
 
-    async def hold(self) -> None:
+    async def run_prompts(self) -> None:
         while True:
-            await self._ask(await self._debugger.wait_paused())
+            await self._prompt_at(await self._debugger.wait_paused())
 
-    async def _ask(self, place: Place) -> None:
+    async def _prompt_at(self, place: Place) -> None:
         """Read words until one lets the run go on."""
-        self._tell(f"at {place.path}   ({place.node.span})\n{PROMPT}", "")
-        while not self._obey(await self._keyboard.line()):
-            self._tell(PROMPT, "")
+        self._write(f"at {place.path}   ({place.node.span})\n{PROMPT}", "")
+        while not self._execute(await self._keyboard.read_line()):
+            self._write(PROMPT, "")
 
-    def _obey(self, line: str | None) -> bool:
+    def _execute(self, line: str | None) -> bool:
         """Do what the line says; True when the run goes on."""
         word = line.strip() if line is not None else "end"
         if word in ("", "n", "s"):
@@ -58,11 +58,11 @@ class _Session:
             self._debugger.breakpoints.clear()
             self._debugger.resume()
         else:
-            self._tell(self._look(word), "\n")
+            self._write(self._inspect(word), "\n")
             return False
         return True
 
-    def _look(self, word: str) -> str:
+    def _inspect(self, word: str) -> str:
         if word == "b":
             board = self._run.board.snapshot()
             return json.dumps(board, indent=2, ensure_ascii=False, default=str)

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dodona.cli.terminal.output import document, note, say
+from dodona.cli.terminal.output import print_json, print_note, print_text
 from dodona.cli.terminal.tree_debug import debug
-from dodona.core.errors import DodonaError, LoadError, Location, did_you_mean
+from dodona.core.errors import DodonaError, LoadError, SourceLocation, did_you_mean
 from dodona.core.events import Event
 from dodona.trees import Debugger, Options, Outcome, Run, Trace, Tree, Watchdog
 from dodona.trees.runtime.status import Status
@@ -25,8 +25,8 @@ from dodona.trees.runtime.trace import Visit
 from dodona.trees.tooling import show
 from dodona.trees.tooling.keyvalue import FileKeyValue
 
-LIVE_SECONDS = 0.1
-WIDEST = 100
+LIVE_INTERVAL = 0.1
+MAX_WIDTH = 100
 
 
 def _flag(text: str) -> Parameter:
@@ -34,7 +34,7 @@ def _flag(text: str) -> Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class TreeRunFlags:
     """How a run is to be watched and limited."""
 
     trace: Annotated[bool, _flag("Show the ticks afterwards.")] = False
@@ -57,7 +57,7 @@ class Flags:
     ] = None
 
 
-def run_tree(tree: Tree, values: Mapping[str, Any], flags: Flags, *, as_json: bool) -> int:
+def run_tree(tree: Tree, values: Mapping[str, Any], flags: TreeRunFlags, *, as_json: bool) -> int:
     """Run it and tell how it ended."""
     debugger = None
     if flags.step or flags.breakpoints:
@@ -66,21 +66,26 @@ def run_tree(tree: Tree, values: Mapping[str, Any], flags: Flags, *, as_json: bo
     trace = Trace() if traced else None
     options = Options(
         globals=FileKeyValue(flags.globals) if flags.globals else None,
-        emit=None if as_json else _tell_event,
-        output=None if as_json else _Teller(),
+        emit=None if as_json else _print_event,
+        output=None if as_json else _ChunkPrinter(),
         watchdog=Watchdog(flags.watchdog),
         trace=trace,
         debugger=debugger,
     )
-    _warn_unknown(tree, values)
+    _warn_unknown_keys(tree, values)
     run = Run(tree, values, options)
-    outcome = asyncio.run(_drive(run, live=flags.live and not as_json, as_json=as_json))
+    outcome = asyncio.run(_run_to_end(run, live=flags.live and not as_json, as_json=as_json))
     if as_json:
-        document({**_outcome(outcome), "trace": _ticks(trace) if trace and flags.trace else None})
+        print_json(
+            {
+                **_outcome_json(outcome),
+                "trace": _ticks_json(trace) if trace and flags.trace else None,
+            }
+        )
         return 0 if outcome.succeeded else 1
     if trace is not None and flags.trace:
-        _tell_trace(trace, last=20)
-    _tell_outcome(tree, outcome)
+        _print_trace(trace, last=20)
+    _print_outcome(tree, outcome)
     return 0 if outcome.succeeded else 1
 
 
@@ -88,17 +93,23 @@ def trace_tree(tree: Tree, values: Mapping[str, Any], *, last: int, as_json: boo
     """Run it traced; show ticks and timings."""
     trace = Trace()
     run = Run(tree, values, Options(trace=trace, watchdog=Watchdog(60.0)))
-    outcome = asyncio.run(_drive(run))
+    outcome = asyncio.run(_run_to_end(run))
     if as_json:
-        document({**_outcome(outcome), "trace": _ticks(trace)[-last:], "timings": _timings(trace)})
+        print_json(
+            {
+                **_outcome_json(outcome),
+                "trace": _ticks_json(trace)[-last:],
+                "timings": _timings_json(trace),
+            }
+        )
     else:
-        _tell_trace(trace, last=last)
-        _tell_timings(trace)
-        _tell_outcome(tree, outcome)
+        _print_trace(trace, last=last)
+        _print_timings(trace)
+        _print_outcome(tree, outcome)
     return 0 if outcome.succeeded else 1
 
 
-async def _drive(run: Run, *, live: bool = False, as_json: bool = False) -> Outcome:
+async def _run_to_end(run: Run, *, live: bool = False, as_json: bool = False) -> Outcome:
     """Drive the run; Ctrl-C or SIGTERM cancels it, and its :finally still runs."""
     loop = asyncio.get_running_loop()
 
@@ -108,16 +119,16 @@ async def _drive(run: Run, *, live: bool = False, as_json: bool = False) -> Outc
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop, number)
-    task = asyncio.create_task(run.drive())
+    task = asyncio.create_task(run.execute())
     if run.options.debugger is not None:
         # Beside the output when that is to be one JSON document.
-        await debug(run, run.options.debugger, task, note if as_json else say)
+        await debug(run, run.options.debugger, task, print_note if as_json else print_text)
     elif live:
-        await _draw(run, task)
+        await _draw_live(run, task)
     return await task
 
 
-async def _draw(run: Run, task: asyncio.Task[Outcome]) -> None:
+async def _draw_live(run: Run, task: asyncio.Task[Outcome]) -> None:
     from rich.console import Console  # noqa: PLC0415 - only a live view needs it
     from rich.live import Live  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -129,81 +140,83 @@ async def _draw(run: Run, task: asyncio.Task[Outcome]) -> None:
             view.update(Text(show.as_ascii(run.tree, trace.statuses())), refresh=True)
             if task.done():
                 return
-            await asyncio.wait([task], timeout=LIVE_SECONDS)
+            await asyncio.wait([task], timeout=LIVE_INTERVAL)
 
 
 # -- telling ---------------------------------------------------------------------------------
 
 
-class _Teller:
+class _ChunkPrinter:
     """Prints chunks as they come, until whoever reads them goes away."""
 
     def __init__(self) -> None:
-        self._gone = False
+        self._is_closed = False
 
     def __call__(self, chunk: Any) -> None:
-        if self._gone:
+        if self._is_closed:
             return
         text = (
             chunk if isinstance(chunk, str) else json.dumps(chunk, ensure_ascii=False, default=str)
         )
         try:
-            say(text)
+            print_text(text)
         except BrokenPipeError:
-            self._gone = True  # the run goes on: it is not its fault
+            self._is_closed = True  # the run goes on: it is not its fault
 
 
-def _tell_event(event: Event) -> None:
+def _print_event(event: Event) -> None:
     nodes = ", ".join(event.payload.get("nodes", ())) or event.payload.get("node", "")
-    note(f"{event.severity.value}: {event.type} {nodes}")
+    print_note(f"{event.severity.value}: {event.type} {nodes}")
 
 
-def _warn_unknown(tree: Tree, values: Mapping[str, Any]) -> None:
+def _warn_unknown_keys(tree: Tree, values: Mapping[str, Any]) -> None:
     for key in values:
-        near = did_you_mean(key, tree.keys.keys) if key not in tree.keys.keys else ""
+        near = did_you_mean(key, tree.run_schema.keys) if key not in tree.run_schema.keys else ""
         if near:
-            note(f"warning: key ':{key}' is in no schema. {near}")
+            print_note(f"warning: key ':{key}' is in no schema. {near}")
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     return {
         "status": outcome.status.value,
-        "ended": outcome.ended,
+        "ended": outcome.end_reason,
         "ticks": outcome.ticks,
         "error": outcome.error,
         "blackboard": {k: v for k, v in outcome.blackboard.items() if not k.startswith("_")},
     }
 
 
-def _tell_outcome(tree: Tree, outcome: Outcome) -> None:
-    say()
+def _print_outcome(tree: Tree, outcome: Outcome) -> None:
+    print_text()
     for key, value in sorted(outcome.blackboard.items()):
         if not key.startswith("_") and value not in (None, "", [], {}):
-            say(f"  :{key} {_literal(value)}")
-    ended = "" if outcome.ended == outcome.status.value else f" ({outcome.ended})"
+            print_text(f"  :{key} {_format_value(value)}")
+    ended = "" if outcome.end_reason == outcome.status.value else f" ({outcome.end_reason})"
     ticks = f"{outcome.ticks} tick{'s' if outcome.ticks != 1 else ''}"
-    say(f"{show.MARKS[outcome.status]} {tree.name}: {outcome.status}{ended}, {ticks}")
+    print_text(f"{show.STATUS_MARKS[outcome.status]} {tree.name}: {outcome.status}{ended}, {ticks}")
     if outcome.error is not None and not outcome.succeeded:
-        note(f"{outcome.error['node']}: {outcome.error['message']}")
+        print_note(f"{outcome.error['node']}: {outcome.error['message']}")
 
 
-def _literal(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """The value as a file would have it, on one line that fits."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]}…"
+    return text if len(text) <= MAX_WIDTH else f"{text[:MAX_WIDTH]}…"
 
 
-def _tell_trace(trace: Trace, *, last: int) -> None:
+def _print_trace(trace: Trace, *, last: int) -> None:
     ticks = trace.ticks()
     if len(ticks) > last:
-        say(f"… {len(ticks) - last} ticks before")
+        print_text(f"… {len(ticks) - last} ticks before")
     for tick in ticks[-last:]:
-        say(f"tick {tick.number} at {tick.at * 1_000:.1f} ms")
+        print_text(f"tick {tick.number} at {tick.at * 1_000:.1f} ms")
         for visit in _parents_first(tick.visits):
             indent = "  " * (visit.place.depth + 1)
             error = f"  {visit.error['message']}" if visit.error else ""
-            mark = show.MARKS[visit.status]
-            say(f"{indent}{mark} {visit.place.node.label}  {visit.seconds * 1e6:.0f} µs{error}")
+            mark = show.STATUS_MARKS[visit.status]
+            print_text(
+                f"{indent}{mark} {visit.place.node.label}  {visit.seconds * 1e6:.0f} µs{error}"
+            )
 
 
 def _parents_first(visits: Sequence[Visit]) -> list[Visit]:
@@ -217,23 +230,25 @@ def _parents_first(visits: Sequence[Visit]) -> list[Visit]:
     return [visit for block in blocks for visit in block]
 
 
-def _tell_timings(trace: Trace) -> None:
-    rows = sorted(trace.timings(), key=lambda timing: -timing.elapsed)[:15]
+def _print_timings(trace: Trace) -> None:
+    rows = sorted(trace.timings(), key=lambda timing: -timing.elapsed_seconds)[:15]
     # The end of a path tells more than its beginning.
     paths = [path if len(path) <= 60 else f"…{path[-59:]}" for path in (r.place.path for r in rows)]
     width = max(map(len, paths), default=4)
-    say(f"\n{'node'.ljust(width)}  visits    elapsed       busy")
+    print_text(f"\n{'node'.ljust(width)}  visits    elapsed       busy")
     for row, path in zip(rows, paths, strict=True):
-        say(f"{path.ljust(width)}  {row.visits:6}  {_span(row.elapsed)}  {_span(row.busy)}")
+        print_text(
+            f"{path.ljust(width)}  {row.visits:6}  {_format_duration(row.elapsed_seconds)}  {_format_duration(row.busy_seconds)}"
+        )
 
 
-def _span(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     if seconds < 0.001:
         return f"{seconds * 1e6:6.0f} µs"
     return f"{seconds * 1_000:6.1f} ms" if seconds < 10 else f"{seconds:7.1f} s"
 
 
-def _ticks(trace: Trace) -> list[dict[str, Any]]:
+def _ticks_json(trace: Trace) -> list[dict[str, Any]]:
     return [
         {
             "tick": tick.number,
@@ -252,18 +267,18 @@ def _ticks(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def _timings(trace: Trace) -> list[dict[str, Any]]:
+def _timings_json(trace: Trace) -> list[dict[str, Any]]:
     return list(_timing_rows(trace))
 
 
 def _timing_rows(trace: Trace) -> Iterator[dict[str, Any]]:
     for timing in trace.timings():
-        last: Status | None = timing.last
+        last: Status | None = timing.last_status
         yield {
             "node": timing.place.path,
             "visits": timing.visits,
-            "elapsed": round(timing.elapsed, 9),
-            "busy": round(timing.busy, 9),
+            "elapsed": round(timing.elapsed_seconds, 9),
+            "busy": round(timing.busy_seconds, 9),
             "last": last.value if last else None,
         }
 
@@ -292,14 +307,14 @@ def _execute(path: Path) -> None:
     except (Exception, SystemExit) as error:
         raise LoadError(
             f"the file cannot be loaded: {type(error).__name__}: {error}.",
-            where=Location(str(path), _line(error, path), 1),
+            where=SourceLocation(str(path), _error_line(error, path), 1),
             hint="Mend it, then try again.",
         ) from error
     finally:
         sys.path.remove(folder)
 
 
-def _line(error: BaseException, path: Path) -> int:
+def _error_line(error: BaseException, path: Path) -> int:
     if isinstance(error, SyntaxError):
         return error.lineno or 1
     frames = extract_tb(error.__traceback__)

@@ -10,7 +10,7 @@ from typing import Final
 DEFAULT_AGENT: Final = "oracle"
 
 
-class Queueing(Enum):
+class QueueMode(Enum):
     """What becomes of messages of a session that come while one is answered."""
 
     QUEUE = "queue"  # one after the other
@@ -30,7 +30,7 @@ class AgentDef:
     tools: frozenset[str] | None = None
     soul: str = ""
     system_prompt: str = ""
-    queueing: Queueing = Queueing.QUEUE
+    queueing: QueueMode = QueueMode.QUEUE
     queue_limit: int = 20
 
     def may_use(self, tool: str) -> bool:
@@ -47,5 +47,5 @@ class Agents:
     def get(self, id_: str) -> AgentDef | None:
         return self.default if id_ == self.default.id else self.others.get(id_)
 
-    def names(self) -> tuple[str, ...]:
+    def ids(self) -> tuple[str, ...]:
         return (self.default.id, *self.others)

@@ -14,9 +14,9 @@ SCOPES: Final = {
     "admin": "see all users' usage, set budgets, read the audit log and the metrics",
 }
 
-PREFIX: Final = "dod_"
+TOKEN_PREFIX: Final = "dod_"
 # The whole of one: 256 bits, as URLs spell them.
-TOKEN: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
+TOKEN_PATTERN: Final = re.compile(TOKEN_PREFIX + "[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class ApiToken:
         return self.revoked_at is None and not is_past
 
 
-class Tokens(Protocol):
+class ApiTokens(Protocol):
     """The tokens of all users."""
 
     async def find(self, digest: str) -> ApiToken | None:
         """The token whose text has this SHA-256, be it active or not."""
         ...
 
-    async def used(self, ids: Sequence[int], at: float) -> None:
+    async def record_use(self, ids: Sequence[int], used_at: float) -> None:
         """Remember when tokens were last used; that need not outlive the power."""
         ...

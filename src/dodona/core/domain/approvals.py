@@ -39,7 +39,7 @@ class Approval(NewApproval):
 class Approvals(Protocol):
     """Another user's runs are not found."""
 
-    async def ask(self, user_id: str, asking: NewApproval) -> Approval:
+    async def request(self, user_id: str, approval: NewApproval) -> Approval:
         """Ask, once for each call: asked again it is the same, with what was decided meanwhile."""
         ...
 

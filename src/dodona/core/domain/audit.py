@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from time import time
 from typing import Final, Protocol
 
-KINDS: Final = {
+AUDIT_KINDS: Final = {
     "auth": "A token was wrong or missing.",
     "denied": "A token had not the scope that was needed.",
     "limit": "Somebody asked too often, or for too much at once.",
     "budget": "A budget was used up.",
     "admin": "Something was changed: a token, a budget, a setting.",
 }
-OUTCOMES: Final = ("refused", "done")
+AUDIT_OUTCOMES: Final = ("refused", "done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,11 @@ class AuditEntry:
     id: int = 0
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS or self.outcome not in OUTCOMES or not self.what:
+        if self.kind not in AUDIT_KINDS or self.outcome not in AUDIT_OUTCOMES or not self.what:
             raise ValueError(f"no entry of an audit log: {self!r:.200}")
 
     @classmethod
-    def of_admin(cls, what: str, *, user_id: str, address: str = "") -> AuditEntry:
+    def for_admin(cls, what: str, *, user_id: str, address: str = "") -> AuditEntry:
         """Something that was changed."""
         return cls(
             kind="admin", what=what, outcome="done", user_id=user_id, address=address, at=time()
@@ -47,7 +47,7 @@ class AuditEntry:
 
 
 class Audit(Protocol):
-    def note(self, entry: AuditEntry) -> None:
+    def record(self, entry: AuditEntry) -> None:
         """Write it down soon. It never waits and never raises; call it where the loop runs.
 
         Of many alike from one place only some are kept, and counted: nobody fills the disk.

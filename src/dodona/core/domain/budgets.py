@@ -14,20 +14,22 @@ T = TypeVar("T")
 # A function of a transaction, which only the store looks into.
 Operation: TypeAlias = Callable[[Any], T]
 
-NANOS: Final = 1_000_000_000  # of a dollar
-TOTAL: Final = "-"  # as a period: from the beginning, and for ever
+NANOS_PER_USD: Final = 1_000_000_000  # of a dollar
+ALL_TIME: Final = "-"  # as a period: from the beginning, and for ever
 
 
-class Unit(Enum):
+class BudgetUnit(Enum):
     TOKENS = "tokens"
     USD = "usd"  # counted in billionths
 
     def format(self, amount: int) -> str:
-        return f"{amount:,} tokens" if self is Unit.TOKENS else f"${amount / NANOS:,.4f}"
+        return (
+            f"{amount:,} tokens" if self is BudgetUnit.TOKENS else f"${amount / NANOS_PER_USD:,.4f}"
+        )
 
-    def number(self, amount: int) -> int | float:
+    def to_number(self, amount: int) -> int | float:
         """In tokens or in dollars."""
-        return amount if self is Unit.TOKENS else amount / NANOS
+        return amount if self is BudgetUnit.TOKENS else amount / NANOS_PER_USD
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +41,18 @@ class BudgetLine:
 
     scope: str
     period: str
-    unit: Unit
+    unit: BudgetUnit
     amount: int
     ceiling: int
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class BudgetLimit:
     """A ceiling as it is set: of each session, agent or user, or of this day or month."""
 
     kind: str
     period: str
-    unit: Unit
+    unit: BudgetUnit
     ceiling: int
 
 
@@ -60,10 +62,10 @@ class Budget:
 
     scope: str
     period: str
-    unit: Unit
+    unit: BudgetUnit
     ceiling: int  # when it was last asked for
     used: int
-    held: int
+    reserved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +138,20 @@ class ModelUsage:
 class Budgets(Protocol):
     """What stands in the books."""
 
-    async def status(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
+    async def status(
+        self, limit: BudgetLimit, *, user_id: str | None, max_rows: int = 100
+    ) -> list[Budget]:
         """The budgets under a limit, those that have used most first; a user's own, or all."""
         ...
 
 
-class Limits(Protocol):
-    def limits(self, at: float) -> tuple[Limit, ...]:
+class LimitSource(Protocol):
+    def limits(self, at: float) -> tuple[BudgetLimit, ...]:
         """What calls are held to at a time."""
         ...
 
 
-class Meter(Limits, Protocol):
+class Meter(LimitSource, Protocol):
     """Every call of a model passes it: reserved before, settled and recorded after."""
 
     def reserve(self, plan: CallPlan) -> Operation[Reservation]:
@@ -155,7 +159,7 @@ class Meter(Limits, Protocol):
         ...
 
     def settle(
-        self, hold: Reservation, plan: CallPlan, used: Sequence[ModelUsage]
+        self, reservation: Reservation, plan: CallPlan, usages: Sequence[ModelUsage]
     ) -> Operation[bool]:
         """Count what was used instead of what was put aside, and record it."""
         ...
@@ -168,7 +172,7 @@ def has_no_usage(usage: Usage) -> bool:
 
 def period_bounds(period: str) -> tuple[datetime, datetime] | None:
     """When a period begins and when the next one does; None for what never begins anew."""
-    if period == TOTAL:
+    if period == ALL_TIME:
         return None
     year, month, *day = map(int, period.split("-"))
     first = date(year, month, day[0] if day else 1)

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from dodona.core.domain.budgets import Operation
 from dodona.core.events import Event, Severity
 
-OF_AN_EVENT: Final = ("event", "payload")  # what conditions about an event may name
+EVENT_VARIABLES: Final = ("event", "payload")  # what conditions about an event may name
 
 
 class InjectionPoint(Enum):
@@ -40,22 +40,22 @@ class DeferUntil(Enum):
 class Deferral:
     """When a notice is due. Nothing else of it is set than what its moment names."""
 
-    moment: DeferUntil
+    until: DeferUntil
     at: float | None = None
     tool: str = ""
     condition: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "moment": self.moment.value,
+            "moment": self.until.value,
             "at": self.at,
             "tool": self.tool,
             "condition": self.condition,
         }
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> Deferral:
-        return cls(DeferUntil(kept["moment"]), kept["at"], kept["tool"], kept["condition"])
+    def from_json(cls, data: Mapping[str, Any]) -> Deferral:
+        return cls(DeferUntil(data["moment"]), data["at"], data["tool"], data["condition"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +74,9 @@ class Notice:
     user_text: str
     system_type: str
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    is_kept: bool = True
+    is_persistent: bool = True
     events: tuple[str, ...] = ()
-    stored: tuple[int, ...] = ()
+    stored_ids: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -88,25 +88,25 @@ class Notice:
             "shown": self.user_text,
             "system_type": self.system_type,
             "metadata": dict(self.metadata),
-            "is_kept": self.is_kept,
+            "is_kept": self.is_persistent,
             "events": list(self.events),
-            "stored": list(self.stored),
+            "stored": list(self.stored_ids),
         }
 
     @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> Notice:
+    def from_json(cls, data: Mapping[str, Any]) -> Notice:
         return cls(
-            subscriber=kept["subscriber"],
-            event_type=kept["event_type"],
-            severity=Severity(kept["severity"]),
-            point=InjectionPoint(kept["point"]),
-            text=kept["text"],
-            user_text=kept["shown"],
-            system_type=kept["system_type"],
-            metadata=kept["metadata"],
-            is_kept=kept["is_kept"],
-            events=tuple(kept["events"]),
-            stored=tuple(kept["stored"]),
+            subscriber=data["subscriber"],
+            event_type=data["event_type"],
+            severity=Severity(data["severity"]),
+            point=InjectionPoint(data["point"]),
+            text=data["text"],
+            user_text=data["shown"],
+            system_type=data["system_type"],
+            metadata=data["metadata"],
+            is_persistent=data["is_kept"],
+            events=tuple(data["events"]),
+            stored_ids=tuple(data["stored"]),
         )
 
 
@@ -121,7 +121,7 @@ class Inbox(Protocol):
         """Tell these too, each when it is due, as if its event happened then."""
         ...
 
-    def has(self, *points: InjectionPoint) -> bool:
+    def has_notices(self, *points: InjectionPoint) -> bool:
         """Does anything wait for one of these points? Its time may not have come."""
         ...
 
@@ -136,7 +136,7 @@ class Inbox(Protocol):
         """All that waits; what `restore` takes."""
         ...
 
-    def restore(self, kept: Sequence[Any]) -> None:
+    def restore(self, state: Sequence[Any]) -> None:
         """Hold just this."""
         ...
 
@@ -144,7 +144,7 @@ class Inbox(Protocol):
 class Subscribers(Protocol):
     """The subscribers there are now."""
 
-    def inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
+    def create_inbox(self, disabled: Collection[str] = (), enabled: Collection[str] = ()) -> Inbox:
         """An inbox of a user who has turned these off or on; core ones stay on.
 
         Whoever changes these collections changes what the inbox does.
@@ -183,20 +183,20 @@ class StoredNotice:
     delivered_at: float | None
 
 
-def deferred(stored: StoredNotice) -> Event:
+def to_deferred_event(stored: StoredNotice) -> Event:
     """The event of a notice that is to be told later, as a run hears of it."""
     due = {"id": stored.id, "due": stored.due.as_json(), "created_at": stored.created_at}
     return replace(stored.event, payload={**stored.event.payload, "deferred": due})
 
 
-def stored_from(event: Event, due: Mapping[str, Any], project_id: str) -> StoredNotice:
+def to_stored_notice(event: Event, due: Mapping[str, Any], project_id: str) -> StoredNotice:
     """What `deferred` made an event of."""
     payload = {name: value for name, value in event.payload.items() if name != "deferred"}
     return StoredNotice(
         id=due["id"],
         project_id=project_id,
         event=replace(event, payload=payload),
-        due=Deferral.read(due["due"]),
+        due=Deferral.from_json(due["due"]),
         run_id=payload.get("run_id"),
         created_at=due["created_at"],
         delivered_at=None,
@@ -222,6 +222,6 @@ class NoticeLog(Protocol):
         """It need not be delivered any more."""
         ...
 
-    def delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
+    def mark_delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
         """Marks them as delivered, in whatever transaction it is done."""
         ...

@@ -13,16 +13,16 @@ from operator import itemgetter
 from typing import Any, Final, Literal, TypeAlias
 
 from dodona.core.domain.agents import DEFAULT_AGENT
-from dodona.core.errors import ConfigError, Location
+from dodona.core.errors import ConfigError, SourceLocation
 
-Level: TypeAlias = Literal["peer", "guild", "team", "account", "channel", "default"]
+RouteLevel: TypeAlias = Literal["peer", "guild", "team", "account", "channel", "default"]
 
-FIELDS: Final[tuple[Level, ...]] = ("peer", "guild", "team", "account", "channel")
-_ALL: Final = 1 << len(FIELDS)
+BINDING_FIELDS: Final[tuple[RouteLevel, ...]] = ("peer", "guild", "team", "account", "channel")
+_MASK_COUNT: Final = 1 << len(BINDING_FIELDS)
 
-_Values: TypeAlias = tuple[str | None, ...]  # in the order of FIELDS
+_FieldValues: TypeAlias = tuple[str | None, ...]  # in the order of FIELDS
 _Table: TypeAlias = dict[Any, int]  # values that bindings set, and the place of the first that does
-_Rank: TypeAlias = tuple[tuple[Callable[[_Values], Any], _Table], ...]
+_Rank: TypeAlias = tuple[tuple[Callable[[_FieldValues], Any], _Table], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +35,12 @@ class Binding:
     peer: str | None = None
     guild: str | None = None
     team: str | None = None
-    where: Location | None = None
+    where: SourceLocation | None = None
 
     @property
-    def fields(self) -> tuple[Level, ...]:
+    def fields(self) -> tuple[RouteLevel, ...]:
         """Those that it sets, the highest first."""
-        return tuple(name for name in FIELDS if getattr(self, name) is not None)
+        return tuple(name for name in BINDING_FIELDS if getattr(self, name) is not None)
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
@@ -56,7 +56,7 @@ class Route:
     binding: Binding | None = None
 
     @property
-    def level(self) -> Level:
+    def level(self) -> RouteLevel:
         """The highest field by which it was found."""
         return self.binding.fields[0] if self.binding else "default"
 
@@ -78,9 +78,9 @@ class Router:
     ) -> None:
         self.bindings = tuple(bindings)
         self.default_agent = default_agent
-        tables = _tables(self.bindings)
+        tables = _build_tables(self.bindings)
         # For each set of fields that a message may have: the ranks that are worth a look.
-        self._ranks = tuple(_ranks(tables, has) for has in range(_ALL))
+        self._ranks_by_mask = tuple(_build_ranks(tables, has) for has in range(_MASK_COUNT))
 
     def resolve(
         self,
@@ -92,18 +92,18 @@ class Router:
         team: str | None = None,
     ) -> Route:
         """Who answers a message of these."""
-        for place in self._places((peer, guild, team, account, channel)):
+        for place in self._matching_positions((peer, guild, team, account, channel)):
             binding = self.bindings[place]
             return Route(binding.agent_id, binding)
         return Route(self.default_agent)
 
     def candidates(self, **message: str | None) -> Iterator[Binding]:
         """The best of each rank, the winner first: for who wants to know why."""
-        values = tuple(message.get(name) for name in FIELDS)
-        return (self.bindings[place] for place in self._places(values))
+        values = tuple(message.get(name) for name in BINDING_FIELDS)
+        return (self.bindings[place] for place in self._matching_positions(values))
 
-    def _places(self, values: _Values) -> Iterator[int]:
-        for rank in self._ranks[_mask(values)]:
+    def _matching_positions(self, values: _FieldValues) -> Iterator[int]:
+        for rank in self._ranks_by_mask[_mask(values)]:
             best = -1
             for pick, table in rank:
                 place = table.get(pick(values), -1)
@@ -127,7 +127,7 @@ class LiveRouter:
         self._router = router
 
 
-def _mask(values: _Values) -> int:
+def _mask(values: _FieldValues) -> int:
     """A bit for each field that is set; the highest field is the highest bit."""
     mask = 0
     for value in values:
@@ -135,30 +135,30 @@ def _mask(values: _Values) -> int:
     return mask
 
 
-def _tables(bindings: Sequence[Binding]) -> dict[int, _Table]:
+def _build_tables(bindings: Sequence[Binding]) -> dict[int, _Table]:
     tables: dict[int, _Table] = {}
     for place, binding in enumerate(bindings):
-        values = tuple(getattr(binding, name) for name in FIELDS)
+        values = tuple(getattr(binding, name) for name in BINDING_FIELDS)
         mask = _mask(values)
         if not mask:
             raise ConfigError(
                 "a binding must set a field.", where=binding.where, hint="Like: channel = …"
             )
-        tables.setdefault(mask, {}).setdefault(_picker(mask)(values), place)
+        tables.setdefault(mask, {}).setdefault(_value_getter(mask)(values), place)
     return tables
 
 
-def _ranks(tables: dict[int, _Table], has: int) -> tuple[_Rank, ...]:
+def _build_ranks(tables: dict[int, _Table], present: int) -> tuple[_Rank, ...]:
     """The tables whose fields are all there, the highest rank first; within one, places decide."""
-    ranks: dict[tuple[int, int], list[tuple[Callable[[_Values], Any], _Table]]] = {}
+    ranks: dict[tuple[int, int], list[tuple[Callable[[_FieldValues], Any], _Table]]] = {}
     for mask, table in tables.items():
-        if mask & has == mask:
+        if mask & present == mask:
             rank = (mask.bit_length(), mask.bit_count())
-            ranks.setdefault(rank, []).append((_picker(mask), table))
+            ranks.setdefault(rank, []).append((_value_getter(mask), table))
     return tuple(tuple(ranks[rank]) for rank in sorted(ranks, reverse=True))
 
 
-def _picker(mask: int) -> Callable[[_Values], Any]:
+def _value_getter(mask: int) -> Callable[[_FieldValues], Any]:
     """What picks the values of these fields; for one field it is the value itself."""
-    highest = len(FIELDS) - 1
-    return itemgetter(*(at for at in range(len(FIELDS)) if mask >> (highest - at) & 1))
+    highest = len(BINDING_FIELDS) - 1
+    return itemgetter(*(at for at in range(len(BINDING_FIELDS)) if mask >> (highest - at) & 1))

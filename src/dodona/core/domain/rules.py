@@ -35,7 +35,7 @@ class NotifySelf:
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class LogMessage:
     message: str
     level: str = "info"
 
@@ -86,7 +86,9 @@ class RunTree:
     context: Mapping[str, Any]
 
 
-Action: TypeAlias = NotifySelf | Log | SetState | EmitEvent | Deny | RequireApproval | RunTree
+Action: TypeAlias = (
+    NotifySelf | LogMessage | SetState | EmitEvent | Deny | RequireApproval | RunTree
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class RuleOverrides:
     )
 
 
-class Rules(Protocol):
+class RuleEngine(Protocol):
     """The rules there are now. Nothing here blocks; a rule that goes wrong is logged."""
 
     def listens_to(self, event_type: str) -> bool:
@@ -121,9 +123,9 @@ class Rules(Protocol):
         event: Event,
         context: Mapping[str, Any],
         *,
-        choices: RuleOverrides,
+        overrides: RuleOverrides,
         state: Mapping[str, Mapping[str, Any]],
-        fired: frozenset[str] = frozenset(),
+        fired_rules: frozenset[str] = frozenset(),
     ) -> Sequence[RuleAction]:
         """The rules that fire, the most urgent first.
 
@@ -142,7 +144,7 @@ class Rules(Protocol):
         """What is wrong with files that were not taken."""
         ...
 
-    def check(self, rule_id: str, parameters: Mapping[str, Any]) -> None:
+    def check_parameters(self, rule_id: str, parameters: Mapping[str, Any]) -> None:
         """Raise NotFound for a rule that is not there, BadRequest for wrong parameters."""
         ...
 
@@ -158,7 +160,7 @@ class PackState(Protocol):
         """Keep these; None forgets a key."""
         ...
 
-    def putting(self, user_id: str, pack: str, values: Mapping[str, Any]) -> Operation[None]:
+    def put_operation(self, user_id: str, pack: str, values: Mapping[str, Any]) -> Operation[None]:
         """The same, in whatever transaction it is done.
 
         What is wrong with the values is told at once. In the transaction nothing is refused, for

@@ -9,7 +9,7 @@ from typing import Final, Protocol, Self
 
 from dodona.core.errors import BadRequest
 
-_LAST: Final = 1e12  # seconds since 1970: nobody has called anything by then
+_END_OF_TIME: Final = 1e12  # seconds since 1970: nobody has called anything by then
 
 
 class GroupBy(Enum):
@@ -38,12 +38,12 @@ class UsageTotals:
     cache_write_tokens: int
     reasoning_tokens: int
     cost_usd: float
-    unpriced: int
-    estimated: int
+    unpriced_calls: int
+    estimated_calls: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Period:
+class UsageQuery:
     """Whose calls, and when: from `since` on, before `until`; None is everybody's."""
 
     user_id: str | None
@@ -51,24 +51,24 @@ class Period:
     until: float
 
     @classmethod
-    def days(cls, user_id: str | None, *, since: str | None, until: str | None) -> Self:
+    def from_days(cls, user_id: str | None, *, since: str | None, until: str | None) -> Self:
         """From the beginning of a day to the end of another, both as in 2026-11-16."""
         return cls(
             user_id=user_id,
-            since=0.0 if since is None else _midnight("since", since),
-            until=_LAST if until is None else _midnight("until", until) + 86_400.0,
+            since=0.0 if since is None else _parse_midnight("since", since),
+            until=_END_OF_TIME if until is None else _parse_midnight("until", until) + 86_400.0,
         )
 
 
 class UsageLog(Protocol):
-    async def total(self, span: Period) -> UsageTotals: ...
+    async def total(self, query: UsageQuery) -> UsageTotals: ...
 
-    async def grouped(self, span: Period, by: GroupBy, *, most: int) -> list[UsageTotals]:
+    async def totals_by(self, query: UsageQuery, by: GroupBy, *, limit: int) -> list[UsageTotals]:
         """Days from the newest on; of others those with most tokens first."""
         ...
 
 
-def _midnight(name: str, day: str) -> float:
+def _parse_midnight(name: str, day: str) -> float:
     try:
         return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
     except ValueError as error:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 
-class KeyValue(Protocol):
+class KeyValueStore(Protocol):
     """Values that outlive a run: a tree's global keys."""
 
     async def get(self, keys: Iterable[str]) -> Mapping[str, Any]:

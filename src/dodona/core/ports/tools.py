@@ -12,7 +12,7 @@ from dodona.core.messages import Origin, ToolCall, ToolResult, ToolSpec
 from dodona.core.ports.journal import Effect
 
 
-class Category(Enum):
+class ToolCategory(Enum):
     VAULT = "vault"
     THREAD = "thread"
     CODE = "code"
@@ -28,7 +28,7 @@ class SourceKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceReference:
     """Where something that a tool returned is to be found; `lines` as in 3–9.
 
     `path` is what an answer cites: a note's or file's path, `thread:12#34` for an entry, a URL.
@@ -53,15 +53,15 @@ class Source:
         }
 
     @classmethod
-    def read(cls, kept: Mapping[str, str]) -> Source:
+    def from_json(cls, data: Mapping[str, str]) -> SourceReference:
         """What `as_json` made, also before there were kinds and versions."""
         return cls(
-            kept["path"],
-            kept.get("title", ""),
-            kept.get("lines", ""),
-            kept.get("excerpt", ""),
-            SourceKind(kept.get("kind", "note")),
-            kept.get("version", ""),
+            data["path"],
+            data.get("title", ""),
+            data.get("lines", ""),
+            data.get("excerpt", ""),
+            SourceKind(data.get("kind", "note")),
+            data.get("version", ""),
         )
 
 
@@ -81,7 +81,7 @@ class ToolContext:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutput:
     """What goes back to the model, and what the user may want to look at.
 
     `entries` is how many things a list or a log holds, `scores` are those of a search's hits, the
@@ -90,8 +90,8 @@ class ToolOutcome:
     """
 
     text: str
-    sources: tuple[Source, ...] = ()
-    entries: int = 0
+    sources: tuple[SourceReference, ...] = ()
+    entry_count: int = 0
     scores: tuple[float, ...] = ()
     events: tuple[Event, ...] = ()
 
@@ -103,7 +103,7 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     @property
-    def category(self) -> Category: ...
+    def category(self) -> ToolCategory: ...
 
     @property
     def agent_scope(self) -> tuple[str, ...]:
@@ -121,7 +121,7 @@ class Tool(Protocol):
     @property
     def timeout_seconds(self) -> float: ...
 
-    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         """Do it. The arguments fit the schema of `spec`."""
         ...
 
@@ -129,7 +129,7 @@ class Tool(Protocol):
 class Toolbox(Protocol):
     """The tools there are."""
 
-    def offered(self, agent: str) -> tuple[ToolSpec, ...]:
+    def specs_for(self, agent: str) -> tuple[ToolSpec, ...]:
         """Those of an agent, in an order that does not change."""
         ...
 
@@ -143,8 +143,8 @@ class ToolCallResult:
     result: ToolResult
     duration_ms: int
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    sources: tuple[Source, ...] = ()
-    entries: int = 0
+    sources: tuple[SourceReference, ...] = ()
+    entry_count: int = 0
     scores: tuple[float, ...] = ()
     events: tuple[Event, ...] = ()
     timed_out: bool = False

@@ -9,32 +9,32 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
-from dodona.core.errors import BadRequest, Location
+from dodona.core.errors import BadRequest, SourceLocation
 
-_PLACE = re.compile(r" \(byte ([0-9]+)\)$")
+_BYTE_OFFSET = re.compile(r" \(byte ([0-9]+)\)$")
 
 
-async def read(receive: Receive) -> dict[str, Any]:
+async def read_json(receive: Receive) -> dict[str, Any]:
     """The object; how large it may be is the guard's business."""
-    return parse(await _whole(receive))
+    return parse_json(await _read_bytes(receive))
 
 
-def parse(body: bytes, what: str = "the body") -> dict[str, Any]:
+def parse_json(body: bytes, label: str = "the body") -> dict[str, Any]:
     """The object in these bytes; `what` they are is said in errors."""
     try:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError as wrong:
-        raise _malformed(body, str(wrong), what) from None
+        raise _malformed_error(body, str(wrong), label) from None
     except UnicodeDecodeError:
-        raise BadRequest(f"{what} is not UTF-8.", hint="Send JSON as UTF-8.") from None
+        raise BadRequest(f"{label} is not UTF-8.", hint="Send JSON as UTF-8.") from None
     except RecursionError:
-        raise BadRequest(f"{what} is nested too deeply.") from None
+        raise BadRequest(f"{label} is nested too deeply.") from None
     if not isinstance(value, dict):
-        raise BadRequest(f"{what} must be a JSON object.", hint='Send something like {"…": …}.')
+        raise BadRequest(f"{label} must be a JSON object.", hint='Send something like {"…": …}.')
     return cast("dict[str, Any]", value)
 
 
-async def _whole(receive: Receive) -> bytes:
+async def _read_bytes(receive: Receive) -> bytes:
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -45,13 +45,13 @@ async def _whole(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _malformed(body: bytes, reason: str, what: str) -> BadRequest:
-    found = _PLACE.search(reason)
+def _malformed_error(body: bytes, reason: str, label: str) -> BadRequest:
+    found = _BYTE_OFFSET.search(reason)
     place = int(found[1]) if found else len(body)
     before = body[:place].decode(errors="replace")
     line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
-    why = _PLACE.sub("", reason).removeprefix("JSON is malformed: ")
+    why = _BYTE_OFFSET.sub("", reason).removeprefix("JSON is malformed: ")
     return BadRequest(
-        f"{what} is no JSON: {why} (line {line}, column {column}).",
-        where=Location(what.removeprefix("the "), line, column),
+        f"{label} is no JSON: {why} (line {line}, column {column}).",
+        where=SourceLocation(label.removeprefix("the "), line, column),
     )

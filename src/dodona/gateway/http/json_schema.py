@@ -8,62 +8,62 @@ from typing import Any, TypeAlias
 Schema: TypeAlias = dict[str, Any]
 
 
-def text(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "string", **more})
+def string(description: str = "", **more: Any) -> Schema:
+    return _add_description(description, {"type": "string", **more})
 
 
-def whole(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "integer", **more})
+def integer(description: str = "", **more: Any) -> Schema:
+    return _add_description(description, {"type": "integer", **more})
 
 
-def number(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "number", **more})
+def number(description: str = "", **more: Any) -> Schema:
+    return _add_description(description, {"type": "number", **more})
 
 
-def yes_or_no(about: str = "", **more: Any) -> Schema:
-    return _with(about, {"type": "boolean", **more})
+def boolean(description: str = "", **more: Any) -> Schema:
+    return _add_description(description, {"type": "boolean", **more})
 
 
-def one_of(*values: str) -> Schema:
+def enum(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
 
-def time() -> Schema:
-    return text(format="date-time")
+def date_time() -> Schema:
+    return string(format="date-time")
 
 
-def listed(items: Schema, about: str = "") -> Schema:
-    return _with(about, {"type": "array", "items": items})
+def array(items: Schema, description: str = "") -> Schema:
+    return _add_description(description, {"type": "array", "items": items})
 
 
-def mapped(about: str = "") -> Schema:
+def object_(description: str = "") -> Schema:
     """An object of which nothing is promised."""
-    return _with(about, {"type": "object"})
+    return _add_description(description, {"type": "object"})
 
 
-def or_null(schema: Schema) -> Schema:
+def nullable(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def named(name: str) -> Schema:
+def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def document(fields: Mapping[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
+def response_object(properties: Mapping[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
     """What we send: all of it is there but what is optional, and more may come to be."""
-    required = [name for name in fields if name not in optional]
-    return {"type": "object", "properties": dict(fields), "required": required}
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": dict(properties), "required": required}
 
 
-def request(fields: Mapping[str, Schema], *, required: tuple[str, ...] = ()) -> Schema:
+def request_object(properties: Mapping[str, Schema], *, required: tuple[str, ...] = ()) -> Schema:
     """What we take: nothing that is not named here."""
     found: Schema = {
         "type": "object",
-        "properties": dict(fields),
+        "properties": dict(properties),
         "additionalProperties": False,
     }
     return {**found, "required": list(required)} if required else found
 
 
-def _with(about: str, schema: Schema) -> Schema:
-    return {**schema, "description": about} if about else schema
+def _add_description(description: str, schema: Schema) -> Schema:
+    return {**schema, "description": description} if description else schema

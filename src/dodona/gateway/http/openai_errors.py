@@ -11,26 +11,26 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dodona.core.errors import BadRequest, DodonaError, Fault, NotFound, ProviderError
+from dodona.core.errors import BadRequest, DodonaError, NotFound, ProviderError, ProviderErrorKind
 
-PREFIX: Final = "/v1/"
+PATH_PREFIX: Final = "/v1/"
 
-_TYPES: Final = {
+_ERROR_TYPES: Final = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
 }
 # These came before anything was begun.
-_REPEATABLE: Final = frozenset({"too_many_requests", "overloaded", "queue_full"})
-_FAULTS: Final = {
-    Fault.REFUSED: 400,
-    Fault.TOO_LONG: 400,
-    Fault.RATE_LIMITED: 429,
+_RETRYABLE_CODES: Final = frozenset({"too_many_requests", "overloaded", "queue_full"})
+_PROVIDER_STATUSES: Final = {
+    ProviderErrorKind.REJECTED: 400,
+    ProviderErrorKind.CONTEXT_TOO_LONG: 400,
+    ProviderErrorKind.RATE_LIMITED: 429,
 }
 
 
-class WrongParameter(BadRequest):
+class InvalidParameter(BadRequest):
     """A member of the request; `param` is its path, as `messages[2].content`."""
 
     def __init__(self, message: str, *, param: str, hint: str = "") -> None:
@@ -43,32 +43,32 @@ class UnknownModel(NotFound):
     param = "model"
 
 
-class OpenAiError(DodonaError):
+class AnswerRestarted(DodonaError):
     """The model began its answer anew, otherwise; a stream cannot take back what it has sent."""
 
     code = "answer_restarted"
     http_status = 502
 
 
-def is_ours(path: str) -> bool:
+def is_openai_path(path: str) -> bool:
     """Are errors at this path told in OpenAI's shape?"""
-    return path.startswith(PREFIX)
+    return path.startswith(PATH_PREFIX)
 
 
-def schema_at(path: str) -> str:
+def error_schema_at(path: str) -> str:
     """The name of the schema that errors at this path have."""
-    return "V1Error" if is_ours(path) else "Error"
+    return "V1Error" if is_openai_path(path) else "Error"
 
 
 def status_of(error: DodonaError) -> int:
     """What a provider says of the request is the client's business, as if it had asked there."""
     if isinstance(error, ProviderError):
-        return _FAULTS.get(error.fault, error.http_status)
+        return _PROVIDER_STATUSES.get(error.kind, error.http_status)
     return error.http_status
 
 
 def headers_of(error: DodonaError) -> dict[str, str]:
-    return {} if error.code in _REPEATABLE else {"x-should-retry": "false"}
+    return {} if error.code in _RETRYABLE_CODES else {"x-should-retry": "false"}
 
 
 def as_openai(error: DodonaError) -> dict[str, Any]:
@@ -78,19 +78,19 @@ def as_openai(error: DodonaError) -> dict[str, Any]:
     problems = error.problems()
     return {
         "error": {
-            "message": " ".join(_told(problem) for problem in problems),
-            "type": _TYPES.get(status, usual),
+            "message": " ".join(_format_problem(problem) for problem in problems),
+            "type": _ERROR_TYPES.get(status, usual),
             "param": getattr(problems[0], "param", None),
-            "code": _code(error),
+            "code": _error_code(error),
         }
     }
 
 
-def _told(error: DodonaError) -> str:
+def _format_problem(error: DodonaError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def _code(error: DodonaError) -> str:
-    if isinstance(error, ProviderError) and error.fault is Fault.TOO_LONG:
+def _error_code(error: DodonaError) -> str:
+    if isinstance(error, ProviderError) and error.kind is ProviderErrorKind.CONTEXT_TOO_LONG:
         return "context_length_exceeded"
     return error.code

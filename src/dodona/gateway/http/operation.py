@@ -16,17 +16,17 @@ from starlette.responses import Response
 from dodona.core.errors import AccessDenied, BadRequest, DodonaError, did_you_mean
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.http import openai_errors as v1
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.security.auth import audit_refusal, check_run_quota
+from dodona.gateway.security.auth import audit_rejection, check_run_quota
 from dodona.gateway.security.caller import caller_of
 from dodona.gateway.state import GatewayState
 
 Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
 
 JSON = "application/json"
-EVENTS = "text/event-stream"
-TOKEN = "token"  # noqa: S105 - the name of the security scheme
+EVENT_STREAM = "text/event-stream"
+TOKEN_SCHEME = "token"  # noqa: S105 - the name of the security scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class ResponseSpec:
 
     summary: str
     schema: str | None = None
-    media: str = JSON
-    events: str | None = None
+    media_type: str = JSON
+    event_schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,17 +56,17 @@ class Operation:
     summary: str
     handle: Handler
     responses: Mapping[int, ResponseSpec]
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[RequestParameter, ...] = ()
     body: str | None = None
     errors: tuple[int, ...] = ()
     scope: str | None = None
-    is_open: bool = False
+    is_public: bool = False
     starts_run: bool = False
 
     @property
-    def needs(self) -> str:
+    def required_scope(self) -> str:
         """The scope that a token needs; empty if none."""
-        if self.scope is not None or self.is_open:
+        if self.scope is not None or self.is_public:
             return self.scope or ""
         return "read" if self.method in ("GET", "HEAD") else "chat"
 
@@ -75,37 +75,37 @@ class Operation:
         first, *rest = self.path.strip("/").split("/")
         return rest[0].partition(".")[0] if first == "api" else first or "page"
 
-    async def answer(self, request: Request, gate: GatewayState) -> Response:
-        if not self.is_open:
-            await self._authorize(request, gate)
-        return await self.handle(ApiRequest(request, gate, self.read(request)))
+    async def respond(self, request: Request, state: GatewayState) -> Response:
+        if not self.is_public:
+            await self._authorize(request, state)
+        return await self.handle(ApiRequest(request, state, self.read_parameters(request)))
 
-    async def _authorize(self, request: Request, gate: GatewayState) -> None:
+    async def _authorize(self, request: Request, state: GatewayState) -> None:
         """Refuse a caller who may not do this, and have it on record."""
         caller = caller_of(request)
         try:
-            if self.needs:
-                caller.require_scope(self.needs)
+            if self.required_scope:
+                caller.require_scope(self.required_scope)
             if self.starts_run:
-                await check_run_quota(gate, caller)
+                await check_run_quota(state, caller)
         except (AccessDenied, TooManyRequests) as error:
-            audit_refusal(gate, request.scope, error, caller)
+            audit_rejection(state, request.scope, error, caller)
             raise
 
-    def read(self, request: Request) -> dict[str, Any]:
+    def read_parameters(self, request: Request) -> dict[str, Any]:
         """The values of the parameters. One that we do not know may be one mistyped."""
-        wrong = [*self._unknown(request)]
+        wrong = [*self._query_errors(request)]
         values: dict[str, Any] = {}
         for known in self.parameters:
-            given = _given(request, known)
+            given = _raw_value(request, known)
             values[known.name] = known.default
             try:
                 if given is not None:
-                    values[known.name] = known.read(given)
+                    values[known.name] = known.parse(given)
             except BadRequest as mistake:
                 wrong.append(mistake)
         if wrong:
-            raise BadRequest.gather(wrong)
+            raise BadRequest.combine(wrong)
         return values
 
     def as_openapi(self) -> dict[str, Any]:
@@ -114,11 +114,13 @@ class Operation:
             "summary": self.summary,
             "tags": [self.group],
             "responses": {
-                **_says(self.responses),
-                **_fails(sorted(self._statuses()), v1.schema_at(self.path)),
+                **_success_responses(self.responses),
+                **_error_responses(sorted(self._error_statuses()), v1.error_schema_at(self.path)),
             },
             # On this machine none is needed, hence the empty one.
-            "security": [] if self.is_open else [{}, {TOKEN: [self.needs] if self.needs else []}],
+            "security": []
+            if self.is_public
+            else [{}, {TOKEN_SCHEME: [self.required_scope] if self.required_scope else []}],
         }
         if self.parameters:
             found["parameters"] = [each.as_openapi() for each in self.parameters]
@@ -126,14 +128,14 @@ class Operation:
             found["requestBody"] = {"required": True, "content": _content(JSON, self.body)}
         return found
 
-    def _statuses(self) -> set[int]:
+    def _error_statuses(self) -> set[int]:
         """Those of errors: the door's too, which looks at everybody and at every body."""
         brings_body = self.method in ("POST", "PUT", "PATCH")
-        always = (403, 429, 500, 503, *(() if self.is_open else (401,)))
+        always = (403, 429, 500, 503, *(() if self.is_public else (401,)))
         return {*self.errors, *always, *((408, 413, 415) if brings_body else ())}
 
-    def _unknown(self, request: Request) -> Iterator[DodonaError]:
-        known = [each.name for each in self.parameters if each.place == "query"]
+    def _query_errors(self, request: Request) -> Iterator[DodonaError]:
+        known = [each.name for each in self.parameters if each.location == "query"]
         given = request.query_params.multi_items()
         names = [name for name, _ in given]
         for name in dict.fromkeys(names):
@@ -144,8 +146,8 @@ class Operation:
                 yield BadRequest(f"{name} is given more than once.")
 
 
-def _given(request: Request, parameter: Parameter) -> str | None:
-    match parameter.place:
+def _raw_value(request: Request, parameter: RequestParameter) -> str | None:
+    match parameter.location:
         case "path":
             return request.path_params[parameter.name]
         case "query":
@@ -154,15 +156,15 @@ def _given(request: Request, parameter: Parameter) -> str | None:
             return request.headers.get(parameter.name)
 
 
-def _says(answers: Mapping[int, ResponseSpec]) -> dict[str, Any]:
+def _success_responses(specs: Mapping[int, ResponseSpec]) -> dict[str, Any]:
     return {
         str(status): {"description": says.summary} | ({"content": content} if content else {})
-        for status, says in answers.items()
-        for content in [_contents(says)]
+        for status, says in specs.items()
+        for content in [_response_content(says)]
     }
 
 
-def _fails(statuses: list[int], schema: str) -> dict[str, Any]:
+def _error_responses(statuses: list[int], schema: str) -> dict[str, Any]:
     return {
         str(status): {
             "description": HTTPStatus(status).phrase,
@@ -172,14 +174,14 @@ def _fails(statuses: list[int], schema: str) -> dict[str, Any]:
     }
 
 
-def _contents(says: ResponseSpec) -> dict[str, Any]:
-    whole = _content(says.media, says.schema) if says.schema else {}
-    return whole | (_content(EVENTS, says.events) if says.events else {})
+def _response_content(spec: ResponseSpec) -> dict[str, Any]:
+    whole = _content(spec.media_type, spec.schema) if spec.schema else {}
+    return whole | (_content(EVENT_STREAM, spec.event_schema) if spec.event_schema else {})
 
 
-def _content(media: str, schema: str) -> dict[str, Any]:
+def _content(media_type: str, schema: str) -> dict[str, Any]:
     found: dict[str, Any] = {"$ref": f"#/components/schemas/{schema}"}
-    if media == EVENTS:
+    if media_type == EVENT_STREAM:
         data = {"type": "string", "contentMediaType": JSON, "contentSchema": found}
         found = {
             "type": "object",
@@ -187,4 +189,4 @@ def _content(media: str, schema: str) -> dict[str, Any]:
             "properties": {"id": {"type": "string"}, "data": data},
             "required": ["data"],
         }
-    return {media: {"schema": found}}
+    return {media_type: {"schema": found}}

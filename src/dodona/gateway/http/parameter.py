@@ -12,27 +12,27 @@ _NUMBER = re.compile(r"[0-9]{1,18}")  # more digits fit no database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class RequestParameter:
     """A whole number when it has bounds, else text of at most `longest` characters."""
 
     name: str
-    about: str
-    place: Literal["path", "query", "header"] = "query"
+    description: str
+    location: Literal["path", "query", "header"] = "query"
     bounds: tuple[int, int] | None = None
-    longest: int = 200
+    max_length: int = 200
     default: str | int | None = None
 
-    def read(self, text: str) -> str | int:
+    def parse(self, text: str) -> str | int:
         """The value; a wrong one in a path names a thing that does not exist."""
-        value = self._value(text)
+        value = self._parse_or_none(text)
         if value is not None:
             return value
-        if self.place == "path":
+        if self.location == "path":
             raise NotFound(f"there is no {self.name} {text!r:.80}.")
-        raise BadRequest(f"{self.name} must be {self._kind} (got {text!r:.80}).")
+        raise BadRequest(f"{self.name} must be {self._expected} (got {text!r:.80}).")
 
     def as_openapi(self) -> dict[str, Any]:
-        schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": self.longest}
+        schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": self.max_length}
         if self.bounds is not None:
             lowest, highest = self.bounds
             schema = {"type": "integer", "minimum": lowest, "maximum": highest}
@@ -40,23 +40,23 @@ class Parameter:
             schema["default"] = self.default
         return {
             "name": self.name,
-            "in": self.place,
-            "required": self.place == "path",
-            "description": self.about,
+            "in": self.location,
+            "required": self.location == "path",
+            "description": self.description,
             "schema": schema,
         }
 
-    def _value(self, text: str) -> str | int | None:
+    def _parse_or_none(self, text: str) -> str | int | None:
         if self.bounds is None:
-            return text if 0 < len(text) <= self.longest else None
+            return text if 0 < len(text) <= self.max_length else None
         lowest, highest = self.bounds
         if _NUMBER.fullmatch(text) and lowest <= int(text) <= highest:
             return int(text)
         return None
 
     @property
-    def _kind(self) -> str:
+    def _expected(self) -> str:
         if self.bounds is None:
-            return f"a text of 1 to {self.longest} characters"
+            return f"a text of 1 to {self.max_length} characters"
         lowest, highest = self.bounds
         return f"a whole number from {lowest} to {highest}"

@@ -19,17 +19,17 @@ from dodona.gateway.state import GatewayState
 class ApiRequest:
     """`values` are the operation's parameters; one that was not given has its default."""
 
-    request: Request
-    gate: GatewayState
-    values: Mapping[str, Any]
+    http_request: Request
+    state: GatewayState
+    params: Mapping[str, Any]
 
     @property
-    def agency(self) -> AgentApi:
-        return self.gate.agency
+    def api(self) -> AgentApi:
+        return self.state.api
 
     @property
     def caller(self) -> Caller:
-        return caller_of(self.request)
+        return caller_of(self.http_request)
 
     @property
     def user_id(self) -> str:
@@ -37,15 +37,15 @@ class ApiRequest:
 
     async def json(self) -> dict[str, Any]:
         """The JSON object in the body."""
-        return await body.read(self.request.receive)
+        return await body.read_json(self.http_request.receive)
 
     def stream(
         self, pieces: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None, **more: float
     ) -> EventStream:
         return EventStream(
             pieces,
-            closing=self.gate.closing,
-            heartbeat=self.gate.rules.heartbeat,
+            shutdown=self.state.shutdown,
+            heartbeat_interval=self.state.settings.heartbeat_interval,
             headers=headers,
             **more,
         )

@@ -25,12 +25,12 @@ from dodona.net.redactor import Redactor
 _encoder = msgspec.json.Encoder(enc_hook=str)  # what a plugin put into a payload may be anything
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
         # Half a character: files and models have them, UTF-8 has not.
-        return _encoder.encode(_whole(msgspec.to_builtins(value, enc_hook=str)))
+        return _encoder.encode(_replace_surrogates(msgspec.to_builtins(value, enc_hook=str)))
 
 
 def json_response(
@@ -38,7 +38,7 @@ def json_response(
 ) -> Response:
     """A document. It is somebody's own, so nobody on the way may keep it."""
     own = {"cache-control": "no-store", **(headers or {})}
-    return Response(encoded(value), status, own, media_type="application/json")
+    return Response(encode_json(value), status, own, media_type="application/json")
 
 
 def error_response(error: DodonaError, redactor: Redactor | None = None) -> ErrorResponse:
@@ -55,34 +55,34 @@ class ErrorResponse(Response):
         super().__init__(status_code=error.http_status)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.told(scope.get("path", ""))(scope, receive, send)
+        await self.response_for(scope.get("path", ""))(scope, receive, send)
 
-    def told(self, path: str) -> Response:
+    def response_for(self, path: str) -> Response:
         """As it goes out to whoever asked there."""
-        error, headers = self._error, _headers(self._error)
-        if v1.is_ours(path):
+        error, headers = self._error, _error_headers(self._error)
+        if v1.is_openai_path(path):
             headers |= v1.headers_of(error)
             return json_response(
-                self._hidden(v1.as_openai(error)), status=v1.status_of(error), headers=headers
+                self._redact(v1.as_openai(error)), status=v1.status_of(error), headers=headers
             )
         return json_response(
-            self._hidden(as_json(error)), status=error.http_status, headers=headers
+            self._redact(as_json(error)), status=error.http_status, headers=headers
         )
 
-    def _hidden(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _redact(self, body: dict[str, Any]) -> dict[str, Any]:
         return body if self._redactor is None else self._redactor.scrub_all(body)
 
 
-def internal_error(redactor: Redactor | None = None) -> Response:
+def internal_error_response(redactor: Redactor | None = None) -> Response:
     """A fault of ours: what it was is in the log, and not for strangers."""
-    return error_response(fault(), redactor)
+    return error_response(unexpected_error(), redactor)
 
 
-def fault() -> DodonaError:
+def unexpected_error() -> DodonaError:
     return DodonaError("something went wrong here.", hint="The log says what.")
 
 
-def _headers(error: DodonaError) -> dict[str, str]:
+def _error_headers(error: DodonaError) -> dict[str, str]:
     match error:
         case ProviderError(retry_after=float() | int() as seconds):
             return {"retry-after": str(max(0, ceil(seconds)))}
@@ -99,13 +99,15 @@ def _headers(error: DodonaError) -> dict[str, str]:
             return {}
 
 
-def _whole(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     match value:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
-            return {_whole(key): _whole(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {
+                _replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()
+            }  # pyright: ignore[reportUnknownVariableType]
         case list():
-            return [_whole(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+            return [_replace_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         case _:
             return value

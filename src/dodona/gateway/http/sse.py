@@ -14,15 +14,15 @@ from typing import Final
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from dodona.core.chunks import Chunk
-from dodona.gateway.http.responses import encoded
+from dodona.core.chunks import StreamChunk
+from dodona.gateway.http.responses import encode_json
 from dodona.gateway.http.tasks import first_completed, wait_disconnect
 from dodona.gateway.shutdown import Shutdown
 
 _log = logging.getLogger(__name__)
 
 KEEPALIVE: Final = b": \n\n"
-_AT_LAST = 1.0  # seconds that a client may wait to know that a stream begins
+_FIRST_HEARTBEAT_SECONDS = 1.0  # seconds that a client may wait to know that a stream begins
 _HEADERS: Final = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-cache",
@@ -30,10 +30,10 @@ _HEADERS: Final = {
 }
 
 
-def encode_events(chunks: Iterable[Chunk]) -> bytes:
+def encode_events(chunks: Iterable[StreamChunk]) -> bytes:
     """A batch as one piece. JSON has no line breaks, so every event is two lines."""
     return b"".join(
-        [b"id: %d\ndata: %b\n\n" % (chunk.seq, encoded(chunk.as_json())) for chunk in chunks]
+        [b"id: %d\ndata: %b\n\n" % (chunk.seq, encode_json(chunk.as_json())) for chunk in chunks]
     )
 
 
@@ -48,16 +48,16 @@ class EventStream(Response):
         self,
         pieces: AsyncGenerator[bytes],
         *,
-        closing: Shutdown,
-        heartbeat: float,
+        shutdown: Shutdown,
+        heartbeat_interval: float,
         headers: Mapping[str, str] | None = None,
-        begins_within: float = _AT_LAST,
+        begins_within: float = _FIRST_HEARTBEAT_SECONDS,
     ) -> None:
         super().__init__(headers={**_HEADERS, **(headers or {})})
         del self.headers["content-length"]
         self._pieces = pieces
-        self._closing = closing
-        self._heartbeat = heartbeat
+        self._shutdown = shutdown
+        self._heartbeat_interval = heartbeat_interval
         self._begins_within = begins_within
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,24 +71,24 @@ class EventStream(Response):
 
         try:
             await first_completed(
-                self._carry(line),
+                self._send_pieces(line),
                 listen(),
-                self._closing.wait(),
-                line.beat(self._heartbeat, first=self._begins_within),
+                self._shutdown.wait_finished(),
+                line.send_heartbeats(self._heartbeat_interval, first_interval=self._begins_within),
             )
         except Exception:
-            if not line.has_begun:
+            if not line.has_started:
                 raise
             # Cut, not ended: the client comes back, and is then told what is wrong.
             _log.exception("a stream broke: %s", scope["path"])
             return
         if is_there:
-            await line.end(is_over=not self._closing.is_leaving)
+            await line.end(is_complete=not self._shutdown.has_started)
 
-    async def _carry(self, line: _SseWriter) -> None:
+    async def _send_pieces(self, writer: _SseWriter) -> None:
         async with aclosing(self._pieces) as pieces:
             async for piece in pieces:
-                await line.send(piece)
+                await writer.send(piece)
 
 
 class _SseWriter:
@@ -97,36 +97,36 @@ class _SseWriter:
     def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
         self._send = send
         self._headers = headers
-        self._turn = asyncio.Lock()
-        self._sent = 0  # pieces
-        self.has_begun = False
+        self._lock = asyncio.Lock()
+        self._sent_count = 0  # pieces
+        self.has_started = False
 
     async def send(self, piece: bytes) -> None:
-        async with self._turn:
-            if not self.has_begun:
-                await self._begin(200)
+        async with self._lock:
+            if not self.has_started:
+                await self._send_start(200)
             if piece:
-                self._sent += 1
+                self._sent_count += 1
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    async def beat(self, seconds: float, *, first: float) -> None:
+    async def send_heartbeats(self, interval: float, *, first_interval: float) -> None:
         """A sign of life whenever nothing was sent for so long; the first one comes sooner."""
-        pause = min(seconds, first)
+        pause = min(interval, first_interval)
         while True:
-            before = self._sent
+            before = self._sent_count
             await asyncio.sleep(pause)
-            pause = seconds
-            if before == self._sent:
+            pause = interval
+            if before == self._sent_count:
                 await self.send(KEEPALIVE)
 
-    async def end(self, *, is_over: bool) -> None:
-        async with self._turn:
-            if not self.has_begun:
-                await self._begin(204 if is_over else 200)
+    async def end(self, *, is_complete: bool) -> None:
+        async with self._lock:
+            if not self.has_started:
+                await self._send_start(204 if is_complete else 200)
             await self._send({"type": "http.response.body", "body": b""})
 
-    async def _begin(self, status: int) -> None:
-        self.has_begun = True
+    async def _send_start(self, status: int) -> None:
+        self.has_started = True
         await self._send(
             {"type": "http.response.start", "status": status, "headers": self._headers}
         )

@@ -12,89 +12,89 @@ from dodona.core.errors import DodonaError
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.http.responses import error_response
 from dodona.gateway.security.auth import (
-    audit_refusal,
+    audit_rejection,
     authenticate,
     bearer_token,
     token_required_reason,
 )
-from dodona.gateway.security.caller import CALLER, OPERATOR, Caller
+from dodona.gateway.security.caller import CALLER_KEY, OPERATOR, Caller
 from dodona.gateway.security.client_address import address_of, client_key, is_loopback
 from dodona.gateway.state import GatewayState
 
 
 class AuthMiddleware:
-    """ASGI middleware. `open_to_all` are the paths that need no token anywhere."""
+    """ASGI middleware. `public_paths` are the paths that need no token anywhere."""
 
-    def __init__(self, app: ASGIApp, gate: GatewayState, open_to_all: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, state: GatewayState, public_paths: Collection[str]) -> None:
         self._app = app
-        self._gate = gate
-        self._open = frozenset(open_to_all)
+        self._state = state
+        self._public_paths = frozenset(public_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                await self._let_in(scope, receive, send)
+                await self._handle_http(scope, receive, send)
             case "websocket":
-                await self._let_upgrade(scope, receive, send)
+                await self._handle_websocket(scope, receive, send)
             case _:
                 await self._app(scope, receive, send)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            caller = await self._caller(scope)
-            self._check(scope, caller)
+            caller = await self._identify_caller(scope)
+            self._check_quota(scope, caller)
         except DodonaError as error:
-            await error_response(error, self._gate.redactor)(scope, receive, send)
+            await error_response(error, self._state.redactor)(scope, receive, send)
             return
-        scope[CALLER] = caller  # no copy: those around look there for who it was
-        with self._gate.crowd.in_flight(caller):
+        scope[CALLER_KEY] = caller  # no copy: those around look there for who it was
+        with self._state.quotas.track_in_flight(caller):
             await self._app(scope, receive, send)
 
-    async def _let_upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            caller = await self._caller(scope)
+            caller = await self._identify_caller(scope)
         except DodonaError as error:
-            answer = error_response(error, self._gate.redactor).told(scope["path"])
-            await _turn_away(scope, send, answer)
+            answer = error_response(error, self._state.redactor).response_for(scope["path"])
+            await _reject_upgrade(scope, send, answer)
         else:
-            scope[CALLER] = caller
+            scope[CALLER_KEY] = caller
             await self._app(scope, receive, send)
 
-    async def _caller(self, scope: Scope) -> Caller | None:
+    async def _identify_caller(self, scope: Scope) -> Caller | None:
         """Who asks; None where that does not matter, or the first message may tell."""
-        gate, token = self._gate, bearer_token(scope)
-        address = address_of(scope, gate.rules.proxies)
-        if scope["type"] == "http" and scope["path"] in self._open:
+        gate, token = self._state, bearer_token(scope)
+        address = address_of(scope, gate.settings.proxies)
+        if scope["type"] == "http" and scope["path"] in self._public_paths:
             if not is_loopback(address):
-                self._acquire(scope, address)
+                self._acquire_for_client(scope, address)
             return None
-        if token is None and not token_required_reason(scope, gate.rules):
+        if token is None and not token_required_reason(scope, gate.settings):
             return OPERATOR
-        self._acquire(scope, address)
+        self._acquire_for_client(scope, address)
         if token is None and scope["type"] == "websocket":
             return None
         return await authenticate(gate, HTTPConnection(scope), token)
 
-    def _acquire(self, scope: Scope, address: str) -> None:
+    def _acquire_for_client(self, scope: Scope, address: str) -> None:
         try:
-            self._gate.crowd.acquire_for_client(client_key(address))
+            self._state.quotas.acquire_for_client(client_key(address))
         except TooManyRequests as error:
-            audit_refusal(self._gate, scope, error, None)
+            audit_rejection(self._state, scope, error, None)
             raise
 
-    def _check(self, scope: Scope, caller: Caller | None) -> None:
+    def _check_quota(self, scope: Scope, caller: Caller | None) -> None:
         try:
-            self._gate.crowd.check(caller)
+            self._state.quotas.check_in_flight(caller)
         except TooManyRequests as error:
-            audit_refusal(self._gate, scope, error, caller)
+            audit_rejection(self._state, scope, error, caller)
             raise
 
 
-async def _turn_away(scope: Scope, send: Send, answer: Response) -> None:
+async def _reject_upgrade(scope: Scope, send: Send, response: Response) -> None:
     """As an answer if the server can, else by closing what was never opened: that is a 403."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": 1008})
         return
-    start = {"status": answer.status_code, "headers": answer.raw_headers}
+    start = {"status": response.status_code, "headers": response.raw_headers}
     await send({"type": "websocket.http.response.start", **start})
-    await send({"type": "websocket.http.response.body", "body": answer.body})
+    await send({"type": "websocket.http.response.body", "body": response.body})

@@ -9,32 +9,32 @@ from starlette.types import Message, Receive
 from dodona.gateway.errors import BodyTooLarge, RequestTimeout
 from dodona.gateway.settings import GatewaySettings
 
-_MOST_DISCARDED = 8 << 20  # bytes
-_DISCARDING = 2.0  # seconds
+_MAX_DISCARDED_BYTES = 8 << 20  # bytes
+_DISCARD_TIMEOUT_SECONDS = 2.0  # seconds
 
 
 class LimitedBody:
     """Counts what comes in, whatever the head of the request said of it."""
 
-    def __init__(self, receive: Receive, rules: GatewaySettings, *, has_body: bool) -> None:
+    def __init__(self, receive: Receive, settings: GatewaySettings, *, has_body: bool) -> None:
         self._receive = receive
-        self._rules = rules
-        self._deadline = asyncio.get_running_loop().time() + rules.body_seconds
-        self._taken = 0
-        self.is_whole = not has_body
+        self._settings = settings
+        self._deadline = asyncio.get_running_loop().time() + settings.body_timeout
+        self._received_bytes = 0
+        self.is_complete = not has_body
 
     async def receive(self) -> Message:
-        if self.is_whole:
+        if self.is_complete:
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._deadline):
-                message = await self._next()
+                message = await self._receive_next()
         except TimeoutError:
             raise RequestTimeout(
-                f"the body did not come within {self._rules.body_seconds:g} seconds."
+                f"the body did not come within {self._settings.body_timeout:g} seconds."
             ) from None
-        if self._taken > self._rules.largest_body:
-            raise too_large(self._rules)
+        if self._received_bytes > self._settings.max_body_bytes:
+            raise body_too_large(self._settings)
         return message
 
     async def discard(self) -> None:
@@ -43,20 +43,20 @@ class LimitedBody:
         A connection closed with bytes unread is reset, and the answer to them may be lost.
         """
         try:
-            async with asyncio.timeout(_DISCARDING):
-                while not self.is_whole and self._taken < _MOST_DISCARDED:
-                    await self._next()
+            async with asyncio.timeout(_DISCARD_TIMEOUT_SECONDS):
+                while not self.is_complete and self._received_bytes < _MAX_DISCARDED_BYTES:
+                    await self._receive_next()
         except TimeoutError:
             pass
 
-    async def _next(self) -> Message:
+    async def _receive_next(self) -> Message:
         message = await self._receive()
-        self._taken += len(message.get("body", b""))
-        self.is_whole = not message.get("more_body", False)
+        self._received_bytes += len(message.get("body", b""))
+        self.is_complete = not message.get("more_body", False)
         return message
 
 
-def too_large(rules: GatewaySettings) -> BodyTooLarge:
+def body_too_large(settings: GatewaySettings) -> BodyTooLarge:
     return BodyTooLarge(
-        f"the body is larger than {rules.largest_body:,} bytes.", hint="Send less at once."
+        f"the body is larger than {settings.max_body_bytes:,} bytes.", hint="Send less at once."
     )

@@ -58,13 +58,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 )
 
 
-def routes(gate: GatewayState) -> list[Route]:
+def build_routes(state: GatewayState) -> list[Route]:
     """A route for each path; which operation is meant, its method says."""
     paths = dict.fromkeys(operation.path for operation in OPERATIONS)
-    return [_route(gate, path, [o for o in OPERATIONS if o.path == path]) for path in paths]
+    return [_build_route(state, path, [o for o in OPERATIONS if o.path == path]) for path in paths]
 
 
-def _route(gate: GatewayState, path: str, operations: Iterable[Operation]) -> Route:
+def _build_route(state: GatewayState, path: str, operations: Iterable[Operation]) -> Route:
     by_method = {operation.method: operation for operation in operations}
     if "GET" in by_method:
         by_method["HEAD"] = by_method["GET"]
@@ -74,7 +74,7 @@ def _route(gate: GatewayState, path: str, operations: Iterable[Operation]) -> Ro
         if operation is None:
             raise MethodNotAllowed(request.method, by_method)
         set_operation(request.scope, operation.name)
-        return await operation.answer(request, gate)
+        return await operation.respond(request, state)
 
     route = Route(path, dispatch)
     route.methods = None  # any: ours is the answer to a wrong one

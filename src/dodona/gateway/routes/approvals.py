@@ -10,75 +10,79 @@ from dodona.core.domain.approvals import Decision
 from dodona.core.errors import BadRequest
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    mapped,
-    named,
-    one_of,
-    or_null,
-    request,
-    text,
-    time,
-    whole,
-    yes_or_no,
+    array,
+    boolean,
+    date_time,
+    enum,
+    integer,
+    nullable,
+    object_,
+    ref,
+    request_object,
+    response_object,
+    string,
 )
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
-LONGEST_NOTE: Final = 2_000
-_MOST: Final = 10**18 - 1
+MAX_NOTE_LENGTH: Final = 2_000
+_MAX_INTEGER: Final = 10**18 - 1
 
 
-async def pending(visit: ApiRequest) -> Response:
-    return json_response({"approvals": await visit.agency.approvals.pending(visit.user_id)})
+async def list_pending(request: ApiRequest) -> Response:
+    return json_response({"approvals": await request.api.approvals.pending(request.user_id)})
 
 
-async def decide(visit: ApiRequest) -> Response:
-    approved, note = _decision(await visit.json())
-    decided = await visit.agency.approvals.decide(
-        visit.user_id, visit.values["run_id"], visit.values["call"], approved=approved, note=note
+async def decide(request: ApiRequest) -> Response:
+    approved, note = _read_decision(await request.json())
+    decided = await request.api.approvals.decide(
+        request.user_id,
+        request.params["run_id"],
+        request.params["call"],
+        approved=approved,
+        note=note,
     )
     return json_response(decided)
 
 
-def _decision(asked: dict[str, Any]) -> tuple[bool, str]:
-    approved, note = asked.get("approved"), asked.get("note", "")
-    wrong = [BadRequest(f"there is no field {n!r:.80}.") for n in asked if n not in _FIELDS]
+def _read_decision(body: dict[str, Any]) -> tuple[bool, str]:
+    approved, note = body.get("approved"), body.get("note", "")
+    wrong = [BadRequest(f"there is no field {n!r:.80}.") for n in body if n not in _FIELDS]
     if not isinstance(approved, bool):
         wrong.append(BadRequest("approved must be true or false."))
-    if not isinstance(note, str) or len(note) > LONGEST_NOTE:
-        wrong.append(BadRequest(f"note must be a text of at most {LONGEST_NOTE:,} characters."))
+    if not isinstance(note, str) or len(note) > MAX_NOTE_LENGTH:
+        wrong.append(BadRequest(f"note must be a text of at most {MAX_NOTE_LENGTH:,} characters."))
     if wrong:
-        raise BadRequest.gather(wrong)
+        raise BadRequest.combine(wrong)
     assert isinstance(approved, bool)
     return approved, note
 
 
 _FIELDS: Final = {
-    "approved": yes_or_no(),
-    "note": text("What the model is told of a refusal.", maxLength=LONGEST_NOTE, default=""),
+    "approved": boolean(),
+    "note": string("What the model is told of a refusal.", maxLength=MAX_NOTE_LENGTH, default=""),
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Approval": document(
+    "Approval": response_object(
         {
-            "run_id": whole(),
-            "call": text("The id of the call."),
-            "tool": text(),
-            "arguments": mapped("As the model gave them; long ones are cut."),
-            "reason": text("Why a person is asked."),
-            "asked_at": time(),
-            "expires_at": time(),
-            "decision": one_of(*(each.value for each in Decision)),
-            "decided_at": or_null(time()),
-            "decided_by": or_null(text()),
-            "note": text(),
+            "run_id": integer(),
+            "call": string("The id of the call."),
+            "tool": string(),
+            "arguments": object_("As the model gave them; long ones are cut."),
+            "reason": string("Why a person is asked."),
+            "asked_at": date_time(),
+            "expires_at": date_time(),
+            "decision": enum(*(each.value for each in Decision)),
+            "decided_at": nullable(date_time()),
+            "decided_by": nullable(string()),
+            "note": string(),
         }
     ),
-    "ApprovalList": document({"approvals": listed(named("Approval"))}),
-    "ApprovalDecision": request(_FIELDS, required=("approved",)),
+    "ApprovalList": response_object({"approvals": array(ref("Approval"))}),
+    "ApprovalDecision": request_object(_FIELDS, required=("approved",)),
 }
 
 OPERATIONS: Final = (
@@ -87,7 +91,7 @@ OPERATIONS: Final = (
         path="/api/approvals",
         name="listApprovals",
         summary="The calls that wait for you, the oldest first.",
-        handle=pending,
+        handle=list_pending,
         responses={200: ResponseSpec("All of them.", "ApprovalList")},
         errors=(400, 503),
     ),
@@ -98,8 +102,10 @@ OPERATIONS: Final = (
         summary="Allow a call, or refuse it.",
         handle=decide,
         parameters=(
-            Parameter(name="run_id", about="Which run.", place="path", bounds=(0, _MOST)),
-            Parameter(name="call", about="The id of the call.", place="path"),
+            RequestParameter(
+                name="run_id", description="Which run.", location="path", bounds=(0, _MAX_INTEGER)
+            ),
+            RequestParameter(name="call", description="The id of the call.", location="path"),
         ),
         body="ApprovalDecision",
         responses={200: ResponseSpec("What was decided.", "Approval")},

@@ -7,40 +7,40 @@ from typing import Final
 from starlette.responses import Response
 
 from dodona.agent.views.documents import audit_json
-from dodona.core.domain.audit import KINDS, OUTCOMES
+from dodona.core.domain.audit import AUDIT_KINDS, AUDIT_OUTCOMES
 from dodona.core.errors import BadRequest, did_you_mean
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    named,
-    one_of,
-    or_null,
-    text,
-    time,
-    whole,
+    array,
+    date_time,
+    enum,
+    integer,
+    nullable,
+    ref,
+    response_object,
+    string,
 )
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
-_MOST: Final = 10**18 - 1
+_MAX_INTEGER: Final = 10**18 - 1
 
 
-async def page(visit: ApiRequest) -> Response:
+async def list_entries(request: ApiRequest) -> Response:
     """The newest first; `next` is what to give as `before` to see those that are older."""
-    kind, limit = visit.values["kind"], visit.values["limit"]
-    if kind is not None and kind not in KINDS:
-        near = did_you_mean(kind, KINDS) or f"Kinds are {', '.join(KINDS)}."
+    kind, limit = request.params["kind"], request.params["limit"]
+    if kind is not None and kind not in AUDIT_KINDS:
+        near = did_you_mean(kind, AUDIT_KINDS) or f"Kinds are {', '.join(AUDIT_KINDS)}."
         raise BadRequest(f"there is no kind {kind!r:.80}.", hint=near)
     found = (
         []
-        if visit.gate.beside.audit is None
-        else await visit.gate.beside.audit.page(
-            since=float(visit.values["since"]),
+        if request.state.services.audit is None
+        else await request.state.services.audit.page(
+            since=float(request.params["since"]),
             kind=kind or "",
-            before=visit.values["before"],
+            before=request.params["before"],
             limit=limit,
         )
     )
@@ -49,23 +49,23 @@ async def page(visit: ApiRequest) -> Response:
 
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "AuditEntry": document(
+    "AuditEntry": response_object(
         {
-            "id": whole(),
-            "at": time(),
-            "kind": one_of(*KINDS),
-            "outcome": one_of(*OUTCOMES),
-            "user": text("Whose token it was; empty if nobody knows."),
-            "token": or_null(whole("The id of the token.")),
-            "address": text("Where it came from; empty for what was done on this machine."),
-            "what": text(),
-            "more": whole("How many alike were left out before this one."),
+            "id": integer(),
+            "at": date_time(),
+            "kind": enum(*AUDIT_KINDS),
+            "outcome": enum(*AUDIT_OUTCOMES),
+            "user": string("Whose token it was; empty if nobody knows."),
+            "token": nullable(integer("The id of the token.")),
+            "address": string("Where it came from; empty for what was done on this machine."),
+            "what": string(),
+            "more": integer("How many alike were left out before this one."),
         }
     ),
-    "AuditPage": document(
+    "AuditPage": response_object(
         {
-            "entries": listed(named("AuditEntry")),
-            "next": or_null(whole("Give it as `before` for older ones.")),
+            "entries": array(ref("AuditEntry")),
+            "next": nullable(integer("Give it as `before` for older ones.")),
         }
     ),
 }
@@ -76,17 +76,21 @@ OPERATIONS: Final = (
         path="/api/audit",
         name="readAudit",
         summary="Who was turned away, and who changed what, the newest first.",
-        handle=page,
+        handle=list_entries,
         parameters=(
-            Parameter(
+            RequestParameter(
                 name="since",
-                about="From then on, in seconds since 1970.",
-                bounds=(0, _MOST),
+                description="From then on, in seconds since 1970.",
+                bounds=(0, _MAX_INTEGER),
                 default=0,
             ),
-            Parameter(name="kind", about=f"Only these: {', '.join(KINDS)}."),
-            Parameter(name="before", about="Only those with a smaller id.", bounds=(1, _MOST)),
-            Parameter(name="limit", about="How many at most.", bounds=(1, 1_000), default=100),
+            RequestParameter(name="kind", description=f"Only these: {', '.join(AUDIT_KINDS)}."),
+            RequestParameter(
+                name="before", description="Only those with a smaller id.", bounds=(1, _MAX_INTEGER)
+            ),
+            RequestParameter(
+                name="limit", description="How many at most.", bounds=(1, 1_000), default=100
+            ),
         ),
         responses={200: ResponseSpec("A page of the log.", "AuditPage")},
         errors=(400, 503),

@@ -9,218 +9,243 @@ from starlette.responses import Response
 from dodona.core.domain.knowledge.code import Code
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest
-from dodona.gateway.http.json_schema import Schema, document, listed, number, text, whole, yes_or_no
+from dodona.gateway.http.json_schema import (
+    Schema,
+    array,
+    boolean,
+    integer,
+    number,
+    response_object,
+    string,
+)
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
-MOST_LINES: Final = 10_000_000
+MAX_LINES: Final = 10_000_000
 
-_LINES: Final = {"first": whole("The first line, from 1."), "last": whole()}
+_LINES: Final = {"first": integer("The first line, from 1."), "last": integer()}
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "CodeState": document(
+    "CodeState": response_object(
         {
-            "files": whole("In the index."),
-            "indexed": whole("Taken in by the last look that found a change."),
-            "unchanged": whole(),
-            "removed": whole(),
-            "skipped": whole("Ignored, binary or too large."),
-            "size": whole("Bytes that were taken in."),
-            "chunks": whole(),
-            "symbols": whole(),
+            "files": integer("In the index."),
+            "indexed": integer("Taken in by the last look that found a change."),
+            "unchanged": integer(),
+            "removed": integer(),
+            "skipped": integer("Ignored, binary or too large."),
+            "size": integer("Bytes that were taken in."),
+            "chunks": integer(),
+            "symbols": integer(),
             "seconds": number("That the last look took."),
-            "is_complete": yes_or_no("False while the index is being made."),
+            "is_complete": boolean("False while the index is being made."),
         }
     ),
-    "CodeHits": document(
+    "CodeHits": response_object(
         {
-            "hits": listed(
-                document(
+            "hits": array(
+                response_object(
                     {
-                        "path": text(),
+                        "path": string(),
                         **_LINES,
-                        "title": text("What is defined there."),
-                        "text": text(),
+                        "title": string("What is defined there."),
+                        "text": string(),
                         "score": number("From 0 to 1, the best first."),
                     }
                 )
             ),
-            "is_complete": yes_or_no("False while the index is being made: ask again."),
+            "is_complete": boolean("False while the index is being made: ask again."),
         }
     ),
-    "CodeDefinitions": document(
+    "CodeDefinitions": response_object(
         {
-            "definitions": listed(
-                document(
+            "definitions": array(
+                response_object(
                     {
-                        "name": text(),
-                        "kind": text("class, function, method, constant, …"),
-                        "path": text(),
+                        "name": string(),
+                        "kind": string("class, function, method, constant, …"),
+                        "path": string(),
                         **_LINES,
-                        "signature": text(),
-                        "container": text("What it is defined in; may be empty."),
+                        "signature": string(),
+                        "container": string("What it is defined in; may be empty."),
                     }
                 )
             )
         }
     ),
-    "CodeReferences": document(
+    "CodeReferences": response_object(
         {
-            "references": listed(
-                document(
+            "references": array(
+                response_object(
                     {
-                        "name": text(),
-                        "path": text(),
-                        "line": whole("From 1."),
-                        "column": whole("From 0."),
-                        "text": text("The line."),
-                        "container": text("What the line is in; may be empty."),
+                        "name": string(),
+                        "path": string(),
+                        "line": integer("From 1."),
+                        "column": integer("From 0."),
+                        "text": string("The line."),
+                        "container": string("What the line is in; may be empty."),
                     }
                 )
             )
         }
     ),
-    "CodeMap": document({"map": text("Paths, each followed by what is defined there.")}),
-    "CodeFile": document(
+    "CodeMap": response_object({"map": string("Paths, each followed by what is defined there.")}),
+    "CodeFile": response_object(
         {
-            "path": text(),
+            "path": string(),
             **_LINES,
-            "text": text(),
-            "lines": whole("That the file has in all."),
-            "version": text("Changes with the content."),
+            "text": string(),
+            "lines": integer("That the file has in all."),
+            "version": string("Changes with the content."),
         }
     ),
 }
 
 
-async def state(visit: ApiRequest) -> Response:
-    return json_response(await (await _code(visit)).state())
+async def get_state(request: ApiRequest) -> Response:
+    return json_response(await (await _code_of(request)).state())
 
 
-async def search(visit: ApiRequest) -> Response:
-    code = await _code(visit)
-    hits = await code.search(_given(visit, "query"), visit.values["limit"])
+async def search(request: ApiRequest) -> Response:
+    code = await _code_of(request)
+    hits = await code.search(_required_param(request, "query"), request.params["limit"])
     return json_response({"hits": hits, "is_complete": (await code.state()).is_complete})
 
 
-async def definitions(visit: ApiRequest) -> Response:
-    code = await _code(visit)
-    found = await code.definitions(_given(visit, "name"), visit.values["limit"])
+async def find_definitions(request: ApiRequest) -> Response:
+    code = await _code_of(request)
+    found = await code.definitions(_required_param(request, "name"), request.params["limit"])
     return json_response({"definitions": found})
 
 
-async def references(visit: ApiRequest) -> Response:
-    code = await _code(visit)
-    found = await code.references(_given(visit, "name"), visit.values["limit"])
+async def find_references(request: ApiRequest) -> Response:
+    code = await _code_of(request)
+    found = await code.references(_required_param(request, "name"), request.params["limit"])
     return json_response({"references": found})
 
 
-async def repo_map(visit: ApiRequest) -> Response:
-    code = await _code(visit)
-    drawn = await code.repo_map(visit.values["tokens"], visit.values["focus"] or "")
+async def get_repo_map(request: ApiRequest) -> Response:
+    code = await _code_of(request)
+    drawn = await code.repo_map(request.params["tokens"], request.params["focus"] or "")
     return json_response({"map": drawn})
 
 
-async def file(visit: ApiRequest) -> Response:
-    code = await _code(visit)
-    path, first, last = _given(visit, "path"), visit.values["first"], visit.values["last"]
+async def read_file(request: ApiRequest) -> Response:
+    code = await _code_of(request)
+    path, first, last = (
+        _required_param(request, "path"),
+        request.params["first"],
+        request.params["last"],
+    )
     return json_response(await code.read(path, first, last))
 
 
-async def index(visit: ApiRequest) -> Response:
-    return json_response(await (await _code(visit)).refresh())
+async def refresh_index(request: ApiRequest) -> Response:
+    return json_response(await (await _code_of(request)).refresh())
 
 
-async def _code(visit: ApiRequest) -> Code:
-    return await visit.agency.code(visit.user_id, visit.values["project_id"])
+async def _code_of(request: ApiRequest) -> Code:
+    return await request.api.code(request.user_id, request.params["project_id"])
 
 
-def _given(visit: ApiRequest, name: str) -> str:
-    value = visit.values[name]
+def _required_param(request: ApiRequest, name: str) -> str:
+    value = request.params[name]
     if value is None:
         raise BadRequest(f"{name} is missing.", hint=f"Add ?{name}=… to the address.")
     return value
 
 
-_PROJECT: Final = Parameter(
-    name="project_id", about="The project; the default one if left out.", default=DEFAULT_PROJECT
+_PROJECT: Final = RequestParameter(
+    name="project_id",
+    description="The project; the default one if left out.",
+    default=DEFAULT_PROJECT,
 )
-_NAME: Final = Parameter(name="name", about="The name, such as 'Meter' or 'Meter.reserve'.")
+_NAME: Final = RequestParameter(
+    name="name", description="The name, such as 'Meter' or 'Meter.reserve'."
+)
 _ERRORS: Final = (400, 404, 422, 502, 503)
 
 
-def _limit(most: int, usual: int) -> Parameter:
-    return Parameter(name="limit", about="How many at most.", bounds=(1, most), default=usual)
+def _limit_parameter(max_value: int, default: int) -> RequestParameter:
+    return RequestParameter(
+        name="limit", description="How many at most.", bounds=(1, max_value), default=default
+    )
 
 
-def _get(path: str, name: str, about: str, **more: Any) -> Operation:
+def _get_operation(path: str, name: str, summary: str, **more: Any) -> Operation:
     return Operation(
-        method="GET", path=f"/api/code{path}", name=name, summary=about, errors=_ERRORS, **more
+        method="GET", path=f"/api/code{path}", name=name, summary=summary, errors=_ERRORS, **more
     )
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    _get(
+    _get_operation(
         "",
         "getCodeState",
         "What the index of a project's code holds.",
-        handle=state,
+        handle=get_state,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("Its state.", "CodeState")},
     ),
-    _get(
+    _get_operation(
         "/search",
         "searchCode",
         "Search the code by words.",
         handle=search,
         parameters=(
-            Parameter(name="query", about="The words to look for."),
-            _limit(100, 8),
+            RequestParameter(name="query", description="The words to look for."),
+            _limit_parameter(100, 8),
             _PROJECT,
         ),
         responses={200: ResponseSpec("Pieces of code, the best first.", "CodeHits")},
     ),
-    _get(
+    _get_operation(
         "/definitions",
         "findDefinitions",
         "Where a name is defined; of an unknown name, where the nearest are.",
-        handle=definitions,
-        parameters=(_NAME, _limit(100, 20), _PROJECT),
+        handle=find_definitions,
+        parameters=(_NAME, _limit_parameter(100, 20), _PROJECT),
         responses={200: ResponseSpec("Definitions.", "CodeDefinitions")},
     ),
-    _get(
+    _get_operation(
         "/references",
         "findReferences",
         "Where a name is used.",
-        handle=references,
-        parameters=(_NAME, _limit(1_000, 50), _PROJECT),
+        handle=find_references,
+        parameters=(_NAME, _limit_parameter(1_000, 50), _PROJECT),
         responses={200: ResponseSpec("References.", "CodeReferences")},
     ),
-    _get(
+    _get_operation(
         "/map",
         "getRepoMap",
         "The files that matter most, with what they define.",
-        handle=repo_map,
+        handle=get_repo_map,
         parameters=(
-            Parameter(
-                name="tokens", about="How long it may be.", bounds=(100, 100_000), default=1_500
+            RequestParameter(
+                name="tokens",
+                description="How long it may be.",
+                bounds=(100, 100_000),
+                default=1_500,
             ),
-            Parameter(name="focus", about="Words or paths that come first."),
+            RequestParameter(name="focus", description="Words or paths that come first."),
             _PROJECT,
         ),
         responses={200: ResponseSpec("The map.", "CodeMap")},
     ),
-    _get(
+    _get_operation(
         "/file",
         "readCode",
         "A file, or some of its lines.",
-        handle=file,
+        handle=read_file,
         parameters=(
-            Parameter(name="path", about="As the index has it, such as 'src/main.py'."),
-            Parameter(name="first", about="From this line on.", bounds=(1, MOST_LINES), default=1),
-            Parameter(name="last", about="To this line.", bounds=(1, MOST_LINES)),
+            RequestParameter(
+                name="path", description="As the index has it, such as 'src/main.py'."
+            ),
+            RequestParameter(
+                name="first", description="From this line on.", bounds=(1, MAX_LINES), default=1
+            ),
+            RequestParameter(name="last", description="To this line.", bounds=(1, MAX_LINES)),
             _PROJECT,
         ),
         responses={200: ResponseSpec("The lines.", "CodeFile")},
@@ -230,7 +255,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/code/index",
         name="indexCode",
         summary="Take in what has changed, and wait for it.",
-        handle=index,
+        handle=refresh_index,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The state after that.", "CodeState")},
         errors=_ERRORS,

@@ -6,26 +6,26 @@ from collections.abc import AsyncGenerator
 
 from starlette.responses import Response
 
-from dodona.gateway.http.operation import EVENTS, Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.operation import EVENT_STREAM, Operation, ResponseSpec
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
-from dodona.gateway.http.responses import encoded
+from dodona.gateway.http.responses import encode_json
 
 
-async def events(visit: ApiRequest) -> Response:
-    if visit.request.method == "HEAD":
+async def stream_events(request: ApiRequest) -> Response:
+    if request.http_request.method == "HEAD":
         return Response(media_type="text/event-stream")
-    return visit.stream(_pieces(visit))
+    return request.stream(_encode_events(request))
 
 
-async def _pieces(visit: ApiRequest) -> AsyncGenerator[bytes]:
-    redactor = visit.gate.redactor
-    types = tuple(each.strip() for each in visit.values["types"].split(","))
-    async with visit.agency.events.subscribe(types=types, user_id=visit.user_id) as told:
+async def _encode_events(request: ApiRequest) -> AsyncGenerator[bytes]:
+    redactor = request.state.redactor
+    types = tuple(each.strip() for each in request.params["types"].split(","))
+    async with request.api.events.subscribe(types=types, user_id=request.user_id) as told:
         yield b""  # from here on nothing is missed, so the client may know
         async for event in told:
             body = event.as_json()
-            yield b"data: %b\n\n" % encoded(redactor.hide_all(body) if redactor else body)
+            yield b"data: %b\n\n" % encode_json(redactor.redact_all(body) if redactor else body)
 
 
 OPERATIONS = (
@@ -34,15 +34,15 @@ OPERATIONS = (
         path="/api/events",
         name="followEvents",
         summary="Your events from now on.",
-        handle=events,
+        handle=stream_events,
         parameters=(
-            Parameter(
+            RequestParameter(
                 name="types",
-                about="Which: types like query.start, prefixes like tool.*, with commas between.",
+                description="Which: types like query.start, prefixes like tool.*, with commas between.",
                 default="*",
             ),
         ),
-        responses={200: ResponseSpec("One event after the other.", "Event", EVENTS)},
+        responses={200: ResponseSpec("One event after the other.", "Event", EVENT_STREAM)},
         errors=(400,),
     ),
 )

@@ -11,19 +11,19 @@ from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
 
-async def alive(_visit: ApiRequest) -> Response:
+async def get_health(_request: ApiRequest) -> Response:
     return json_response({"status": "ok", "name": "dodona", "version": dodona.__version__})
 
 
-async def ready(visit: ApiRequest) -> Response:
+async def get_readiness(request: ApiRequest) -> Response:
     """Report 503 during shutdown, so that load balancers stop sending requests here."""
-    if visit.gate.closing.is_leaving:
+    if request.state.shutdown.has_started:
         raise ShuttingDown("Dodona is stopping.")
-    return json_response({"status": "ready", **await visit.gate.ready()})
+    return json_response({"status": "ready", **await request.state.check_readiness()})
 
 
 async def openapi(visit: ApiRequest) -> Response:
-    return json_response(visit.gate.document)
+    return json_response(visit.state.openapi)
 
 
 OPERATIONS = (
@@ -32,17 +32,17 @@ OPERATIONS = (
         path="/healthz",
         name="isAlive",
         summary="Answers as long as the process does.",
-        handle=alive,
+        handle=get_health,
         responses={200: ResponseSpec("It does.", "Health")},
         errors=(400,),
-        is_open=True,
+        is_public=True,
     ),
     Operation(
         method="GET",
         path="/readyz",
         name="isReady",
         summary="Whether questions can be answered.",
-        handle=ready,
+        handle=get_readiness,
         responses={200: ResponseSpec("They can.", "Readiness")},
         errors=(400, 503),
         scope="",

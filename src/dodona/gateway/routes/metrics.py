@@ -9,13 +9,13 @@ from starlette.responses import Response
 import dodona
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    named,
+    array,
+    enum,
+    integer,
     number,
-    one_of,
-    text,
-    whole,
+    ref,
+    response_object,
+    string,
 )
 from dodona.gateway.http.operation import Operation, ResponseSpec
 from dodona.gateway.http.request import ApiRequest
@@ -23,22 +23,22 @@ from dodona.gateway.http.responses import json_response
 from dodona.telemetry.metrics import CONTENT_TYPE
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Status": document(
+    "Status": response_object(
         {
-            "version": text(),
+            "version": string(),
             "uptime_seconds": number(),
-            "runs": whole("That are driven now."),
-            "lanes_waiting": whole("Conversations in which a run waits for its turn."),
-            "streams": whole("Event streams and WebSockets that are open."),
-            "budgets": listed(named("BudgetNow"), "Of this day and this month."),
+            "runs": integer("That are driven now."),
+            "lanes_waiting": integer("Conversations in which a run waits for its turn."),
+            "streams": integer("Event streams and WebSockets that are open."),
+            "budgets": array(ref("BudgetNow"), "Of this day and this month."),
         },
         optional=("uptime_seconds", "runs", "lanes_waiting", "streams", "budgets"),
     ),
-    "BudgetNow": document(
+    "BudgetNow": response_object(
         {
-            "scope": text(),
-            "period": text(),
-            "unit": one_of("tokens", "usd"),
+            "scope": string(),
+            "period": string(),
+            "unit": enum("tokens", "usd"),
             "used": number("With what calls on their way may use."),
             "ceiling": number(),
         }
@@ -46,13 +46,15 @@ SCHEMAS: Final[dict[str, Schema]] = {
 }
 
 
-async def metrics(visit: ApiRequest) -> Response:
-    text = await visit.gate.beside.measures.text()
+async def get_metrics(request: ApiRequest) -> Response:
+    text = await request.state.services.metrics.render()
     return Response(text, media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
 
-async def status(visit: ApiRequest) -> Response:
-    return json_response({"version": dodona.__version__, **await visit.gate.beside.status()})
+async def get_status(request: ApiRequest) -> Response:
+    return json_response(
+        {"version": dodona.__version__, **await request.state.services.get_status()}
+    )
 
 
 OPERATIONS = (
@@ -61,7 +63,7 @@ OPERATIONS = (
         path="/metrics",
         name="readMetrics",
         summary="What the process counts, in the text format of Prometheus.",
-        handle=metrics,
+        handle=get_metrics,
         scope="admin",
         responses={200: ResponseSpec("The numbers.", "Text", "text/plain")},
         errors=(400,),
@@ -71,7 +73,7 @@ OPERATIONS = (
         path="/api/status",
         name="readStatus",
         summary="What the gateway does at the moment.",
-        handle=status,
+        handle=get_status,
         scope="admin",
         responses={200: ResponseSpec("Runs, lanes, streams and budgets now.", "Status")},
         errors=(400, 503),

@@ -11,105 +11,107 @@ from dodona.core.errors import BadRequest
 from dodona.core.events import Severity
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    named,
-    one_of,
-    or_null,
-    request,
-    text,
-    time,
-    whole,
-    yes_or_no,
+    array,
+    boolean,
+    date_time,
+    enum,
+    integer,
+    nullable,
+    ref,
+    request_object,
+    response_object,
+    string,
 )
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
-_MOST: Final = 10**18 - 1
+_MAX_INTEGER: Final = 10**18 - 1
 
 
-async def page(visit: ApiRequest) -> Response:
-    limit = visit.values["limit"]
-    found = await visit.agency.notices.list(
-        visit.user_id,
-        project_id=visit.values["project_id"],
-        before=visit.values["before"],
+async def list_notices(request: ApiRequest) -> Response:
+    limit = request.params["limit"]
+    found = await request.api.notices.list(
+        request.user_id,
+        project_id=request.params["project_id"],
+        before=request.params["before"],
         limit=limit,
     )
     last = found[-1]["id"] if len(found) == limit else None
     return json_response({"notices": found, "next": last})
 
 
-async def dismiss(visit: ApiRequest) -> Response:
+async def dismiss_notice(request: ApiRequest) -> Response:
     return json_response(
-        await visit.agency.notices.dismiss(visit.user_id, visit.values["notice_id"])
+        await request.api.notices.dismiss(request.user_id, request.params["notice_id"])
     )
 
 
-async def subscribers(visit: ApiRequest) -> Response:
-    return json_response(await visit.agency.notices.subscribers(visit.user_id))
+async def list_subscribers(request: ApiRequest) -> Response:
+    return json_response(await request.api.notices.subscribers(request.user_id))
 
 
-async def switch(visit: ApiRequest) -> Response:
-    is_on = _enabled(await visit.json())
-    name = visit.values["subscriber_id"]
-    return json_response(await visit.agency.notices.switch(visit.user_id, name, is_on=is_on))
+async def switch_subscriber(request: ApiRequest) -> Response:
+    is_on = _read_enabled(await request.json())
+    name = request.params["subscriber_id"]
+    return json_response(
+        await request.api.notices.set_subscriber_enabled(request.user_id, name, is_enabled=is_on)
+    )
 
 
-def _enabled(asked: dict[str, Any]) -> bool:
-    if set(asked) != {"enabled"} or not isinstance(asked["enabled"], bool):
+def _read_enabled(body: dict[str, Any]) -> bool:
+    if set(body) != {"enabled"} or not isinstance(body["enabled"], bool):
         raise BadRequest('the body must be {"enabled": true} or {"enabled": false}.')
-    return asked["enabled"]
+    return body["enabled"]
 
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "StoredNotice": document(
+    "StoredNotice": response_object(
         {
-            "id": whole(),
-            "project_id": text(),
-            "run_id": or_null(whole("The run that it came from.")),
-            "type": text("Of the event that it tells of."),
-            "severity": one_of(*(each.value for each in Severity)),
-            "message": text(),
-            "due": document(
+            "id": integer(),
+            "project_id": string(),
+            "run_id": nullable(integer("The run that it came from.")),
+            "type": string("Of the event that it tells of."),
+            "severity": enum(*(each.value for each in Severity)),
+            "message": string(),
+            "due": response_object(
                 {
-                    "moment": one_of(*(each.value for each in DeferUntil)),
-                    "at": or_null(time()),
-                    "tool": text("Told when this tool is called."),
-                    "condition": text("Told when an event fits this expression."),
+                    "moment": enum(*(each.value for each in DeferUntil)),
+                    "at": nullable(date_time()),
+                    "tool": string("Told when this tool is called."),
+                    "condition": string("Told when an event fits this expression."),
                 }
             ),
-            "created_at": time(),
-            "delivered_at": or_null(time()),
+            "created_at": date_time(),
+            "delivered_at": nullable(date_time()),
         }
     ),
-    "NoticeList": document(
+    "NoticeList": response_object(
         {
-            "notices": listed(named("StoredNotice")),
-            "next": or_null(whole("Give it as `before` for older ones.")),
+            "notices": array(ref("StoredNotice")),
+            "next": nullable(integer("Give it as `before` for older ones.")),
         }
     ),
-    "Subscriber": document(
+    "Subscriber": response_object(
         {
-            "id": text(),
-            "name": text(),
-            "description": text(),
-            "events": listed(text(), "Patterns of types."),
-            "inject_at": one_of(*(each.value for each in InjectionPoint)),
-            "core": yes_or_no("It cannot be turned off."),
-            "enabled": yes_or_no("For you."),
-            "file": text("Where it is defined."),
+            "id": string(),
+            "name": string(),
+            "description": string(),
+            "events": array(string(), "Patterns of types."),
+            "inject_at": enum(*(each.value for each in InjectionPoint)),
+            "core": boolean("It cannot be turned off."),
+            "enabled": boolean("For you."),
+            "file": string("Where it is defined."),
         }
     ),
-    "SubscriberList": document(
+    "SubscriberList": response_object(
         {
-            "subscribers": listed(named("Subscriber")),
-            "problems": listed(text(), "Of files that were not taken."),
+            "subscribers": array(ref("Subscriber")),
+            "problems": array(string(), "Of files that were not taken."),
         }
     ),
-    "Switch": request({"enabled": yes_or_no()}, required=("enabled",)),
+    "Switch": request_object({"enabled": boolean()}, required=("enabled",)),
 }
 
 OPERATIONS: Final = (
@@ -118,11 +120,15 @@ OPERATIONS: Final = (
         path="/api/notifications",
         name="listNotices",
         summary="List pending, deferred and delivered notices.",
-        handle=page,
+        handle=list_notices,
         parameters=(
-            Parameter(name="project_id", about="Only those of this project."),
-            Parameter(name="before", about="Only those with a smaller id.", bounds=(1, _MOST)),
-            Parameter(name="limit", about="How many at most.", bounds=(1, 200), default=50),
+            RequestParameter(name="project_id", description="Only those of this project."),
+            RequestParameter(
+                name="before", description="Only those with a smaller id.", bounds=(1, _MAX_INTEGER)
+            ),
+            RequestParameter(
+                name="limit", description="How many at most.", bounds=(1, 200), default=50
+            ),
         ),
         responses={200: ResponseSpec("A page of notices.", "NoticeList")},
         errors=(400, 404, 503),
@@ -132,9 +138,14 @@ OPERATIONS: Final = (
         path="/api/notifications/{notice_id}",
         name="dismissNotice",
         summary="Do not tell a notice any more.",
-        handle=dismiss,
+        handle=dismiss_notice,
         parameters=(
-            Parameter(name="notice_id", about="Which one.", place="path", bounds=(0, _MOST)),
+            RequestParameter(
+                name="notice_id",
+                description="Which one.",
+                location="path",
+                bounds=(0, _MAX_INTEGER),
+            ),
         ),
         responses={200: ResponseSpec("The notice.", "StoredNotice")},
         errors=(400, 404, 503),
@@ -144,7 +155,7 @@ OPERATIONS: Final = (
         path="/api/subscribers",
         name="listSubscribers",
         summary="Who makes notices of events.",
-        handle=subscribers,
+        handle=list_subscribers,
         responses={200: ResponseSpec("All of them.", "SubscriberList")},
         errors=(400, 503),
     ),
@@ -153,8 +164,10 @@ OPERATIONS: Final = (
         path="/api/subscribers/{subscriber_id}",
         name="switchSubscriber",
         summary="Turn a subscriber on or off for you, at once.",
-        handle=switch,
-        parameters=(Parameter(name="subscriber_id", about="Which one.", place="path"),),
+        handle=switch_subscriber,
+        parameters=(
+            RequestParameter(name="subscriber_id", description="Which one.", location="path"),
+        ),
         body="Switch",
         responses={200: ResponseSpec("The subscriber.", "Subscriber")},
         errors=(400, 404, 408, 413, 415, 503),

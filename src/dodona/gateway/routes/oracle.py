@@ -9,26 +9,26 @@ from typing import Any
 from starlette.responses import Response
 
 from dodona.agent.question import Question
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest
 from dodona.gateway.errors import ShuttingDown
-from dodona.gateway.http.operation import EVENTS, Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.operation import EVENT_STREAM, Operation, ResponseSpec
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 from dodona.gateway.http.sse import encode_events
 from dodona.gateway.http.tasks import first_completed, wait_disconnect
 
 RUN_HEADER = "dodona-run"
-_MOST = 10**18 - 1
+_MAX_INTEGER = 10**18 - 1
 
 
-async def ask(visit: ApiRequest) -> Response:
+async def ask(request: ApiRequest) -> Response:
     """Waits for the whole answer. A client that leaves, leaves the run alone."""
-    question = Question.read(await visit.json())
-    oracle, user_id = visit.agency.oracle, visit.user_id
+    question = Question.read(await request.json())
+    oracle, user_id = request.api.oracle, request.user_id
     run_id = await oracle.ask(user_id, question)
 
     async def answered() -> Response:
@@ -36,11 +36,11 @@ async def ask(visit: ApiRequest) -> Response:
         return json_response(found.as_json(), headers={RUN_HEADER: str(run_id)})
 
     async def left() -> Response:
-        await wait_disconnect(visit.request.receive)
+        await wait_disconnect(request.http_request.receive)
         return Response(status_code=204)  # nobody is there to read it
 
     async def closed() -> Response:
-        await visit.gate.closing.wait()
+        await request.state.shutdown.wait_finished()
         raise ShuttingDown(
             f"Dodona is stopping. Run {run_id} goes on when it is back.",
             hint=f"Then GET /api/runs/{run_id}/events.",
@@ -49,40 +49,42 @@ async def ask(visit: ApiRequest) -> Response:
     return await first_completed(answered(), left(), closed())
 
 
-async def stream(visit: ApiRequest) -> Response:
+async def ask_and_stream(request: ApiRequest) -> Response:
     """The answer as it comes. What is wrong with the question is told before the stream begins."""
-    question = Question.read(await visit.json())
-    run_id = await visit.agency.oracle.ask(visit.user_id, question)
-    batches = visit.agency.oracle.events(visit.user_id, run_id)
-    return visit.stream(pieces(batches, at_once=True), {RUN_HEADER: str(run_id)})
+    question = Question.read(await request.json())
+    run_id = await request.api.oracle.ask(request.user_id, question)
+    batches = request.api.oracle.stream_chunks(request.user_id, run_id)
+    return request.stream(
+        encode_batches(batches, start_immediately=True), {RUN_HEADER: str(run_id)}
+    )
 
 
-async def pieces(
-    batches: AsyncGenerator[list[Chunk]], *, at_once: bool = False
+async def encode_batches(
+    batches: AsyncGenerator[list[StreamChunk]], *, start_immediately: bool = False
 ) -> AsyncGenerator[bytes]:
     """Batches of chunks as they go out; `at_once` begins the stream before there is one."""
-    if at_once:
+    if start_immediately:
         yield b""
     async with aclosing(batches):
         async for batch in batches:
             yield encode_events(batch)
 
 
-async def cancel(visit: ApiRequest) -> Response:
-    asked = await visit.json()
-    project_id, run_id = _to_cancel(asked)
-    oracle = visit.agency.oracle
+async def cancel(request: ApiRequest) -> Response:
+    asked = await request.json()
+    project_id, run_id = _read_cancel_target(asked)
+    oracle = request.api.oracle
     if run_id is None:
-        return json_response({"run_ids": await oracle.cancel_all(visit.user_id, project_id)})
-    status = await oracle.cancel(visit.user_id, run_id)
+        return json_response({"run_ids": await oracle.cancel_all(request.user_id, project_id)})
+    status = await oracle.cancel(request.user_id, run_id)
     is_over = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
     return json_response({"run_ids": [] if is_over else [run_id], "status": status.value})
 
 
-def _to_cancel(asked: dict[str, Any]) -> tuple[str, int | None]:
-    match asked:
+def _read_cancel_target(body: dict[str, Any]) -> tuple[str, int | None]:
+    match body:
         case {"run_id": int() as run_id, **rest} if not rest and type(run_id) is int:
-            if 0 <= run_id <= _MOST:
+            if 0 <= run_id <= _MAX_INTEGER:
                 return "", run_id
         case {"project_id": str() as project_id, **rest} if not rest and project_id:
             return project_id, None
@@ -96,18 +98,20 @@ def _to_cancel(asked: dict[str, Any]) -> tuple[str, int | None]:
     )
 
 
-async def context(visit: ApiRequest) -> Response:
-    project_id = visit.values["project_id"]
-    return json_response(await visit.agency.contexts.show(visit.user_id, project_id))
+async def get_context(request: ApiRequest) -> Response:
+    project_id = request.params["project_id"]
+    return json_response(await request.api.contexts.show(request.user_id, project_id))
 
 
-async def close(visit: ApiRequest) -> Response:
-    project_id = visit.values["project_id"]
-    return json_response(await visit.agency.contexts.close(visit.user_id, project_id))
+async def close_context(request: ApiRequest) -> Response:
+    project_id = request.params["project_id"]
+    return json_response(await request.api.contexts.close(request.user_id, project_id))
 
 
-_PROJECT = Parameter(name="project_id", about="Whose context.", default=DEFAULT_PROJECT)
-_ASKING = (400, 404, 408, 409, 413, 415, 429, 502, 503)
+_PROJECT = RequestParameter(
+    name="project_id", description="Whose context.", default=DEFAULT_PROJECT
+)
+_ASK_ERRORS = (400, 404, 408, 409, 413, 415, 429, 502, 503)
 
 OPERATIONS = (
     Operation(
@@ -118,7 +122,7 @@ OPERATIONS = (
         handle=ask,
         body="Question",
         responses={200: ResponseSpec("The answer.", "Answer")},
-        errors=_ASKING,
+        errors=_ASK_ERRORS,
         starts_run=True,
     ),
     Operation(
@@ -126,10 +130,10 @@ OPERATIONS = (
         path="/api/oracle/stream",
         name="askAndStream",
         summary="Ask, and get the answer chunk by chunk. The header Dodona-Run names the run.",
-        handle=stream,
+        handle=ask_and_stream,
         body="Question",
-        responses={200: ResponseSpec("Each event's id is its chunk's seq.", "Chunk", EVENTS)},
-        errors=_ASKING,
+        responses={200: ResponseSpec("Each event's id is its chunk's seq.", "Chunk", EVENT_STREAM)},
+        errors=_ASK_ERRORS,
         starts_run=True,
     ),
     Operation(
@@ -147,7 +151,7 @@ OPERATIONS = (
         path="/api/oracle/context",
         name="showContext",
         summary="What the Oracle remembers of a project.",
-        handle=context,
+        handle=get_context,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The context.", "Context")},
         errors=(400, 404, 503),
@@ -157,7 +161,7 @@ OPERATIONS = (
         path="/api/oracle/context",
         name="closeContext",
         summary="Close a context: the next question begins a new conversation.",
-        handle=close,
+        handle=close_context,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The context, closed.", "Context")},
         errors=(400, 404, 503),

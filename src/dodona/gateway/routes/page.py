@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from dodona.core.errors import NotFound
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 
-FOLDER: Final = Path(__file__).parent.parent / "page"
+PAGE_FOLDER: Final = Path(__file__).parent.parent / "page"
 
 # Only these are served, so no name can lead out of the folder.
-_TYPES: Final = {
+_MEDIA_TYPES: Final = {
     "index.html": "text/html",
     "app.js": "text/javascript",
     "answer.js": "text/javascript",
@@ -27,24 +27,24 @@ _TYPES: Final = {
 }
 
 
-async def index(_visit: ApiRequest) -> Response:
-    return await _file("index.html")
+async def get_index(_request: ApiRequest) -> Response:
+    return await _file_response("index.html")
 
 
-async def file(visit: ApiRequest) -> Response:
-    return await _file(visit.values["file"])
+async def get_file(request: ApiRequest) -> Response:
+    return await _file_response(request.params["file"])
 
 
-async def _file(name: str) -> Response:
-    if name not in _TYPES:
+async def _file_response(name: str) -> Response:
+    if name not in _MEDIA_TYPES:
         raise NotFound(f"the page has no file {name!r:.80}.")
-    text = await asyncio.to_thread(_text, name)
-    return Response(text, media_type=_TYPES[name], headers={"cache-control": "no-cache"})
+    text = await asyncio.to_thread(_read_file, name)
+    return Response(text, media_type=_MEDIA_TYPES[name], headers={"cache-control": "no-cache"})
 
 
 @cache
-def _text(name: str) -> bytes:
-    return (FOLDER / name).read_bytes()
+def _read_file(name: str) -> bytes:
+    return (PAGE_FOLDER / name).read_bytes()
 
 
 OPERATIONS = (
@@ -53,7 +53,7 @@ OPERATIONS = (
         path="/",
         name="openPage",
         summary="A page to ask from.",
-        handle=index,
+        handle=get_index,
         responses={200: ResponseSpec("The page.", "Text", "text/html")},
         errors=(400,),
         scope="",
@@ -63,8 +63,8 @@ OPERATIONS = (
         path="/page/{file}",
         name="loadPageFile",
         summary="A file that the page needs.",
-        handle=file,
-        parameters=(Parameter(name="file", about="Its name.", place="path"),),
+        handle=get_file,
+        parameters=(RequestParameter(name="file", description="Its name.", location="path"),),
         responses={200: ResponseSpec("The file.", "Text", "text/javascript")},
         errors=(400, 404),
         scope="",

@@ -9,46 +9,48 @@ from starlette.responses import Response
 
 from dodona.core.errors import AccessDenied
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
-from dodona.gateway.security.auth import audit_refusal
+from dodona.gateway.security.auth import audit_rejection
 
 
-async def listed(visit: ApiRequest) -> Response:
-    return json_response({"projects": await visit.agency.projects.list(visit.user_id)})
+async def list_projects(request: ApiRequest) -> Response:
+    return json_response({"projects": await request.api.projects.list(request.user_id)})
 
 
-async def create(visit: ApiRequest) -> Response:
-    made = await visit.agency.projects.create(visit.user_id, await _values(visit))
+async def create_project(request: ApiRequest) -> Response:
+    made = await request.api.projects.create(request.user_id, await _read_values(request))
     place = f"/api/projects/{quote(made['id'], safe='')}"
     return json_response(made, status=201, headers={"location": place})
 
 
-async def shown(visit: ApiRequest) -> Response:
-    return json_response(await visit.agency.projects.get(visit.user_id, visit.values["project_id"]))
+async def get_project(request: ApiRequest) -> Response:
+    return json_response(
+        await request.api.projects.get(request.user_id, request.params["project_id"])
+    )
 
 
-async def change(visit: ApiRequest) -> Response:
-    project_id, values = visit.values["project_id"], await _values(visit)
-    return json_response(await visit.agency.projects.change(visit.user_id, project_id, values))
+async def change_project(request: ApiRequest) -> Response:
+    project_id, values = request.params["project_id"], await _read_values(request)
+    return json_response(await request.api.projects.change(request.user_id, project_id, values))
 
 
-async def _values(visit: ApiRequest) -> dict[str, Any]:
+async def _read_values(request: ApiRequest) -> dict[str, Any]:
     """What to set. A folder of this machine is no user's to take: that needs scope admin."""
-    values = await visit.json()
-    if any(values.get(name) for name in _FOLDERS):
+    values = await request.json()
+    if any(values.get(name) for name in _FOLDER_FIELDS):
         try:
-            visit.caller.require_scope("admin")
+            request.caller.require_scope("admin")
         except AccessDenied as error:
-            audit_refusal(visit.gate, visit.request.scope, error, visit.caller)
+            audit_rejection(request.state, request.http_request.scope, error, request.caller)
             raise
     return values
 
 
-_FOLDERS: Final = ("vault_path", "code_paths")
-_PROJECT = Parameter(name="project_id", about="Which project.", place="path")
-_CHANGING = (400, 404, 408, 413, 415, 503)
+_FOLDER_FIELDS: Final = ("vault_path", "code_paths")
+_PROJECT = RequestParameter(name="project_id", description="Which project.", location="path")
+_WRITE_ERRORS = (400, 404, 408, 413, 415, 503)
 
 OPERATIONS = (
     Operation(
@@ -56,7 +58,7 @@ OPERATIONS = (
         path="/api/projects",
         name="listProjects",
         summary="Your projects.",
-        handle=listed,
+        handle=list_projects,
         responses={200: ResponseSpec("All of them.", "ProjectList")},
         errors=(400, 503),
     ),
@@ -65,17 +67,17 @@ OPERATIONS = (
         path="/api/projects",
         name="createProject",
         summary="Make a project. To name folders of the machine needs scope admin.",
-        handle=create,
+        handle=create_project,
         body="NewProject",
         responses={201: ResponseSpec("The project.", "Project")},
-        errors=_CHANGING,
+        errors=_WRITE_ERRORS,
     ),
     Operation(
         method="GET",
         path="/api/projects/{project_id}",
         name="showProject",
         summary="One project.",
-        handle=shown,
+        handle=get_project,
         parameters=(_PROJECT,),
         responses={200: ResponseSpec("The project.", "Project")},
         errors=(400, 404, 503),
@@ -85,10 +87,10 @@ OPERATIONS = (
         path="/api/projects/{project_id}",
         name="changeProject",
         summary="Change a project. To name folders of the machine needs scope admin.",
-        handle=change,
+        handle=change_project,
         parameters=(_PROJECT,),
         body="ProjectChange",
         responses={200: ResponseSpec("The project.", "Project")},
-        errors=_CHANGING,
+        errors=_WRITE_ERRORS,
     ),
 )

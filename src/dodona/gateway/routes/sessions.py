@@ -6,48 +6,48 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dodona.core.domain.conversations.sessions import LONGEST_KEY
+from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH
 from dodona.core.errors import BadRequest
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    named,
-    request,
-    text,
-    time,
-    whole,
+    array,
+    date_time,
+    integer,
+    ref,
+    request_object,
+    response_object,
+    string,
 )
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
-_MOST: Final = 1_000_000
+_MAX_SKIP: Final = 1_000_000
 
 
-async def list_all(visit: ApiRequest) -> Response:
-    limit, skip = visit.values["limit"], visit.values["skip"]
-    found = await visit.agency.sessions.list(visit.user_id, limit=limit, skip=skip)
+async def list_sessions(request: ApiRequest) -> Response:
+    limit, skip = request.params["limit"], request.params["skip"]
+    found = await request.api.sessions.list(request.user_id, limit=limit, skip=skip)
     return json_response({"sessions": found})
 
 
-async def history(visit: ApiRequest) -> Response:
-    key, limit = visit.values["key"], visit.values["limit"]
+async def get_history(request: ApiRequest) -> Response:
+    key, limit = request.params["key"], request.params["limit"]
     if not key:
         raise BadRequest("say which session.", hint="Give its key, as GET /api/sessions lists it.")
-    found = await visit.agency.sessions.history(visit.user_id, key, limit=limit)
+    found = await request.api.sessions.history(request.user_id, key, limit=limit)
     return json_response({"messages": found})
 
 
-async def clear(visit: ApiRequest) -> Response:
-    key = _key(await visit.json())
-    return json_response(await visit.agency.sessions.clear(visit.user_id, key))
+async def clear_session(request: ApiRequest) -> Response:
+    key = _read_key(await request.json())
+    return json_response(await request.api.sessions.clear(request.user_id, key))
 
 
-def _key(asked: dict[str, Any]) -> str:
-    match asked:
-        case {"key": str() as key, **rest} if not rest and 0 < len(key) <= LONGEST_KEY:
+def _read_key(body: dict[str, Any]) -> str:
+    match body:
+        case {"key": str() as key, **rest} if not rest and 0 < len(key) <= MAX_KEY_LENGTH:
             return key
         case _:
             raise BadRequest(
@@ -55,23 +55,27 @@ def _key(asked: dict[str, Any]) -> str:
             )
 
 
-_LIMIT: Final = Parameter(name="limit", about="How many at most.", bounds=(1, 200), default=50)
-_USAGE: Final = document({"input_tokens": whole(), "output_tokens": whole()})
+_LIMIT: Final = RequestParameter(
+    name="limit", description="How many at most.", bounds=(1, 200), default=50
+)
+_USAGE: Final = response_object({"input_tokens": integer(), "output_tokens": integer()})
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Session": document(
+    "Session": response_object(
         {
-            "key": text("`agent:channel:account:peer`; a colon within a part is `%3A`."),
-            "agent_id": text(),
-            "message_count": whole(),
+            "key": string("`agent:channel:account:peer`; a colon within a part is `%3A`."),
+            "agent_id": string(),
+            "message_count": integer(),
             "token_usage": _USAGE,
-            "created_at": time(),
-            "updated_at": time(),
+            "created_at": date_time(),
+            "updated_at": date_time(),
         }
     ),
-    "SessionList": document({"sessions": listed(named("Session"))}),
-    "SessionHistory": document({"messages": listed(named("Exchange"))}),
-    "SessionToClear": request({"key": text(minLength=1, maxLength=LONGEST_KEY)}, required=("key",)),
+    "SessionList": response_object({"sessions": array(ref("Session"))}),
+    "SessionHistory": response_object({"messages": array(ref("Exchange"))}),
+    "SessionToClear": request_object(
+        {"key": string(minLength=1, maxLength=MAX_KEY_LENGTH)}, required=("key",)
+    ),
 }
 
 OPERATIONS: Final = (
@@ -80,10 +84,12 @@ OPERATIONS: Final = (
         path="/api/sessions",
         name="listSessions",
         summary="Your sessions, the latest first.",
-        handle=list_all,
+        handle=list_sessions,
         parameters=(
             _LIMIT,
-            Parameter(name="skip", about="How many to pass over.", bounds=(0, _MOST), default=0),
+            RequestParameter(
+                name="skip", description="How many to pass over.", bounds=(0, _MAX_SKIP), default=0
+            ),
         ),
         responses={200: ResponseSpec("A page of them.", "SessionList")},
         errors=(400, 503),
@@ -93,8 +99,8 @@ OPERATIONS: Final = (
         path="/api/sessions/history",
         name="readSession",
         summary="What was said in the last runs of a session, the oldest first.",
-        handle=history,
-        parameters=(Parameter(name="key", about="Which session."), _LIMIT),
+        handle=get_history,
+        parameters=(RequestParameter(name="key", description="Which session."), _LIMIT),
         responses={200: ResponseSpec("Its messages.", "SessionHistory")},
         errors=(400, 404, 503),
     ),
@@ -103,7 +109,7 @@ OPERATIONS: Final = (
         path="/api/sessions/clear",
         name="clearSession",
         summary="Let the next message of a session begin a new conversation.",
-        handle=clear,
+        handle=clear_session,
         body="SessionToClear",
         responses={200: ResponseSpec("The session.", "Session")},
         errors=(400, 404, 408, 413, 415, 503),

@@ -10,23 +10,23 @@ from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
 
-async def get(visit: ApiRequest) -> Response:
-    return json_response(await visit.agency.preferences.get(visit.user_id))
+async def get_settings(request: ApiRequest) -> Response:
+    return json_response(await request.api.settings.get(request.user_id))
 
 
-async def change(visit: ApiRequest) -> Response:
-    values = await visit.json()
-    return json_response(await visit.agency.preferences.change(visit.user_id, values))
+async def change_settings(request: ApiRequest) -> Response:
+    values = await request.json()
+    return json_response(await request.api.settings.change(request.user_id, values))
 
 
-async def replace(visit: ApiRequest) -> Response:
+async def replace_settings(request: ApiRequest) -> Response:
     """All of them at once: what is missing takes its default."""
-    values = {**ModelSettings().as_dict(), **await visit.json()}
-    return json_response(await visit.agency.preferences.change(visit.user_id, values))
+    values = {**ModelSettings().as_dict(), **await request.json()}
+    return json_response(await request.api.settings.change(request.user_id, values))
 
 
-_SETTINGS = {200: ResponseSpec("All settings.", "Settings")}
-_CHANGING = (400, 408, 413, 415, 503)
+_SETTINGS_RESPONSE = {200: ResponseSpec("All settings.", "Settings")}
+_WRITE_ERRORS = (400, 408, 413, 415, 503)
 
 OPERATIONS = (
     Operation(
@@ -34,8 +34,8 @@ OPERATIONS = (
         path="/api/settings",
         name="getSettings",
         summary="Your settings.",
-        handle=get,
-        responses=_SETTINGS,
+        handle=get_settings,
+        responses=_SETTINGS_RESPONSE,
         errors=(400, 503),
     ),
     Operation(
@@ -43,19 +43,19 @@ OPERATIONS = (
         path="/api/settings",
         name="changeSettings",
         summary="Change some settings.",
-        handle=change,
+        handle=change_settings,
         body="SettingsChange",
-        responses=_SETTINGS,
-        errors=_CHANGING,
+        responses=_SETTINGS_RESPONSE,
+        errors=_WRITE_ERRORS,
     ),
     Operation(
         method="PUT",
         path="/api/settings",
         name="replaceSettings",
         summary="Set all settings; those left out take their defaults.",
-        handle=replace,
+        handle=replace_settings,
         body="SettingsChange",
-        responses=_SETTINGS,
-        errors=_CHANGING,
+        responses=_SETTINGS_RESPONSE,
+        errors=_WRITE_ERRORS,
     ),
 )

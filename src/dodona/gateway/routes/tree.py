@@ -6,39 +6,39 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from dodona.agent.views.tree import LONGEST_LABEL, MOST_NODES, VIEWS
+from dodona.agent.views.tree import MAX_LABEL_CHARS, MAX_NODES, VIEWS
 from dodona.core.domain.conversations.contexts import ContextStatus
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    named,
-    one_of,
-    or_null,
-    request,
-    text,
-    time,
-    whole,
-    yes_or_no,
+    array,
+    boolean,
+    date_time,
+    enum,
+    integer,
+    nullable,
+    ref,
+    request_object,
+    response_object,
+    string,
 )
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
-_MOST: Final = 10**18 - 1
-_LONGEST: Final = 200  # characters of a name
+_MAX_INTEGER: Final = 10**18 - 1
+_MAX_NAME_LENGTH: Final = 200  # characters of a name
 
 
-async def shown(visit: ApiRequest) -> Response:
-    values = visit.values
+async def get_tree(request: ApiRequest) -> Response:
+    values = request.params
     if (view := values["view"]) not in VIEWS:
         raise BadRequest(f"view must be {' or '.join(VIEWS)} (got {view!r:.80}).")
-    found = await visit.agency.tree.show(
-        visit.user_id,
+    found = await request.api.tree.show(
+        request.user_id,
         values["project_id"],
         view=view,
         before=values["before"],
@@ -47,15 +47,15 @@ async def shown(visit: ApiRequest) -> Response:
     return json_response(found)
 
 
-async def checkout(visit: ApiRequest) -> Response:
+async def checkout(request: ApiRequest) -> Response:
     """A head that is not given is any; null is the root."""
-    asked = _read(await visit.json(), "context_id", "project_id", "expected")
+    asked = _read_fields(await request.json(), "context_id", "project_id", "expected")
     if "context_id" not in asked:
         raise BadRequest(
             "say which context_id to go on from.", hint="null is before the first message."
         )
-    moved = await visit.agency.tree.checkout(
-        visit.user_id,
+    moved = await request.api.tree.checkout(
+        request.user_id,
         asked.get("project_id") or DEFAULT_PROJECT,
         asked["context_id"],
         expected=asked.get("expected", ...),
@@ -63,10 +63,10 @@ async def checkout(visit: ApiRequest) -> Response:
     return json_response(moved)
 
 
-async def branch(visit: ApiRequest) -> Response:
-    asked = _read(await visit.json(), "message_id", "context_id", "project_id", "label")
-    moved = await visit.agency.tree.branch(
-        visit.user_id,
+async def branch(request: ApiRequest) -> Response:
+    asked = _read_fields(await request.json(), "message_id", "context_id", "project_id", "label")
+    moved = await request.api.tree.branch(
+        request.user_id,
         asked.get("project_id") or DEFAULT_PROJECT,
         message_id=asked.get("message_id"),
         name=asked.get("context_id"),
@@ -75,78 +75,86 @@ async def branch(visit: ApiRequest) -> Response:
     return json_response(moved)
 
 
-async def label(visit: ApiRequest) -> Response:
-    asked = _read(await visit.json(), "context_id", "label")
+async def label(request: ApiRequest) -> Response:
+    asked = _read_fields(await request.json(), "context_id", "label")
     if asked.get("context_id") is None or "label" not in asked:
         raise BadRequest(
             "say which context_id gets which label.", hint="null takes the label away."
         )
-    found = await visit.agency.tree.label(visit.user_id, asked["context_id"], asked["label"])
+    found = await request.api.tree.label(request.user_id, asked["context_id"], asked["label"])
     return json_response(found)
 
 
-async def prune(visit: ApiRequest) -> Response:
-    return json_response(await visit.agency.tree.prune(visit.user_id, visit.values["context_id"]))
+async def prune(request: ApiRequest) -> Response:
+    return json_response(
+        await request.api.tree.prune(request.user_id, request.params["context_id"])
+    )
 
 
-def _read(asked: dict[str, Any], *names: str) -> dict[str, Any]:
+def _read_fields(body: dict[str, Any], *names: str) -> dict[str, Any]:
     """The fields of a request, each a text or null; all that is wrong is told at once."""
     wrong: list[DodonaError] = []
-    for name, value in asked.items():
+    for name, value in body.items():
         if name not in names:
             hint = did_you_mean(name, names)
             wrong.append(BadRequest(f"there is no field {name!r:.80}.", hint=hint))
-        elif value is not None and not (isinstance(value, str) and 0 < len(value) <= _LONGEST):
-            told = f"{name} must be a text of 1 to {_LONGEST} characters, or null."
+        elif value is not None and not (
+            isinstance(value, str) and 0 < len(value) <= _MAX_NAME_LENGTH
+        ):
+            told = f"{name} must be a text of 1 to {_MAX_NAME_LENGTH} characters, or null."
             wrong.append(BadRequest(told))
     if wrong:
-        raise BadRequest.gather(wrong)
-    return asked
+        raise BadRequest.combine(wrong)
+    return body
 
 
-_CONTEXT: Final = text("A context_id or a label.", minLength=1, maxLength=_LONGEST)
-_PROJECT_FIELD: Final = or_null(text(minLength=1, maxLength=_LONGEST, default=DEFAULT_PROJECT))
-_LABEL: Final = text("One node's in a conversation.", minLength=1, maxLength=LONGEST_LABEL)
-_HEAD: Final = or_null(text("Where the next question goes on; null is before the first message."))
+_CONTEXT: Final = string("A context_id or a label.", minLength=1, maxLength=_MAX_NAME_LENGTH)
+_PROJECT_FIELD: Final = nullable(
+    string(minLength=1, maxLength=_MAX_NAME_LENGTH, default=DEFAULT_PROJECT)
+)
+_LABEL: Final = string("One node's in a conversation.", minLength=1, maxLength=MAX_LABEL_CHARS)
+_HEAD: Final = nullable(
+    string("Where the next question goes on; null is before the first message.")
+)
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Tree": document(
+    "Tree": response_object(
         {
-            "project_id": text(),
-            "status": one_of(*(status.value for status in ContextStatus)),
+            "project_id": string(),
+            "status": enum(*(status.value for status in ContextStatus)),
             "head": _HEAD,
-            "nodes": listed(named("TreeNode")),
-            "next": or_null(whole("What to give as `before` for older ones.")),
+            "nodes": array(ref("TreeNode")),
+            "next": nullable(integer("What to give as `before` for older ones.")),
         }
     ),
-    "TreeNode": document(
+    "TreeNode": response_object(
         {
-            "id": whole("Of its run."),
-            "context_id": text(),
-            "parent": or_null(text("The context_id before it; null at the root.")),
-            "is_head": yes_or_no(),
-            "on_path": yes_or_no("Is it between the root and the head?"),
-            "status": one_of(*(status.value for status in RunStatus)),
-            "label": or_null(text()),
-            "question": or_null(text("How it begins.")),
-            "question_id": or_null(text("Of the message.")),
-            "answer": or_null(text("How it begins.")),
-            "answer_id": or_null(text("Of the message.")),
-            "children": whole("How many nodes follow from it directly."),
-            "has_summary": yes_or_no("Does a summary stand for it and all before it?"),
-            "tokens": whole(),
-            "created_at": time(),
+            "id": integer("Of its run."),
+            "context_id": string(),
+            "parent": nullable(string("The context_id before it; null at the root.")),
+            "is_head": boolean(),
+            "on_path": boolean("Is it between the root and the head?"),
+            "status": enum(*(status.value for status in RunStatus)),
+            "label": nullable(string()),
+            "question": nullable(string("How it begins.")),
+            "question_id": nullable(string("Of the message.")),
+            "answer": nullable(string("How it begins.")),
+            "answer_id": nullable(string("Of the message.")),
+            "children": integer("How many nodes follow from it directly."),
+            "has_summary": boolean("Does a summary stand for it and all before it?"),
+            "tokens": integer(),
+            "created_at": date_time(),
         }
     ),
-    "Checkout": request(
+    "Checkout": request_object(
         {
-            "context_id": or_null(_CONTEXT),
+            "context_id": nullable(_CONTEXT),
             "project_id": _PROJECT_FIELD,
-            "expected": or_null(
-                text(
+            "expected": nullable(
+                string(
                     "The head as you saw it: if it is another by now, nothing is changed.",
                     minLength=1,
-                    maxLength=_LONGEST,
+                    maxLength=_MAX_NAME_LENGTH,
                 )
             ),
         },
@@ -154,39 +162,40 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Branching": {
         "description": "From a message or from a context, one of them.",
-        **request(
+        **request_object(
             {
-                "message_id": or_null(
-                    text(
+                "message_id": nullable(
+                    string(
                         "A user's: to ask otherwise. Another: to go on from there.",
                         minLength=1,
-                        maxLength=_LONGEST,
+                        maxLength=_MAX_NAME_LENGTH,
                     )
                 ),
-                "context_id": or_null(_CONTEXT),
+                "context_id": nullable(_CONTEXT),
                 "project_id": _PROJECT_FIELD,
-                "label": or_null(_LABEL),
+                "label": nullable(_LABEL),
             }
         ),
     },
-    "Labelling": request(
-        {"context_id": text(minLength=1, maxLength=_LONGEST), "label": or_null(_LABEL)},
+    "Labelling": request_object(
+        {"context_id": string(minLength=1, maxLength=_MAX_NAME_LENGTH), "label": nullable(_LABEL)},
         required=("context_id", "label"),
     ),
-    "TreeHead": document(
+    "TreeHead": response_object(
         {
-            "project_id": text(),
+            "project_id": string(),
             "head": _HEAD,
-            "open_runs": listed(
-                whole(), "They go on: the one that runs as a branch, those that wait from the head."
+            "open_runs": array(
+                integer(),
+                "They go on: the one that runs as a branch, those that wait from the head.",
             ),
         }
     ),
-    "Labelled": document({"context_id": text(), "label": or_null(text())}),
-    "Pruned": document({"pruned": whole("How many nodes are gone."), "head": _HEAD}),
+    "Labelled": response_object({"context_id": string(), "label": nullable(string())}),
+    "Pruned": response_object({"pruned": integer("How many nodes are gone."), "head": _HEAD}),
 }
 
-_CHANGING: Final = (400, 404, 408, 409, 413, 415, 503)
+_WRITE_ERRORS: Final = (400, 404, 408, 409, 413, 415, 503)
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
@@ -194,16 +203,24 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         path="/api/oracle/tree",
         name="showTree",
         summary="The nodes of a project's conversation, the newest first.",
-        handle=shown,
+        handle=get_tree,
         parameters=(
-            Parameter(name="project_id", about="Whose conversation.", default=DEFAULT_PROJECT),
-            Parameter(
+            RequestParameter(
+                name="project_id", description="Whose conversation.", default=DEFAULT_PROJECT
+            ),
+            RequestParameter(
                 name="view",
-                about="all, or path: from the head to the root, with what branches off.",
+                description="all, or path: from the head to the root, with what branches off.",
                 default="all",
             ),
-            Parameter(name="before", about="What the last page gave as next.", bounds=(1, _MOST)),
-            Parameter(name="limit", about="How many at most.", bounds=(1, MOST_NODES), default=100),
+            RequestParameter(
+                name="before",
+                description="What the last page gave as next.",
+                bounds=(1, _MAX_INTEGER),
+            ),
+            RequestParameter(
+                name="limit", description="How many at most.", bounds=(1, MAX_NODES), default=100
+            ),
         ),
         responses={200: ResponseSpec("A page of nodes.", "Tree")},
         errors=(400, 404, 503),
@@ -216,7 +233,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handle=checkout,
         body="Checkout",
         responses={200: ResponseSpec("Where the head is now.", "TreeHead")},
-        errors=_CHANGING,
+        errors=_WRITE_ERRORS,
     ),
     Operation(
         method="POST",
@@ -226,7 +243,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handle=branch,
         body="Branching",
         responses={200: ResponseSpec("Where the head is now.", "TreeHead")},
-        errors=_CHANGING,
+        errors=_WRITE_ERRORS,
     ),
     Operation(
         method="POST",
@@ -236,7 +253,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         handle=label,
         body="Labelling",
         responses={200: ResponseSpec("The node's label.", "Labelled")},
-        errors=_CHANGING,
+        errors=_WRITE_ERRORS,
     ),
     Operation(
         method="DELETE",
@@ -244,7 +261,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         name="pruneTree",
         summary="Remove a node and all that follows from it. What it cost stays on record.",
         handle=prune,
-        parameters=(Parameter(name="context_id", about="Which node.", place="path"),),
+        parameters=(
+            RequestParameter(name="context_id", description="Which node.", location="path"),
+        ),
         responses={200: ResponseSpec("What is left.", "Pruned")},
         errors=(400, 404, 503),
     ),

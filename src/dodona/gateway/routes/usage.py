@@ -6,50 +6,56 @@ from typing import Final
 
 from starlette.responses import Response
 
-from dodona.core.domain.usage import GroupBy, Period
+from dodona.core.domain.usage import GroupBy, UsageQuery
 from dodona.core.errors import BadRequest, did_you_mean
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
+    array,
+    date_time,
+    enum,
+    integer,
+    nullable,
     number,
-    one_of,
-    or_null,
-    text,
-    time,
-    whole,
+    response_object,
+    string,
 )
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 
-EVERYBODY: Final = "*"
+ALL_USERS: Final = "*"
 
 
-async def usage(visit: ApiRequest) -> Response:
+async def get_usage(request: ApiRequest) -> Response:
     """Whole days of UTC: `until` is the last one that counts."""
-    values = visit.values
-    span = Period.days(_whose(visit), since=values["since"], until=values["until"])
-    found = await visit.agency.spending.usage(span, _by(values["by"]), most=values["limit"])
+    values = request.params
+    span = UsageQuery.from_days(
+        _requested_user(request), since=values["since"], until=values["until"]
+    )
+    found = await request.api.spending.usage(
+        span, _read_group_by(values["by"]), max_rows=values["limit"]
+    )
     return json_response(found)
 
 
-async def budgets(visit: ApiRequest) -> Response:
-    found = await visit.agency.spending.budgets(_whose(visit), most=visit.values["limit"])
+async def get_budgets(request: ApiRequest) -> Response:
+    found = await request.api.spending.budgets(
+        _requested_user(request), max_rows=request.params["limit"]
+    )
     return json_response({"budgets": found})
 
 
-def _whose(visit: ApiRequest) -> str | None:
+def _requested_user(request: ApiRequest) -> str | None:
     """One's own, unless another is named; None is everybody's."""
-    user: str | None = visit.values["user"]
-    if user is None or user == visit.user_id:
-        return visit.user_id
-    visit.caller.require_scope("admin")
-    return None if user == EVERYBODY else user
+    user: str | None = request.params["user"]
+    if user is None or user == request.user_id:
+        return request.user_id
+    request.caller.require_scope("admin")
+    return None if user == ALL_USERS else user
 
 
-def _by(name: str) -> GroupBy:
+def _read_group_by(name: str) -> GroupBy:
     names = [each.value for each in GroupBy]
     if name not in names:
         hint = did_you_mean(name, names) or f"It can be {', '.join(names)}."
@@ -57,50 +63,54 @@ def _by(name: str) -> GroupBy:
     return GroupBy(name)
 
 
-_USER = Parameter(name="user", about="Whose, for scope admin; * is everybody's. Your own if none.")
+_USER = RequestParameter(
+    name="user", description="Whose, for scope admin; * is everybody's. Your own if none."
+)
 
-_SUMS: Final = {
-    "calls": whole(),
-    "input_tokens": whole("All that was read, from a cache too."),
-    "output_tokens": whole("All that was written, reasoning too."),
-    "cache_read_tokens": whole(),
-    "cache_write_tokens": whole(),
-    "reasoning_tokens": whole(),
+_TOTALS: Final = {
+    "calls": integer(),
+    "input_tokens": integer("All that was read, from a cache too."),
+    "output_tokens": integer("All that was written, reasoning too."),
+    "cache_read_tokens": integer(),
+    "cache_write_tokens": integer(),
+    "reasoning_tokens": integer(),
     "cost_usd": number("Of the calls whose price is known."),
-    "unpriced": whole("Calls whose price is not."),
-    "estimated": whole("Calls that were counted here, for the provider did not say."),
+    "unpriced": integer("Calls whose price is not."),
+    "estimated": integer("Calls that were counted here, for the provider did not say."),
 }
-_SHARED: Final = {
-    "day": text(format="date"),
-    "agent_id": text(),
-    "provider": text(),
-    "model": text(),
-    "session_key": or_null(text()),
-    "user_id": text(),
+_GROUP_KEYS: Final = {
+    "day": string(format="date"),
+    "agent_id": string(),
+    "provider": string(),
+    "model": string(),
+    "session_key": nullable(string()),
+    "user_id": string(),
 }
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Usage": document(
+    "Usage": response_object(
         {
-            "by": one_of(*(by.value for by in GroupBy)),
-            "total": document(_SUMS),
-            "usage": listed(document({**_SHARED, **_SUMS}, optional=tuple(_SHARED))),
+            "by": enum(*(by.value for by in GroupBy)),
+            "total": response_object(_TOTALS),
+            "usage": array(
+                response_object({**_GROUP_KEYS, **_TOTALS}, optional=tuple(_GROUP_KEYS))
+            ),
         }
     ),
-    "Budgets": document(
+    "Budgets": response_object(
         {
-            "budgets": listed(
-                document(
+            "budgets": array(
+                response_object(
                     {
-                        "kind": one_of("session", "agent", "user", "daily", "monthly"),
-                        "scope": text("Like user:ada, or daily."),
-                        "period": or_null(text("A day or a month.")),
-                        "unit": one_of("tokens", "usd"),
+                        "kind": enum("session", "agent", "user", "daily", "monthly"),
+                        "scope": string("Like user:ada, or daily."),
+                        "period": nullable(string("A day or a month.")),
+                        "unit": enum("tokens", "usd"),
                         "ceiling": number(),
                         "used": number(),
                         "held": number("By calls on their way."),
                         "left": number(),
-                        "resets_at": or_null(time()),
+                        "resets_at": nullable(date_time()),
                     }
                 )
             )
@@ -114,17 +124,19 @@ OPERATIONS = (
         path="/api/usage",
         name="showUsage",
         summary="What calls of models came to.",
-        handle=usage,
+        handle=get_usage,
         parameters=(
-            Parameter(
+            RequestParameter(
                 name="by",
-                about="Put together by day, agent, model, session or user.",
+                description="Put together by day, agent, model, session or user.",
                 default=GroupBy.DAY.value,
             ),
-            Parameter(name="since", about="The first day, as in 2026-11-01, of UTC."),
-            Parameter(name="until", about="The last day."),
+            RequestParameter(name="since", description="The first day, as in 2026-11-01, of UTC."),
+            RequestParameter(name="until", description="The last day."),
             _USER,
-            Parameter(name="limit", about="How many at most.", bounds=(1, 1000), default=100),
+            RequestParameter(
+                name="limit", description="How many at most.", bounds=(1, 1000), default=100
+            ),
         ),
         responses={200: ResponseSpec("All of it, and in parts.", "Usage")},
         errors=(400, 503),
@@ -134,12 +146,12 @@ OPERATIONS = (
         path="/api/budgets",
         name="showBudgets",
         summary="What is left of the budgets that calls fall under.",
-        handle=budgets,
+        handle=get_budgets,
         parameters=(
             _USER,
-            Parameter(
+            RequestParameter(
                 name="limit",
-                about="How many sessions, agents and users at most.",
+                description="How many sessions, agents and users at most.",
                 bounds=(1, 1000),
                 default=100,
             ),

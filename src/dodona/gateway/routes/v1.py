@@ -13,89 +13,99 @@ from dodona.core.errors import DodonaError, did_you_mean
 from dodona.gateway.errors import ShuttingDown
 from dodona.gateway.http.json_schema import (
     Schema,
-    document,
-    listed,
-    mapped,
-    named,
+    array,
+    boolean,
+    enum,
+    integer,
+    nullable,
     number,
-    one_of,
-    or_null,
-    text,
-    whole,
-    yes_or_no,
+    object_,
+    ref,
+    response_object,
+    string,
 )
 from dodona.gateway.http.openai_errors import UnknownModel, as_openai
 from dodona.gateway.http.operation import Operation, ResponseSpec
-from dodona.gateway.http.parameter import Parameter
+from dodona.gateway.http.parameter import RequestParameter
 from dodona.gateway.http.request import ApiRequest
 from dodona.gateway.http.responses import json_response
 from dodona.gateway.http.tasks import first_completed, wait_disconnect
 from dodona.gateway.routes.oracle import RUN_HEADER
 from dodona.gateway.v1 import passthrough as relays
 from dodona.gateway.v1 import run_completion as runs
-from dodona.gateway.v1.completion import data
-from dodona.gateway.v1.request import FIXED, MOST_TOKENS, WITHOUT_EFFECT, ChatRequest
+from dodona.gateway.v1.completion import encode_event
+from dodona.gateway.v1.request import FIXED_FIELDS, IGNORED_FIELDS, MAX_TOKENS, ChatRequest
 
-_OWNER: Final = "dodona"
+_OWNED_BY: Final = "dodona"
 
 
-async def models(visit: ApiRequest) -> Response:
+async def list_models(request: ApiRequest) -> Response:
     return json_response(
-        {"object": "list", "data": [_model(name) for name in visit.agency.agents().names()]}
+        {"object": "list", "data": [_model_json(name) for name in request.api.agents().ids()]}
     )
 
 
-async def model(visit: ApiRequest) -> Response:
-    agent, _ = _found(visit, visit.values["model"])
-    return json_response(_model(agent.id))
+async def get_model(request: ApiRequest) -> Response:
+    agent, _ = _resolve_model(request, request.params["model"])
+    return json_response(_model_json(agent.id))
 
 
-def _model(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": _OWNER}
+def _model_json(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": _OWNED_BY}
 
 
-async def complete(visit: ApiRequest) -> Response:
+async def create_completion(request: ApiRequest) -> Response:
     """A run of the agent, or an answer of its model to a client that brings tools."""
-    asked = ChatRequest.read(await visit.json())
-    agent, wanted = _found(visit, asked.model)
-    agency, user_id = visit.agency, visit.user_id
-    if asked.is_relayed:
-        relaying = relays.begin(agency, user_id=user_id, asked=asked, agent=agent, model=wanted)
-        return await _answered(visit, asked, relaying, {})
-    answering = await runs.begin(
-        agency, visit.gate.closing, user_id=user_id, asked=asked, names=(agent.id, wanted)
+    asked = ChatRequest.parse(await request.json())
+    agent, wanted = _resolve_model(request, asked.model)
+    agency, user_id = request.api, request.user_id
+    if asked.is_passthrough:
+        relaying = relays.start_passthrough(
+            agency, user_id=user_id, chat_request=asked, agent=agent, model=wanted
+        )
+        return await _respond(request, asked, relaying, {})
+    answering = await runs.start_run(
+        agency,
+        request.state.shutdown,
+        user_id=user_id,
+        chat_request=asked,
+        names=(agent.id, wanted),
     )
-    return await _answered(visit, asked, answering, {RUN_HEADER: str(answering.run_id)})
+    return await _respond(request, asked, answering, {RUN_HEADER: str(answering.run_id)})
 
 
-async def _answered(
-    visit: ApiRequest,
-    asked: ChatRequest,
-    making: runs.RunCompletion | relays.PassthroughCompletion,
+async def _respond(
+    request: ApiRequest,
+    chat_request: ChatRequest,
+    completion: runs.RunCompletion | relays.PassthroughCompletion,
     headers: dict[str, str],
 ) -> Response:
-    if asked.stream:
+    if chat_request.stream:
         # An error before the first piece is a plain answer: its status decides what clients raise.
-        pieces = _told_within(visit, making.pieces())
-        return visit.stream(pieces, headers, begins_within=visit.gate.rules.heartbeat)
+        pieces = _stream_with_errors(request, completion.stream())
+        return request.stream(
+            pieces, headers, begins_within=request.state.settings.heartbeat_interval
+        )
 
     async def made() -> Response:
-        return json_response(await making.whole(), headers=headers)
+        return json_response(await completion.collect(), headers=headers)
 
     async def left() -> Response:
-        await wait_disconnect(visit.request.receive)
-        if isinstance(making, runs.RunCompletion):
-            await making.cancel()
+        await wait_disconnect(request.http_request.receive)
+        if isinstance(completion, runs.RunCompletion):
+            await completion.cancel()
         return Response(status_code=204)  # nobody is there to read it
 
     async def closed() -> Response:
-        await visit.gate.closing.wait()
+        await request.state.shutdown.wait_finished()
         raise ShuttingDown("Dodona is stopping.", hint="Ask again when it is back.")
 
     return await first_completed(made(), left(), closed())
 
 
-async def _told_within(visit: ApiRequest, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+async def _stream_with_errors(
+    request: ApiRequest, pieces: AsyncGenerator[bytes]
+) -> AsyncGenerator[bytes]:
     """Tell an error in the stream once that has begun; such a stream has no [DONE]."""
     has_begun = False
     async with aclosing(pieces):
@@ -106,24 +116,24 @@ async def _told_within(visit: ApiRequest, pieces: AsyncGenerator[bytes]) -> Asyn
         except DodonaError as error:
             if not has_begun:
                 raise
-            told, redactor = as_openai(error), visit.gate.redactor
-            yield data(told if redactor is None else redactor.scrub_all(told))
+            told, redactor = as_openai(error), request.state.redactor
+            yield encode_event(told if redactor is None else redactor.scrub_all(told))
 
 
-def _found(visit: ApiRequest, name: str) -> tuple[AgentDef, str]:
+def _resolve_model(request: ApiRequest, name: str) -> tuple[AgentDef, str]:
     """The agent of this name, and what comes after a slash: a model that is wanted of it."""
-    agents = visit.agency.agents()
+    agents = request.api.agents()
     id_, _, wanted = name.partition("/")
     agent = agents.get(id_)
     if agent is None or (not wanted and id_ != name):
         raise UnknownModel(
             f"there is no model {name!r:.80}.",
-            hint=did_you_mean(id_, agents.names()) or "GET /v1/models lists the agents.",
+            hint=did_you_mean(id_, agents.ids()) or "GET /v1/models lists the agents.",
         )
     return agent, wanted
 
 
-_ASKING: Final = (400, 401, 404, 408, 409, 413, 415, 429, 502, 503)
+_ASK_ERRORS: Final = (400, 401, 404, 408, 409, 413, 415, 429, 502, 503)
 
 OPERATIONS: Final = (
     Operation(
@@ -132,23 +142,23 @@ OPERATIONS: Final = (
         name="createChatCompletion",
         summary="Ask an agent as OpenAI's clients ask a model; with `stream`, piece by piece.",
         starts_run=True,
-        handle=complete,
+        handle=create_completion,
         body="V1Request",
         responses={
             200: ResponseSpec(
                 "The answer; with `stream`, events, the last of which is [DONE].",
                 "V1Answer",
-                events="V1Chunk",
+                event_schema="V1Chunk",
             )
         },
-        errors=_ASKING,
+        errors=_ASK_ERRORS,
     ),
     Operation(
         method="GET",
         path="/v1/models",
         name="listModels",
         summary="The agents, as models.",
-        handle=models,
+        handle=list_models,
         responses={200: ResponseSpec("All of them.", "V1Models")},
         errors=(400, 401, 429, 503),
     ),
@@ -157,8 +167,8 @@ OPERATIONS: Final = (
         path="/v1/models/{model}",
         name="retrieveModel",
         summary="An agent, as a model.",
-        handle=model,
-        parameters=(Parameter(name="model", about="Which agent.", place="path"),),
+        handle=get_model,
+        parameters=(RequestParameter(name="model", description="Which agent.", location="path"),),
         responses={200: ResponseSpec("The model.", "V1Model")},
         errors=(400, 401, 404, 429, 503),
     ),
@@ -167,43 +177,43 @@ OPERATIONS: Final = (
 _MESSAGE: Final = {
     "type": "object",
     "properties": {
-        "role": one_of("system", "developer", "user", "assistant", "tool"),
+        "role": enum("system", "developer", "user", "assistant", "tool"),
         "content": {"description": "A text, or a list of parts of type text."},
-        "tool_calls": listed(mapped(), "An assistant's, of tools that the client brought."),
-        "tool_call_id": text("Of the call that a tool's message answers."),
+        "tool_calls": array(object_(), "An assistant's, of tools that the client brought."),
+        "tool_call_id": string("Of the call that a tool's message answers."),
     },
     "required": ["role"],
 }
 
 _REQUEST: Final[dict[str, Schema]] = {
-    "model": text("An agent; after a slash, a model that it is to use.", examples=["oracle"]),
+    "model": string("An agent; after a slash, a model that it is to use.", examples=["oracle"]),
     "messages": {"type": "array", "items": _MESSAGE, "minItems": 1, "maxItems": 2000},
-    "user": or_null(text("Names a session, which goes on by itself.", maxLength=200)),
-    "stream": or_null(yes_or_no()),
-    "stream_options": or_null(mapped('{"include_usage": true} tells at the end what was used.')),
-    "max_tokens": or_null(whole(minimum=1, maximum=MOST_TOKENS)),
-    "max_completion_tokens": or_null(whole(minimum=1, maximum=MOST_TOKENS)),
-    "temperature": or_null(number(minimum=0, maximum=2)),
+    "user": nullable(string("Names a session, which goes on by itself.", maxLength=200)),
+    "stream": nullable(boolean()),
+    "stream_options": nullable(object_('{"include_usage": true} tells at the end what was used.')),
+    "max_tokens": nullable(integer(minimum=1, maximum=MAX_TOKENS)),
+    "max_completion_tokens": nullable(integer(minimum=1, maximum=MAX_TOKENS)),
+    "temperature": nullable(number(minimum=0, maximum=2)),
     "stop": {"description": "A text, or up to four."},
-    "reasoning_effort": or_null(one_of("none", "minimal", "low", "medium", "high", "xhigh")),
-    "tools": or_null(listed(mapped(), "The client's own: the agent's model answers directly.")),
+    "reasoning_effort": nullable(enum("none", "minimal", "low", "medium", "high", "xhigh")),
+    "tools": nullable(array(object_(), "The client's own: the agent's model answers directly.")),
     "tool_choice": {"description": "As OpenAI has it."},
-    "parallel_tool_calls": or_null(yes_or_no()),
-    "response_format": or_null(mapped("With tools only.")),
-    **{name: {"description": "Without effect."} for name in WITHOUT_EFFECT},
+    "parallel_tool_calls": nullable(boolean()),
+    "response_format": nullable(object_("With tools only.")),
+    **{name: {"description": "Without effect."} for name in IGNORED_FIELDS},
     **{
         name: {"description": f"Only {values[0]!r}." if values else "Not possible."}
-        for name, values in FIXED.items()
+        for name, values in FIXED_FIELDS.items()
     },
 }
 
-_USAGE: Final = document(
+_USAGE: Final = response_object(
     {
-        "prompt_tokens": whole(),
-        "completion_tokens": whole(),
-        "total_tokens": whole(),
-        "prompt_tokens_details": mapped(),
-        "completion_tokens_details": mapped(),
+        "prompt_tokens": integer(),
+        "completion_tokens": integer(),
+        "total_tokens": integer(),
+        "prompt_tokens_details": object_(),
+        "completion_tokens_details": object_(),
     }
 )
 
@@ -214,39 +224,39 @@ SCHEMAS: Final[dict[str, Schema]] = {
         "additionalProperties": False,
         "required": ["model", "messages"],
     },
-    "V1Answer": document(
+    "V1Answer": response_object(
         {
-            "id": text(),
+            "id": string(),
             "object": {"const": "chat.completion"},
-            "created": whole(),
-            "model": text(),
-            "choices": listed(mapped()),
+            "created": integer(),
+            "model": string(),
+            "choices": array(object_()),
             "usage": _USAGE,
         }
     ),
-    "V1Chunk": document(
+    "V1Chunk": response_object(
         {
-            "id": text(),
+            "id": string(),
             "object": {"const": "chat.completion.chunk"},
-            "created": whole(),
-            "model": text(),
-            "choices": listed(mapped(), "None in the last one, which tells what was used."),
-            "usage": or_null(_USAGE),
+            "created": integer(),
+            "model": string(),
+            "choices": array(object_(), "None in the last one, which tells what was used."),
+            "usage": nullable(_USAGE),
         },
         optional=("usage",),
     ),
-    "V1Model": document(
-        {"id": text(), "object": {"const": "model"}, "created": whole(), "owned_by": text()}
+    "V1Model": response_object(
+        {"id": string(), "object": {"const": "model"}, "created": integer(), "owned_by": string()}
     ),
-    "V1Models": document({"object": {"const": "list"}, "data": listed(named("V1Model"))}),
-    "V1Error": document(
+    "V1Models": response_object({"object": {"const": "list"}, "data": array(ref("V1Model"))}),
+    "V1Error": response_object(
         {
-            "error": document(
+            "error": response_object(
                 {
-                    "message": text("What happened, and what to do next."),
-                    "type": text(),
-                    "param": or_null(text("Which field is wrong.")),
-                    "code": text("For programs."),
+                    "message": string("What happened, and what to do next."),
+                    "type": string(),
+                    "param": nullable(string("Which field is wrong.")),
+                    "code": string("For programs."),
                 }
             )
         }

@@ -12,22 +12,24 @@ from typing import Final
 from starlette.requests import HTTPConnection
 from starlette.types import Scope
 
-from dodona.core.domain.api_tokens import PREFIX
+from dodona.core.domain.api_tokens import TOKEN_PREFIX
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.errors import DodonaError, Unauthorized
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.security.caller import OPERATOR, Caller
 from dodona.gateway.security.client_address import address_of, is_loopback, is_proxied
 from dodona.gateway.security.hosts import header_values, own_hosts, server_address
-from dodona.gateway.security.token_cache import HINT
+from dodona.gateway.security.token_cache import TOKEN_HINT
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.state import GatewayState
 
-OPENAI: Final = "/v1/"
+OPENAI_PREFIX: Final = "/v1/"
 _AUTHORIZATION: Final = b"authorization"
 
 
-async def authenticate(gate: GatewayState, connection: HTTPConnection, token: str | None) -> Caller:
+async def authenticate(
+    state: GatewayState, connection: HTTPConnection, token: str | None
+) -> Caller:
     """Whose request it is; `token` is what came with it, None when nothing did.
 
     Raises Unauthorized, or TooMany when the token has been used too often, or too many wrong ones
@@ -35,27 +37,27 @@ async def authenticate(gate: GatewayState, connection: HTTPConnection, token: st
     first message: ask here again then.
     """
     try:
-        return await _found(gate, connection.scope, token)
+        return await _identify(state, connection.scope, token)
     except (Unauthorized, TooManyRequests) as error:
-        audit_refusal(gate, connection.scope, error, None)
+        audit_rejection(state, connection.scope, error, None)
         raise
 
 
-async def _found(gate: GatewayState, scope: Scope, token: str | None) -> Caller:
+async def _identify(state: GatewayState, scope: Scope, token: str | None) -> Caller:
     if token is None:
-        if why := token_required_reason(scope, gate.rules):
-            raise Unauthorized(why, hint=HINT)
+        if why := token_required_reason(scope, state.settings):
+            raise Unauthorized(why, hint=TOKEN_HINT)
         return OPERATOR
-    found = await gate.known.check(token, address_of(scope, gate.rules.proxies))
+    found = await state.token_cache.verify(token, address_of(scope, state.settings.proxies))
     caller = Caller(found.user_id, found.scopes, found.id)
-    gate.crowd.acquire_for_token(caller)
+    state.quotas.acquire_for_token(caller)
     return caller
 
 
-async def check_run_quota(gate: GatewayState, caller: Caller) -> None:
+async def check_run_quota(state: GatewayState, caller: Caller) -> None:
     """Refuse another run of a user who has enough of them; the operator may have any number."""
-    most = gate.crowd.limits.user_runs
-    if caller.token_id is None or await gate.agency.runs.open_count(caller.user_id) < most:
+    most = state.quotas.limits.user_runs
+    if caller.token_id is None or await state.api.runs.open_count(caller.user_id) < most:
         return
     raise TooManyRequests(
         f"{most} runs of this user wait or go on already.",
@@ -73,13 +75,15 @@ def bearer_token(scope: Scope) -> str | None:
         return None
     scheme, _, text = given[0].strip().partition(" ")
     token = text.strip() if len(given) == 1 and scheme.lower() == "bearer" else ""
-    is_foreign = scope["path"].startswith(OPENAI) and token and not token.startswith(PREFIX)
+    is_foreign = (
+        scope["path"].startswith(OPENAI_PREFIX) and token and not token.startswith(TOKEN_PREFIX)
+    )
     return None if is_foreign else token
 
 
-def token_required_reason(scope: Scope, rules: GatewaySettings) -> str:
+def token_required_reason(scope: Scope, settings: GatewaySettings) -> str:
     """Why whoever sent this without a token may be another than the operator; empty if not so."""
-    if rules.needs_token or not is_loopback((scope.get("client") or ("", 0))[0]):
+    if settings.needs_token or not is_loopback((scope.get("client") or ("", 0))[0]):
         return "a token is needed here."
     # Proxies speak HTTP/1.0 unless they are told otherwise; browsers and clients do not.
     if is_proxied(scope["headers"]) or scope.get("http_version") == "1.0":
@@ -89,11 +93,11 @@ def token_required_reason(scope: Scope, rules: GatewaySettings) -> str:
     return ""
 
 
-def audit_refusal(
-    gate: GatewayState, scope: Scope, error: DodonaError, caller: Caller | None
+def audit_rejection(
+    state: GatewayState, scope: Scope, error: DodonaError, caller: Caller | None
 ) -> None:
     """Into the audit log: who was turned away, from where, and why."""
-    if gate.beside.audit is None:
+    if state.services.audit is None:
         return
     match error:
         case Unauthorized():
@@ -103,12 +107,12 @@ def audit_refusal(
         case _:
             kind = "denied"
     what = f"{scope.get('method', 'upgrade')} {scope['path'][:200]}: {error.message}"
-    gate.beside.audit.note(
+    state.services.audit.record(
         AuditEntry(
             kind=kind,
             what=what,
             user_id=caller.user_id if caller is not None else "",
             token_id=caller.token_id if caller is not None else None,
-            address=address_of(scope, gate.rules.proxies),
+            address=address_of(scope, state.settings.proxies),
         )
     )

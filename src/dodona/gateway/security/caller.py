@@ -11,7 +11,7 @@ from dodona.core.domain.api_tokens import SCOPES
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import AccessDenied, Unauthorized
 
-CALLER: Final = "dodona.caller"  # where the scope of a request has it
+CALLER_KEY: Final = "dodona.caller"  # where the scope of a request has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ OPERATOR: Final = Caller(LOCAL_USER, frozenset(SCOPES))
 
 def caller_of(connection: HTTPConnection) -> Caller:
     """Who the turnstile has found to be asking."""
-    caller = connection.scope.get(CALLER)
+    caller = connection.scope.get(CALLER_KEY)
     if caller is None:
         raise Unauthorized("a token is needed here.")
     return caller

@@ -12,7 +12,7 @@ from starlette.types import Scope
 from dodona.gateway.security.hosts import header_values
 
 # Headers by which those in front of us say that they are.
-_FORWARDING: Final = frozenset(
+_PROXY_HEADERS: Final = frozenset(
     {
         *(b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip"),
         *(b"true-client-ip", b"cf-connecting-ip", b"cf-ray", b"cdn-loop", b"fastly-client-ip"),
@@ -21,13 +21,13 @@ _FORWARDING: Final = frozenset(
         *(b"proxy-connection", b"ngrok-trace-id"),
     }
 )
-_FORWARDED: Final = b"x-forwarded-"
-_LONGEST: Final = 64  # characters of an address
+_FORWARDED_PREFIX: Final = b"x-forwarded-"
+_MAX_ADDRESS_LENGTH: Final = 64  # characters of an address
 
 
 def is_proxied(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Does the request say that somebody passed it on?"""
-    return any(name in _FORWARDING or name.startswith(_FORWARDED) for name, _ in headers)
+    return any(name in _PROXY_HEADERS or name.startswith(_FORWARDED_PREFIX) for name, _ in headers)
 
 
 def address_of(scope: Scope, proxies: Collection[str] = ()) -> str:
@@ -36,12 +36,12 @@ def address_of(scope: Scope, proxies: Collection[str] = ()) -> str:
     If that is one of our proxies it is the last address in X-Forwarded-For that is not, since
     everything before it could have been made up by whoever asks.
     """
-    peer = _plain((scope.get("client") or ("", 0))[0])
+    peer = _normalize_address((scope.get("client") or ("", 0))[0])
     if peer not in proxies:
         return peer
     listed = ",".join(header_values(scope["headers"], b"x-forwarded-for")).split(",")
     for text in reversed(listed):
-        found = _plain(text.strip())
+        found = _normalize_address(text.strip())
         if not found:
             break  # whatever this is, nothing before it can be believed
         if found not in proxies:
@@ -70,9 +70,9 @@ def is_loopback(address: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _plain(text: str) -> str:
+def _normalize_address(text: str) -> str:
     """The address as it is written everywhere; empty for what is none."""
-    bare = text[:_LONGEST].removeprefix("[").partition("]")[0].partition("%")[0]
+    bare = text[:_MAX_ADDRESS_LENGTH].removeprefix("[").partition("]")[0].partition("%")[0]
     if bare.count(":") == 1:  # 192.0.2.1:4711
         bare = bare.partition(":")[0]
     try:

@@ -13,14 +13,14 @@ from typing import Any, Final, cast
 from uvicorn import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from dodona.gateway.http.responses import encoded
+from dodona.gateway.http.responses import encode_json
 from dodona.gateway.security.client_address import client_key, is_loopback
 from dodona.gateway.settings import GatewaySettings
 
-_FILES_LEFT: Final = 128  # for the store, indexes, models
-_FEWEST: Final = 64
+_RESERVED_FILES: Final = 128  # for the store, indexes, models
+_MIN_CONNECTIONS: Final = 64
 
-_BODY: Final = encoded(
+_OVERLOADED_BODY: Final = encode_json(
     {
         "error": {
             "code": "overloaded",
@@ -29,79 +29,85 @@ _BODY: Final = encoded(
         }
     }
 )
-_FULL: Final = (
+_OVERLOADED_RESPONSE: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 5\r\n"
-    b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
+    b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(_OVERLOADED_BODY), _OVERLOADED_BODY)
 )
 
 
-class Connections:
+class ConnectionLimiter:
     """All that are open, by where they come from; it knows them by their transports."""
 
-    def __init__(self, rules: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        self._most = min(rules.limits.connections, max(_FEWEST, files - _FILES_LEFT))
-        self._most_of_a_place = rules.limits.address_connections
-        self._unlimited = rules.proxies
-        self.head_seconds = rules.head_seconds
-        self._places: dict[asyncio.BaseTransport, str] = {}
+        self._max_total = min(
+            settings.limits.connections, max(_MIN_CONNECTIONS, files - _RESERVED_FILES)
+        )
+        self._max_per_client = settings.limits.address_connections
+        self._proxies = settings.proxies
+        self.head_timeout = settings.head_timeout
+        self._clients: dict[asyncio.BaseTransport, str] = {}
         self._counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._clients)
 
-    def came(self, transport: asyncio.BaseTransport) -> bool:
+    def try_add(self, transport: asyncio.BaseTransport) -> bool:
         """Count one in; False when it is one too many. One that was counted stays counted."""
-        if transport in self._places:
+        if transport in self._clients:
             return True
         address = str((transport.get_extra_info("peername") or ("",))[0])
         place = client_key(address)
-        is_one_of_many = is_loopback(address) or address in self._unlimited
-        if len(self._places) >= self._most or (
-            not is_one_of_many and self._counts[place] >= self._most_of_a_place
+        is_one_of_many = is_loopback(address) or address in self._proxies
+        if len(self._clients) >= self._max_total or (
+            not is_one_of_many and self._counts[place] >= self._max_per_client
         ):
             return False
-        self._places[transport] = place
+        self._clients[transport] = place
         self._counts[place] += 1
         return True
 
-    def left(self, transport: asyncio.BaseTransport) -> None:
-        place = self._places.pop(transport, None)
+    def remove(self, transport: asyncio.BaseTransport) -> None:
+        place = self._clients.pop(transport, None)
         if place is not None:
             self._counts[place] -= 1
             if not self._counts[place]:
                 del self._counts[place]
 
-    def watch(self, config: Config) -> None:
+    def install(self, config: Config) -> None:
         """Let a server count its connections here, also those that become WebSockets."""
         config.load()
-        config.http_protocol_class = _counted(_patient(self.head_seconds), self)
+        config.http_protocol_class = _counting_protocol(
+            _head_timeout_protocol(self.head_timeout), self
+        )
         if config.ws_protocol_class is not None:
-            config.ws_protocol_class = _counted(config.ws_protocol_class, self)
+            config.ws_protocol_class = _counting_protocol(config.ws_protocol_class, self)
 
 
-def _counted(protocol: type[asyncio.Protocol], connections: Connections) -> type[asyncio.Protocol]:
+def _counting_protocol(
+    protocol: type[asyncio.Protocol], limiter: ConnectionLimiter
+) -> type[asyncio.Protocol]:
     class Counted(protocol):
         _line: asyncio.BaseTransport | None = None
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            if connections.came(transport):
+            if limiter.try_add(transport):
                 self._line = transport
                 super().connection_made(transport)
             else:
                 line = cast(asyncio.Transport, transport)
-                line.write(_FULL)
+                line.write(_OVERLOADED_RESPONSE)
                 line.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._line is not None:
-                connections.left(self._line)
+                limiter.remove(self._line)
                 super().connection_lost(exc)
 
     return Counted
 
 
-def _patient(seconds: float) -> type[asyncio.Protocol]:
+def _head_timeout_protocol(seconds: float) -> type[asyncio.Protocol]:
     """HTTP that closes a connection whose request does not begin, or whose head does not end."""
 
     class Patient(H11Protocol):

@@ -9,29 +9,29 @@ from starlette.types import Scope
 
 from dodona.gateway.settings import GatewaySettings
 
-_OURS = ("127.0.0.1", "localhost", "[::1]")
+_LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HTTP_PORT = 80  # browsers leave it out
 
 
 @lru_cache(maxsize=64)
 def own_hosts(address: str, port: int) -> frozenset[str]:
     """The Host headers of this machine, and of the address that somebody has reached it by."""
-    names = {*_OURS, f"[{address}]" if ":" in address else address} - {""}
+    names = {*_LOOPBACK_HOSTS, f"[{address}]" if ":" in address else address} - {""}
     own = {f"{name}:{port}" for name in names}
     return frozenset(own | names if port == _HTTP_PORT else own)
 
 
 @lru_cache(maxsize=64)
-def hosts(rules: GatewaySettings, address: str, port: int) -> frozenset[str]:
+def allowed_hosts(settings: GatewaySettings, address: str, port: int) -> frozenset[str]:
     """The Host headers that mean us."""
-    return own_hosts(address, port) | set(rules.hosts)
+    return own_hosts(address, port) | set(settings.hosts)
 
 
 @lru_cache(maxsize=64)
-def origins(rules: GatewaySettings, address: str, port: int) -> frozenset[str]:
+def allowed_origins(settings: GatewaySettings, address: str, port: int) -> frozenset[str]:
     """The Origin headers of our own pages; a proxy may add TLS to a configured name."""
-    plain = {f"http://{host}" for host in hosts(rules, address, port)}
-    return frozenset(plain | {f"https://{host}" for host in rules.hosts})
+    plain = {f"http://{host}" for host in allowed_hosts(settings, address, port)}
+    return frozenset(plain | {f"https://{host}" for host in settings.hosts})
 
 
 def server_address(scope: Scope) -> tuple[str, int]:

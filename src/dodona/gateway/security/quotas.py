@@ -9,59 +9,59 @@ from contextlib import contextmanager
 from dodona.gateway.errors import Overloaded, TooManyRequests
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.security.rate_limit import TokenBuckets
-from dodona.gateway.settings import Limits
+from dodona.gateway.settings import RequestLimits
 
-_MOMENT = 1.0  # seconds after which something may have ended
+_RETRY_SECONDS = 1.0  # seconds after which something may have ended
 
 
 class RequestQuotas:
     """All who are being served."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         self.limits = limits
-        self._of_tokens = TokenBuckets(limits.token_rate)
-        self._of_places = TokenBuckets(limits.address_rate)
-        self._users: Counter[str] = Counter()  # requests under way
-        self._all = 0
+        self._token_buckets = TokenBuckets(limits.token_rate)
+        self._client_buckets = TokenBuckets(limits.address_rate)
+        self._in_flight_by_user: Counter[str] = Counter()  # requests under way
+        self._in_flight_total = 0
 
-    def acquire_for_client(self, place: str) -> None:
+    def acquire_for_client(self, client: str) -> None:
         """Take a turn for an address; TooMany when it has none left."""
-        if wait := self._of_places.take(place):
+        if wait := self._client_buckets.acquire(client):
             raise TooManyRequests("too many requests come from this address.", retry_after=wait)
 
     def acquire_for_token(self, caller: Caller) -> None:
         """Take a turn for a token; the operator needs none."""
-        if caller.token_id is not None and (wait := self._of_tokens.take(caller.token_id)):
+        if caller.token_id is not None and (wait := self._token_buckets.acquire(caller.token_id)):
             raise TooManyRequests("too many requests come with this token.", retry_after=wait)
 
-    def check(self, caller: Caller | None) -> None:
+    def check_in_flight(self, caller: Caller | None) -> None:
         """Refuse another request while too many are answered; None is nobody in particular."""
-        if self._all >= self.limits.in_flight:
-            raise Overloaded("too much is being asked at once.", retry_after=_MOMENT)
-        if self._users[_name(caller)] >= self.limits.user_in_flight:
+        if self._in_flight_total >= self.limits.in_flight:
+            raise Overloaded("too much is being asked at once.", retry_after=_RETRY_SECONDS)
+        if self._in_flight_by_user[_quota_key(caller)] >= self.limits.user_in_flight:
             raise TooManyRequests(
                 f"{self.limits.user_in_flight} requests of this user are under way already.",
-                retry_after=_MOMENT,
+                retry_after=_RETRY_SECONDS,
                 hint="Let some of them end first; streams count too.",
             )
 
     @contextmanager
-    def in_flight(self, caller: Caller | None) -> Generator[None]:
+    def track_in_flight(self, caller: Caller | None) -> Generator[None]:
         """While a request is answered."""
-        name = _name(caller)
-        self._all += 1
+        name = _quota_key(caller)
+        self._in_flight_total += 1
         if name:
-            self._users[name] += 1
+            self._in_flight_by_user[name] += 1
         try:
             yield
         finally:
-            self._all -= 1
+            self._in_flight_total -= 1
             if name:
-                self._users[name] -= 1
-                if not self._users[name]:
-                    del self._users[name]
+                self._in_flight_by_user[name] -= 1
+                if not self._in_flight_by_user[name]:
+                    del self._in_flight_by_user[name]
 
 
-def _name(caller: Caller | None) -> str:
+def _quota_key(caller: Caller | None) -> str:
     """Who is counted: not the operator."""
     return caller.user_id if caller is not None and caller.token_id is not None else ""

@@ -8,17 +8,21 @@ from hashlib import sha256
 from time import monotonic, time
 from typing import Final
 
-from dodona.core.domain.api_tokens import TOKEN, ApiToken, Tokens
+from dodona.core.domain.api_tokens import TOKEN_PATTERN, ApiToken, ApiTokens
 from dodona.core.errors import StoreError, Unauthorized
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.security.client_address import client_key
 from dodona.gateway.security.rate_limit import TokenBuckets
-from dodona.gateway.settings import Limits
+from dodona.gateway.settings import RequestLimits
 
-FRESH: Final = 0.5  # seconds for which a token is not looked up again: so soon a revocation counts
-MOST_KNOWN: Final = 4_096
-NOTED: Final = 60.0  # seconds between two notes of when a token was last used
-HINT: Final = "Send it in the header Authorization, as Bearer TOKEN; dodona token create makes one."
+CACHE_SECONDS: Final = (
+    0.5  # seconds for which a token is not looked up again: so soon a revocation counts
+)
+CACHE_SIZE: Final = 4_096
+USE_RECORD_INTERVAL: Final = 60.0  # seconds between two notes of when a token was last used
+TOKEN_HINT: Final = (
+    "Send it in the header Authorization, as Bearer TOKEN; dodona token create makes one."
+)
 
 
 class TokenCache:
@@ -28,19 +32,19 @@ class TokenCache:
     that has been right before goes on to be looked at, whoever shares its address.
     """
 
-    def __init__(self, tokens: Tokens | None, limits: Limits) -> None:
+    def __init__(self, tokens: ApiTokens | None, limits: RequestLimits) -> None:
         self._tokens = tokens
-        self._cooldown = limits.cooldown
-        self._tries = TokenBuckets(limits.auth_failures)
-        self._cooling: dict[str, float] = {}  # places, until when
-        self._known: dict[str, tuple[ApiToken, float]] = {}  # by digest, until when it is fresh
-        self._noted: dict[int, float] = {}  # when tokens were last noted to be used
-        self._noting: set[asyncio.Task[None]] = set()
+        self._cooldown_seconds = limits.cooldown
+        self._failure_buckets = TokenBuckets(limits.auth_failures)
+        self._cooldown_until: dict[str, float] = {}  # places, until when
+        self._cached: dict[str, tuple[ApiToken, float]] = {}  # by digest, until when it is fresh
+        self._recorded_at: dict[int, float] = {}  # when tokens were last noted to be used
+        self._recording_tasks: set[asyncio.Task[None]] = set()
 
-    async def check(self, text: str, address: str) -> ApiToken:
+    async def verify(self, text: str, address: str) -> ApiToken:
         """The token with this text; Unauthorized, or TooMany after too many of those."""
         digest = sha256(text.encode("latin-1", "replace")).hexdigest()
-        known = self._known.get(digest)
+        known = self._cached.get(digest)
         if known is None:
             self._check_cooldown(client_key(address))
         if known is not None and monotonic() < known[1]:
@@ -48,60 +52,63 @@ class TokenCache:
         else:
             token = await self._find(text, digest)
         if token is None or not token.is_active(time()):
-            self._known.pop(digest, None)
-            self._failed(client_key(address))
-            raise Unauthorized(_why(token), hint=HINT)
-        self._note(token)
+            self._cached.pop(digest, None)
+            self._record_failure(client_key(address))
+            raise Unauthorized(_rejection_reason(token), hint=TOKEN_HINT)
+        self._schedule_use_record(token)
         return token
 
     async def _find(self, text: str, digest: str) -> ApiToken | None:
-        if self._tokens is None or not TOKEN.fullmatch(text):
+        if self._tokens is None or not TOKEN_PATTERN.fullmatch(text):
             return None
         token = await self._tokens.find(digest)
         if token is not None:
-            self._known.pop(digest, None)
-            if len(self._known) >= MOST_KNOWN:
-                del self._known[next(iter(self._known))]
-            self._known[digest] = (token, monotonic() + FRESH)
+            self._cached.pop(digest, None)
+            if len(self._cached) >= CACHE_SIZE:
+                del self._cached[next(iter(self._cached))]
+            self._cached[digest] = (token, monotonic() + CACHE_SECONDS)
         return token
 
-    def _check_cooldown(self, place: str) -> None:
-        left = self._cooling.get(place, 0.0) - monotonic()
+    def _check_cooldown(self, client: str) -> None:
+        left = self._cooldown_until.get(client, 0.0) - monotonic()
         if left > 0:
             raise TooManyRequests(
                 "too many wrong tokens came from this address.",
                 retry_after=left,
                 hint="Wait, and look at the token.",
             )
-        self._cooling.pop(place, None)
+        self._cooldown_until.pop(client, None)
 
-    def _failed(self, place: str) -> None:
-        self._tries.take(place)
-        if not self._tries.wait(place):
+    def _record_failure(self, client: str) -> None:
+        self._failure_buckets.acquire(client)
+        if not self._failure_buckets.wait_seconds(client):
             return
-        if len(self._cooling) >= MOST_KNOWN:
-            del self._cooling[next(iter(self._cooling))]
-        self._cooling[place] = monotonic() + self._cooldown
+        if len(self._cooldown_until) >= CACHE_SIZE:
+            del self._cooldown_until[next(iter(self._cooldown_until))]
+        self._cooldown_until[client] = monotonic() + self._cooldown_seconds
 
-    def _note(self, token: ApiToken) -> None:
+    def _schedule_use_record(self, token: ApiToken) -> None:
         """Now and then, behind the request."""
         now = monotonic()
-        if self._tokens is None or now - self._noted.get(token.id, -NOTED) < NOTED:
+        if (
+            self._tokens is None
+            or now - self._recorded_at.get(token.id, -USE_RECORD_INTERVAL) < USE_RECORD_INTERVAL
+        ):
             return
-        if len(self._noted) >= MOST_KNOWN:
-            self._noted.clear()
-        self._noted[token.id] = now
+        if len(self._recorded_at) >= CACHE_SIZE:
+            self._recorded_at.clear()
+        self._recorded_at[token.id] = now
         task = asyncio.create_task(_record_use(self._tokens, token.id))
-        self._noting.add(task)
-        task.add_done_callback(self._noting.discard)
+        self._recording_tasks.add(task)
+        task.add_done_callback(self._recording_tasks.discard)
 
 
-async def _record_use(tokens: Tokens, token_id: int) -> None:
+async def _record_use(tokens: ApiTokens, token_id: int) -> None:
     with suppress(StoreError):  # nobody is let in or kept out by it
-        await tokens.used((token_id,), time())
+        await tokens.record_use((token_id,), time())
 
 
-def _why(token: ApiToken | None) -> str:
+def _rejection_reason(token: ApiToken | None) -> str:
     if token is None:
         return "this token is not known here."
     return "this token was revoked." if token.revoked_at is not None else "this token has expired."

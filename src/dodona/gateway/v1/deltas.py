@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.errors import from_json
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import CallDelta, Done, ModelEvent, Restart, TextDelta, ThinkingDelta
-from dodona.gateway.http.openai_errors import OpenAiError
-from dodona.gateway.v1.completion import FINISHES, Delta
+from dodona.gateway.http.openai_errors import AnswerRestarted
+from dodona.gateway.v1.completion import FINISH_REASONS, Delta
 
-_BETWEEN: Final = "\n\n"  # what an agent says before and after it has used tools
+_PARAGRAPH_BREAK: Final = "\n\n"  # what an agent says before and after it has used tools
 
 
 class RunDeltas:
@@ -34,77 +34,79 @@ class RunDeltas:
     sent again; when it says something else, that is an error.
     """
 
-    def __init__(self, *, streams: bool) -> None:
+    def __init__(self, *, is_streaming: bool) -> None:
         self.finish = ""
-        self._streams = streams
-        self._said: list[tuple[int, str]] = []  # with the places of the chunks
-        self._thoughts: list[tuple[int, str]] = []
-        self._sent: list[str] = []
-        self._begins_anew = False
-        self._has_worked = False  # since something was said
-        self._takers: Mapping[str, Callable[[Chunk], Delta | None]] = {
-            "content": self._content,
-            "thinking": self._thinking,
-            "tool_call": self._work,
-            "tool_result": self._work,
-            "restart": self._restart,
-            "done": self._done,
-            "error": self._error,
+        self._is_streaming = is_streaming
+        self._text_parts: list[tuple[int, str]] = []  # with the places of the chunks
+        self._thinking_parts: list[tuple[int, str]] = []
+        self._sent_parts: list[str] = []
+        self._is_restarted = False
+        self._used_tools = False  # since something was said
+        self._handlers: Mapping[str, Callable[[StreamChunk], Delta | None]] = {
+            "content": self._on_content,
+            "thinking": self._on_thinking,
+            "tool_call": self._on_tool,
+            "tool_result": self._on_tool,
+            "restart": self._on_restart,
+            "done": self._on_done,
+            "error": self._on_error,
         }
 
     @property
     def text(self) -> str:
-        return "".join([text for _, text in self._said])
+        return "".join([text for _, text in self._text_parts])
 
     @property
     def thinking(self) -> str:
-        return "".join([text for _, text in self._thoughts])
+        return "".join([text for _, text in self._thinking_parts])
 
-    def take(self, chunk: Chunk) -> Delta | None:
+    def apply(self, chunk: StreamChunk) -> Delta | None:
         """What is to be sent for a chunk, if anything; the error that ended a run is raised."""
-        taker = self._takers.get(chunk.body["type"])
+        taker = self._handlers.get(chunk.body["type"])
         return None if taker is None else taker(chunk)
 
-    def _content(self, chunk: Chunk) -> Delta | None:
+    def _on_content(self, chunk: StreamChunk) -> Delta | None:
         text: str = chunk.body["content"]
-        if self._has_worked and self._said:
-            text = _BETWEEN + text
-        self._has_worked = False
-        self._said.append((chunk.seq, text))
-        if self._streams and self._begins_anew:
-            text = self._unsent()
+        if self._used_tools and self._text_parts:
+            text = _PARAGRAPH_BREAK + text
+        self._used_tools = False
+        self._text_parts.append((chunk.seq, text))
+        if self._is_streaming and self._is_restarted:
+            text = self._unsent_text()
         else:
-            self._sent.append(text)
+            self._sent_parts.append(text)
         return {"content": text} if text else None
 
-    def _unsent(self) -> str:
-        whole, sent = self.text, "".join(self._sent)
+    def _unsent_text(self) -> str:
+        whole, sent = self.text, "".join(self._sent_parts)
         if whole.startswith(sent):
-            self._sent, self._begins_anew = [whole], False
+            self._sent_parts, self._is_restarted = [whole], False
             return whole[len(sent) :]
         if sent.startswith(whole):
             return ""
-        raise OpenAiError("the model began its answer anew.", hint="Ask again, or without stream.")
+        raise AnswerRestarted(
+            "the model began its answer anew.", hint="Ask again, or without stream."
+        )
 
-    def _thinking(self, chunk: Chunk) -> Delta:
+    def _on_thinking(self, chunk: StreamChunk) -> Delta:
         text: str = chunk.body["content"]
-        self._thoughts.append((chunk.seq, text))
+        self._thinking_parts.append((chunk.seq, text))
         return {"reasoning_content": text}
 
-    def _work(self, _chunk: Chunk) -> None:
-        self._has_worked = True
+    def _on_tool(self, _chunk: StreamChunk) -> None:
+        self._used_tools = True
 
-    def _restart(self, chunk: Chunk) -> None:
+    def _on_restart(self, chunk: StreamChunk) -> None:
         last: int = chunk.body["discard_after"]
-        before = len(self._said)
-        self._said = [each for each in self._said if each[0] <= last]
-        self._thoughts = [each for each in self._thoughts if each[0] <= last]
-        self._begins_anew = self._begins_anew or len(self._said) < before
+        before = len(self._text_parts)
+        self._text_parts = [each for each in self._text_parts if each[0] <= last]
+        self._thinking_parts = [each for each in self._thinking_parts if each[0] <= last]
+        self._is_restarted = self._is_restarted or len(self._text_parts) < before
 
-    def _done(self, chunk: Chunk) -> None:
-        self.finish = FINISHES[chunk.body.get("finish", "stop")]
+    def _on_done(self, chunk: StreamChunk) -> None:
+        self.finish = FINISH_REASONS[chunk.body.get("finish", "stop")]
 
-    def _error(self, chunk: Chunk) -> None:
+    def _on_error(self, chunk: StreamChunk) -> None:
         raise from_json(chunk.body["error"])
 
 
@@ -112,46 +114,50 @@ class ModelDeltas:
     """The answer of a model that is relayed: its calls are the client's to make."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, str] = {}  # the ids under which they were sent
-        self._held: dict[int, str] = {}  # arguments of calls whose name has not come yet
+        self._call_ids: dict[int, str] = {}  # the ids under which they were sent
+        self._pending_arguments: dict[
+            int, str
+        ] = {}  # arguments of calls whose name has not come yet
 
-    def take(self, event: ModelEvent) -> Iterator[Delta]:
+    def apply(self, event: ModelEvent) -> Iterator[Delta]:
         match event:
             case TextDelta(text):
                 yield {"content": text}
             case ThinkingDelta(text):
                 yield {"reasoning_content": text}
             case CallDelta():
-                yield from self._call(event)
+                yield from self._on_call(event)
             case Restart(reason):
-                raise OpenAiError(f"the model began its answer anew: {reason}", hint="Ask again.")
+                raise AnswerRestarted(
+                    f"the model began its answer anew: {reason}", hint="Ask again."
+                )
             case Done():
-                yield from self._left(event.message.calls)
+                yield from self._unsent_calls(event.message.calls)
 
-    def _call(self, piece: CallDelta) -> Iterator[Delta]:
-        index = piece.index
-        if index in self._calls:
-            if piece.text:
-                yield _calls({"index": index, "function": {"arguments": piece.text}})
+    def _on_call(self, delta: CallDelta) -> Iterator[Delta]:
+        index = delta.index
+        if index in self._call_ids:
+            if delta.text:
+                yield _tool_calls_delta({"index": index, "function": {"arguments": delta.text}})
             return
-        self._held[index] = self._held.get(index, "") + piece.text
-        if piece.name:
-            yield self._begin(index, piece.id, piece.name)
+        self._pending_arguments[index] = self._pending_arguments.get(index, "") + delta.text
+        if delta.name:
+            yield self._start_call(index, delta.id, delta.name)
 
-    def _begin(self, index: int, id_: str, name: str) -> Delta:
-        is_new = bool(id_) and id_ not in self._calls.values()
-        self._calls[index] = id_ if is_new else f"call_{uuid4().hex[:24]}"
-        function = {"name": name, "arguments": self._held.pop(index, "")}
-        begun = {"index": index, "id": self._calls[index], "type": "function"}
-        return _calls({**begun, "function": function})
+    def _start_call(self, index: int, id_: str, name: str) -> Delta:
+        is_new = bool(id_) and id_ not in self._call_ids.values()
+        self._call_ids[index] = id_ if is_new else f"call_{uuid4().hex[:24]}"
+        function = {"name": name, "arguments": self._pending_arguments.pop(index, "")}
+        begun = {"index": index, "id": self._call_ids[index], "type": "function"}
+        return _tool_calls_delta({**begun, "function": function})
 
-    def _left(self, calls: tuple[ToolCall, ...]) -> Iterator[Delta]:
+    def _unsent_calls(self, calls: tuple[ToolCall, ...]) -> Iterator[Delta]:
         """Those of which no piece came before the end."""
         for index, call in enumerate(calls):
-            if index not in self._calls:
-                self._held[index] = call.arguments
-                yield self._begin(index, call.id, call.name)
+            if index not in self._call_ids:
+                self._pending_arguments[index] = call.arguments
+                yield self._start_call(index, call.id, call.name)
 
 
-def _calls(piece: Mapping[str, Any]) -> Delta:
-    return {"tool_calls": [dict(piece)]}
+def _tool_calls_delta(call: Mapping[str, Any]) -> Delta:
+    return {"tool_calls": [dict(call)]}

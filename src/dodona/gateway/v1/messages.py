@@ -15,10 +15,10 @@ from dodona.core.messages import (
     ToolResult,
     UserText,
 )
-from dodona.gateway.http.openai_errors import WrongParameter
+from dodona.gateway.http.openai_errors import InvalidParameter
 
-MOST_MESSAGES: Final = 2_000
-BETWEEN: Final = "\n\n"
+MAX_MESSAGES: Final = 2_000
+PARAGRAPH_BREAK: Final = "\n\n"
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -44,44 +44,46 @@ class ChatHistory:
     question: str
 
     @classmethod
-    def of(cls, messages: Sequence[ChatMessage]) -> ChatHistory:
+    def from_messages(cls, messages: Sequence[ChatMessage]) -> ChatHistory:
         told = [said.text for said in messages if said.role in ("system", "developer")]
         spoken = [said for said in messages if said.role in ("user", "assistant")]
         asked = _after_last_answer(spoken)
-        question = BETWEEN.join(said.text for said in asked)
+        question = PARAGRAPH_BREAK.join(said.text for said in asked)
         if not question.strip():
-            raise WrongParameter(
+            raise InvalidParameter(
                 "there is no question.",
                 param="messages",
                 hint="The last message must be the user's, and say something.",
             )
         before = spoken[: len(spoken) - len(asked)]
-        return cls(BETWEEN.join(filter(None, told)), tuple(_exchanges(before)), question)
+        return cls(
+            PARAGRAPH_BREAK.join(filter(None, told)), tuple(_pair_exchanges(before)), question
+        )
 
 
-def _after_last_answer(spoken: Sequence[ChatMessage]) -> list[ChatMessage]:
+def _after_last_answer(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     found: list[ChatMessage] = []
-    for said in reversed(spoken):
+    for said in reversed(messages):
         if said.role == "assistant":
             break
         found.insert(0, said)
     return found
 
 
-def _exchanges(spoken: Iterable[ChatMessage]) -> Iterator[tuple[str, str]]:
+def _pair_exchanges(messages: Iterable[ChatMessage]) -> Iterator[tuple[str, str]]:
     """Questions in a row are one, and so are answers."""
     asked: list[str] = []
     answered: list[str] = []
-    for said in spoken:
+    for said in messages:
         if said.role == "user" and answered:
-            yield BETWEEN.join(asked), BETWEEN.join(answered)
+            yield PARAGRAPH_BREAK.join(asked), PARAGRAPH_BREAK.join(answered)
             asked, answered = [], []
         (asked if said.role == "user" else answered).append(said.text)
     if asked or answered:
-        yield BETWEEN.join(asked), BETWEEN.join(answered)
+        yield PARAGRAPH_BREAK.join(asked), PARAGRAPH_BREAK.join(answered)
 
 
-def as_model_reads(messages: Sequence[ChatMessage]) -> Iterator[Message]:
+def to_model_messages(messages: Sequence[ChatMessage]) -> Iterator[Message]:
     """The same for a model that is asked directly; a result must have its call."""
     names: dict[str, str] = {}
     for place, said in enumerate(messages):
@@ -95,7 +97,7 @@ def as_model_reads(messages: Sequence[ChatMessage]) -> Iterator[Message]:
                 yield AssistantText(said.text, said.calls)
             case _:
                 if said.call_id not in names:
-                    raise WrongParameter(
+                    raise InvalidParameter(
                         f"no call has the id {said.call_id!r:.80}.",
                         param=f"messages[{place}].tool_call_id",
                         hint="A tool's message follows the assistant's message that called it.",
@@ -108,37 +110,39 @@ def as_model_reads(messages: Sequence[ChatMessage]) -> Iterator[Message]:
 
 def read_messages(value: Any) -> tuple[ChatMessage, ...]:
     listed = cast("list[object]", value) if isinstance(value, list) else []
-    if not 0 < len(listed) <= MOST_MESSAGES:
-        raise WrongParameter(
-            f"messages must be a list of 1 to {MOST_MESSAGES:,} messages.", param="messages"
+    if not 0 < len(listed) <= MAX_MESSAGES:
+        raise InvalidParameter(
+            f"messages must be a list of 1 to {MAX_MESSAGES:,} messages.", param="messages"
         )
     wrong: list[DodonaError] = []
     found: list[ChatMessage] = []
     for place, each in enumerate(listed):
         try:
-            found.append(_said(each, f"messages[{place}]"))
-        except WrongParameter as mistake:
+            found.append(_read_message(each, f"messages[{place}]"))
+        except InvalidParameter as mistake:
             wrong.append(mistake)
     if wrong:
-        raise BadRequest.gather(wrong[:20])
+        raise BadRequest.combine(wrong[:20])
     return tuple(found)
 
 
-def _said(value: object, param: str) -> ChatMessage:
+def _read_message(value: object, param: str) -> ChatMessage:
     if not isinstance(value, dict):
-        raise WrongParameter("a message must be an object.", param=param)
+        raise InvalidParameter("a message must be an object.", param=param)
     message = cast("dict[str, Any]", value)
     role = message.get("role")
     if role not in _ROLES:
-        raise WrongParameter(f"role must be one of {', '.join(_ROLES)}.", param=f"{param}.role")
-    calls = _calls(message, param) if role == "assistant" else ()
-    text = _content(message.get("content"), f"{param}.content", may_be_none=role == "assistant")
+        raise InvalidParameter(f"role must be one of {', '.join(_ROLES)}.", param=f"{param}.role")
+    calls = _read_calls(message, param) if role == "assistant" else ()
+    text = _read_content(
+        message.get("content"), f"{param}.content", may_be_none=role == "assistant"
+    )
     if role == "assistant" and not text and isinstance(message.get("refusal"), str):
         text = message["refusal"]
-    return ChatMessage(role, text, calls, _call_id(message, param) if role == "tool" else "")
+    return ChatMessage(role, text, calls, _read_call_id(message, param) if role == "tool" else "")
 
 
-def _content(value: object, param: str, *, may_be_none: bool) -> str:
+def _read_content(value: object, param: str, *, may_be_none: bool) -> str:
     """The text; parts of text are joined, others are refused."""
     match value:
         case str():
@@ -147,30 +151,32 @@ def _content(value: object, param: str, *, may_be_none: bool) -> str:
             return ""
         case list():
             parts = cast("list[object]", value)
-            return "".join(_part(each, f"{param}[{n}]") for n, each in enumerate(parts))
+            return "".join(_read_part(each, f"{param}[{n}]") for n, each in enumerate(parts))
         case _:
-            raise WrongParameter("content must be a text, or a list of parts.", param=param)
+            raise InvalidParameter("content must be a text, or a list of parts.", param=param)
 
 
-def _part(value: object, param: str) -> str:
+def _read_part(value: object, param: str) -> str:
     match value:
         case {"type": "text", "text": str() as text}:
             return text
         case {"type": "refusal", "refusal": str() as text}:
             return text
         case {"type": str() as kind}:
-            raise WrongParameter(
+            raise InvalidParameter(
                 f"a part of type {kind!r:.40} cannot be read here.",
                 param=param,
                 hint="Send text: agents see neither images, nor audio, nor files.",
             )
         case _:
-            raise WrongParameter('a part must look like {"type": "text", "text": …}.', param=param)
+            raise InvalidParameter(
+                'a part must look like {"type": "text", "text": …}.', param=param
+            )
 
 
-def _calls(message: Mapping[str, Any], param: str) -> tuple[ToolCall, ...]:
+def _read_calls(message: Mapping[str, Any], param: str) -> tuple[ToolCall, ...]:
     if message.get("function_call") is not None:
-        raise WrongParameter(
+        raise InvalidParameter(
             "function_call is not possible here.",
             param=f"{param}.function_call",
             hint="Use tool_calls.",
@@ -179,28 +185,28 @@ def _calls(message: Mapping[str, Any], param: str) -> tuple[ToolCall, ...]:
     if listed is None:
         return ()
     if not isinstance(listed, list):
-        raise WrongParameter("tool_calls must be a list.", param=f"{param}.tool_calls")
+        raise InvalidParameter("tool_calls must be a list.", param=f"{param}.tool_calls")
     places = enumerate(cast("list[object]", listed))
-    return tuple(_call(each, f"{param}.tool_calls[{place}]") for place, each in places)
+    return tuple(_read_call(each, f"{param}.tool_calls[{place}]") for place, each in places)
 
 
-def _call(value: object, param: str) -> ToolCall:
+def _read_call(value: object, param: str) -> ToolCall:
     match value:
         case {"id": str() as id_, "function": {"name": str() as name, "arguments": str() as text}}:
             return ToolCall(id_, name, text)
         case _:
-            raise WrongParameter(
+            raise InvalidParameter(
                 'a call must look like {"id": …, "type": "function", "function": '
                 '{"name": …, "arguments": "{}"}}.',
                 param=param,
             )
 
 
-def _call_id(message: Mapping[str, Any], param: str) -> str:
+def _read_call_id(message: Mapping[str, Any], param: str) -> str:
     match message.get("tool_call_id"):
         case str() as id_ if id_:
             return id_
         case _:
-            raise WrongParameter(
+            raise InvalidParameter(
                 "a tool's message needs the id of its call.", param=f"{param}.tool_call_id"
             )

@@ -16,9 +16,9 @@ from dodona.agent.requests.passthrough import PassthroughRequest
 from dodona.core.domain.agents import AgentDef
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.ports.model import Done, ModelEvent, ModelRequest
-from dodona.gateway.v1.completion import FINISHES, Completion, usage_in
+from dodona.gateway.v1.completion import FINISH_REASONS, Completion, usage_from_calls
 from dodona.gateway.v1.deltas import ModelDeltas
-from dodona.gateway.v1.messages import as_model_reads
+from dodona.gateway.v1.messages import to_model_messages
 from dodona.gateway.v1.request import ChatRequest
 from dodona.gateway.v1.run_completion import CHANNEL
 
@@ -27,71 +27,75 @@ from dodona.gateway.v1.run_completion import CHANNEL
 class PassthroughCompletion:
     """A request on its way to the model and back."""
 
-    agency: AgentApi
+    api: AgentApi
     user_id: str
-    relayed: PassthroughRequest
+    request: PassthroughRequest
     completion: Completion
 
-    async def whole(self) -> dict[str, Any]:
+    async def collect(self) -> dict[str, Any]:
         async with aclosing(self._events()) as events:
             async for event in events:
                 if isinstance(event, Done):
-                    return self.completion.whole(
+                    return self.completion.build_response(
                         text=event.message.text,
                         thinking=event.message.thinking,
-                        finish=FINISHES[event.finish.value],
-                        usage=_usage(event),
+                        finish=FINISH_REASONS[event.finish.value],
+                        usage=_total_usage(event),
                         calls=event.message.calls,
                     )
         raise AssertionError("an answer ends with Done, or raises")
 
-    async def pieces(self) -> AsyncGenerator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes]:
         """The answer as it comes; an error is raised."""
         deltas, completion = ModelDeltas(), self.completion
         has_begun = False
         async with aclosing(self._events()) as events:
             async for event in events:
-                piece = b"" if has_begun else completion.first()
-                piece += b"".join([completion.piece(delta) for delta in deltas.take(event)])
+                piece = b"" if has_begun else completion.encode_first()
+                piece += b"".join([completion.encode_delta(delta) for delta in deltas.apply(event)])
                 if isinstance(event, Done):
-                    piece += completion.last(FINISHES[event.finish.value], _usage(event))
+                    piece += completion.encode_last(
+                        FINISH_REASONS[event.finish.value], _total_usage(event)
+                    )
                 has_begun = True
                 yield piece
 
     def _events(self) -> AsyncGenerator[ModelEvent]:
-        return self.agency.relay.stream(self.user_id, self.relayed)
+        return self.api.passthrough.stream(self.user_id, self.request)
 
 
-def begin(
-    agency: AgentApi, *, user_id: str, asked: ChatRequest, agent: AgentDef, model: str
+def start_passthrough(
+    api: AgentApi, *, user_id: str, chat_request: ChatRequest, agent: AgentDef, model: str
 ) -> PassthroughCompletion:
     """`model` is one that is wanted instead of the agent's; it may be empty."""
     request = ModelRequest(
-        messages=tuple(as_model_reads(asked.messages)),
-        tools=asked.tools,
-        max_tokens=asked.max_tokens,
-        temperature=asked.temperature,
-        thinking=bool(asked.thinking),
-        allow_restart=not asked.stream,  # what was sent cannot be taken back
-        stop=asked.stop,
-        tool_choice=asked.tool_choice,
-        parallel_calls=asked.parallel_calls,
-        response_format=asked.response_format,
+        messages=tuple(to_model_messages(chat_request.messages)),
+        tools=chat_request.tools,
+        max_tokens=chat_request.max_tokens,
+        temperature=chat_request.temperature,
+        thinking=bool(chat_request.thinking),
+        allow_restart=not chat_request.stream,  # what was sent cannot be taken back
+        stop=chat_request.stop,
+        tool_choice=chat_request.tool_choice,
+        parallel_calls=chat_request.parallel_calls,
+        response_format=chat_request.response_format,
     )
     return PassthroughCompletion(
-        agency=agency,
+        api=api,
         user_id=user_id,
-        relayed=PassthroughRequest(
+        request=PassthroughRequest(
             agent=agent,
-            session_key=session_key(agent.id, CHANNEL, user_id, asked.user),
+            session_key=session_key(agent.id, CHANNEL, user_id, chat_request.user),
             request=request,
             model=model,
         ),
         completion=Completion(
-            id=f"chatcmpl-{uuid4().hex}", model=asked.model, with_usage=asked.include_usage
+            id=f"chatcmpl-{uuid4().hex}",
+            model=chat_request.model,
+            include_usage=chat_request.include_usage,
         ),
     )
 
 
-def _usage(done: Done) -> dict[str, Any]:
-    return usage_in([*(attempt.usage for attempt in done.attempts), done.usage])
+def _total_usage(done: Done) -> dict[str, Any]:
+    return usage_from_calls([*(attempt.usage for attempt in done.attempts), done.usage])

@@ -8,65 +8,65 @@ from typing import Any, Final, cast
 
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.model import ToolChoice
-from dodona.gateway.http.openai_errors import WrongParameter
+from dodona.gateway.http.openai_errors import InvalidParameter
 
-MOST_TOOLS: Final = 128
-_NOTHING: Final[dict[str, Any]] = {"type": "object", "properties": {}}
-NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+MAX_TOOLS: Final = 128
+_NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def read_tools(value: Any) -> tuple[ToolSpec, ...]:
-    if not isinstance(value, list) or len(cast("list[object]", value)) > MOST_TOOLS:
-        raise WrongParameter(f"tools must be a list of at most {MOST_TOOLS} tools.", param="tools")
-    found = [_tool(each, f"tools[{n}]") for n, each in enumerate(cast("list[object]", value))]
+    if not isinstance(value, list) or len(cast("list[object]", value)) > MAX_TOOLS:
+        raise InvalidParameter(f"tools must be a list of at most {MAX_TOOLS} tools.", param="tools")
+    found = [_read_tool(each, f"tools[{n}]") for n, each in enumerate(cast("list[object]", value))]
     names = [tool.name for tool in found]
     for place, name in enumerate(names):
         if name in names[:place]:
-            raise WrongParameter(f"two tools are called {name!r}.", param=f"tools[{place}]")
+            raise InvalidParameter(f"two tools are called {name!r}.", param=f"tools[{place}]")
     return tuple(found)
 
 
-def _tool(value: object, param: str) -> ToolSpec:
+def _read_tool(value: object, param: str) -> ToolSpec:
     match value:
         case {"type": "function", "function": dict()}:
             given = cast("dict[str, dict[str, Any]]", value)
-            return _function(given["function"], f"{param}.function")
+            return _read_function(given["function"], f"{param}.function")
         case {"type": str() as kind} if kind != "function":
-            raise WrongParameter(f"there are no tools of type {kind!r:.40} here.", param=param)
+            raise InvalidParameter(f"there are no tools of type {kind!r:.40} here.", param=param)
         case _:
-            raise WrongParameter(
+            raise InvalidParameter(
                 'a tool must look like {"type": "function", "function": {"name": …}}.', param=param
             )
 
 
-def _function(given: Mapping[str, Any], param: str) -> ToolSpec:
-    name, about = given.get("name"), given.get("description") or ""
-    parameters, strict = given.get("parameters") or _NOTHING, given.get("strict")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise WrongParameter(
+def _read_function(function: Mapping[str, Any], param: str) -> ToolSpec:
+    name, about = function.get("name"), function.get("description") or ""
+    parameters, strict = function.get("parameters") or _NO_PARAMETERS, function.get("strict")
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
+        raise InvalidParameter(
             f"a tool's name must have 1 to 64 of the characters a-z, A-Z, 0-9, _ and - "
             f"(got {name!r:.80}).",
             param=f"{param}.name",
         )
     if not isinstance(about, str):
-        raise WrongParameter("a tool's description must be a text.", param=f"{param}.description")
+        raise InvalidParameter("a tool's description must be a text.", param=f"{param}.description")
     if not isinstance(parameters, dict):
-        raise WrongParameter(
+        raise InvalidParameter(
             "a tool's parameters must be a JSON Schema of an object.", param=f"{param}.parameters"
         )
     if not isinstance(strict, bool | None):
-        raise WrongParameter("strict must be true or false.", param=f"{param}.strict")
+        raise InvalidParameter("strict must be true or false.", param=f"{param}.strict")
     return ToolSpec(name, about, cast("dict[str, Any]", parameters), strict=strict)
 
 
-def read_choice(value: Any) -> ToolChoice:
+def read_tool_choice(value: Any) -> ToolChoice:
     match value:
         case "none" | "auto" | "required":
             return ToolChoice(value)
         case {"type": "function", "function": {"name": str() as name}}:
             return ToolChoice("named", name)
         case _:
-            raise WrongParameter(
+            raise InvalidParameter(
                 'tool_choice must be "none", "auto", "required" or '
                 '{"type": "function", "function": {"name": …}}.',
                 param="tool_choice",

@@ -11,19 +11,19 @@ from starlette.types import Receive, Scope, Send
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket.call import SessionLocks
 from dodona.gateway.websocket.connection import Connection
-from dodona.gateway.websocket.handshake import introduced, visitor_at_once
+from dodona.gateway.websocket.handshake import identity_from_scope, receive_identity
 from dodona.gateway.websocket.methods import METHODS
 from dodona.gateway.websocket.writer import Disconnected, FrameWriter
 
 PATH: Final = "/ws"
 
 
-class Endpoint:
+class WebSocketApp:
     """An ASGI application for upgrades alone; the guard has seen them."""
 
-    def __init__(self, gate: GatewayState) -> None:
-        self._gate = gate
-        self._turns = SessionLocks()
+    def __init__(self, state: GatewayState) -> None:
+        self._state = state
+        self._session_locks = SessionLocks()
         self._methods = {method.name: method for method in METHODS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -32,11 +32,15 @@ class Endpoint:
         door, line = HTTPConnection(scope), FrameWriter(send)
         with suppress(Disconnected):
             await line.accept()
-            visitor = visitor_at_once(door)
+            visitor = identity_from_scope(door)
             if visitor is None:
-                visitor = await introduced(self._gate, door, receive=receive, line=line)
+                visitor = await receive_identity(self._state, door, receive=receive, writer=line)
             if visitor is not None:
                 connection = Connection(
-                    self._gate, visitor, methods=self._methods, turns=self._turns, line=line
+                    self._state,
+                    visitor,
+                    methods=self._methods,
+                    session_locks=self._session_locks,
+                    writer=line,
                 )
                 await connection.serve(door, receive)

@@ -11,12 +11,12 @@ from weakref import WeakValueDictionary
 
 from dodona.agent.api import AgentApi
 from dodona.core import chunks
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 from dodona.core.errors import DodonaError
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.state import GatewayState
-from dodona.gateway.websocket.frame import Id, refusal
-from dodona.gateway.websocket.parameter import Field
+from dodona.gateway.websocket.frame import RequestId, error_frame
+from dodona.gateway.websocket.parameter import MethodParameter
 from dodona.gateway.websocket.writer import FrameWriter
 
 
@@ -26,7 +26,7 @@ class SessionLocks:
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    def of(self, session_key: str) -> asyncio.Lock:
+    def lock_for(self, session_key: str) -> asyncio.Lock:
         """To be held while a message is taken in. Who asks first, has it first."""
         lock = self._locks.get(session_key)
         if lock is None:
@@ -52,29 +52,29 @@ class Host(Protocol):
 class Call:
     """Answered once, by a result or an error. What is followed goes on after that."""
 
-    __slots__ = ("_host", "caller", "id", "is_answered", "values")
+    __slots__ = ("_host", "caller", "id", "is_answered", "params")
 
-    def __init__(self, host: Host, id_: Id, values: Mapping[str, Any]) -> None:
+    def __init__(self, host: Host, id_: RequestId, params: Mapping[str, Any]) -> None:
         self._host = host
         self.id = id_
         self.caller = host.caller
-        self.values = values
+        self.params = params
         self.is_answered = False
 
     @property
-    def gate(self) -> GatewayState:
+    def state(self) -> GatewayState:
         return self._host.gate
 
     @property
-    def agency(self) -> AgentApi:
-        return self._host.gate.agency
+    def api(self) -> AgentApi:
+        return self._host.gate.api
 
     @property
     def user_id(self) -> str:
         return self.caller.user_id
 
     @property
-    def turns(self) -> SessionLocks:
+    def session_locks(self) -> SessionLocks:
         return self._host.turns
 
     def check_capacity(self) -> None:
@@ -85,28 +85,28 @@ class Call:
         """From here on it only waits: when the client goes away, it is ended."""
         self._host.detach()
 
-    async def answer(self, result: Any) -> None:
-        await self._say({"id": self.id, "result": result})
+    async def send_result(self, result: Any) -> None:
+        await self._send_once({"id": self.id, "result": result})
 
-    async def refuse(self, error: DodonaError) -> None:
-        await self._say(refusal(self.id, error, self.gate.redactor))
+    async def send_error(self, error: DodonaError) -> None:
+        await self._send_once(error_frame(self.id, error, self.state.redactor))
 
-    async def follow(self, run_id: int, session_key: str | None, *, after: int = 0) -> None:
+    async def stream_run(self, run_id: int, session_key: str | None, *, after_seq: int = 0) -> None:
         """Tell what comes of a run, until it ends."""
-        seen = after
-        batches = self.agency.oracle.events(self.user_id, run_id, after=after)
+        seen = after_seq
+        batches = self.api.oracle.stream_chunks(self.user_id, run_id, after_seq=after_seq)
         try:
             async with aclosing(batches):
                 async for batch in batches:
                     for chunk in batch:
-                        await self._host.line.tell(chunk, session_key)
+                        await self._host.line.send_chunk(chunk, session_key)
                         seen = chunk.seq
         except DodonaError as error:
             # The run goes on: only what comes of it cannot be told here.
-            lost = Chunk(run_id, seen, {**chunks.error(error), "is_lost": True})
-            await self._host.line.tell(lost, session_key)
+            lost = StreamChunk(run_id, seen, {**chunks.error(error), "is_lost": True})
+            await self._host.line.send_chunk(lost, session_key)
 
-    async def _say(self, frame: dict[str, Any]) -> None:
+    async def _send_once(self, frame: dict[str, Any]) -> None:
         if not self.is_answered:
             self.is_answered = True
             self._host.release(self)
@@ -121,8 +121,8 @@ class Method:
     """What `handle` returns is the result, unless it has answered already."""
 
     name: str
-    about: str
+    description: str
     result: str
     handle: Handler
     scope: str = "read"
-    fields: tuple[Field, ...] = ()
+    parameters: tuple[MethodParameter, ...] = ()

@@ -24,15 +24,19 @@ from dodona.core.errors import (
     did_you_mean,
 )
 from dodona.gateway.errors import TooManyRequests
-from dodona.gateway.http.responses import fault
-from dodona.gateway.security.auth import audit_refusal, authenticate
+from dodona.gateway.http.responses import unexpected_error
+from dodona.gateway.security.auth import audit_rejection, authenticate
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket import frame
 from dodona.gateway.websocket.call import Call, Method, SessionLocks
-from dodona.gateway.websocket.frame import Id, Request
-from dodona.gateway.websocket.handshake import Identity, is_token, visitor_of_token
-from dodona.gateway.websocket.parameter import read
-from dodona.gateway.websocket.protocol import FOLLOWED, REQUESTS, UNKNOWN_CALLER
+from dodona.gateway.websocket.frame import RequestId, RpcRequest
+from dodona.gateway.websocket.handshake import Identity, identity_from_token, is_token_frame
+from dodona.gateway.websocket.parameter import read_params
+from dodona.gateway.websocket.protocol import (
+    MAX_AWAITED_RUNS,
+    MAX_REQUESTS,
+    UNAUTHORIZED_CLOSE_CODE,
+)
 from dodona.gateway.websocket.writer import Disconnected, FrameWriter
 
 _log = logging.getLogger(__name__)
@@ -42,46 +46,53 @@ class Connection:
     """From its acceptance to its end."""
 
     __slots__ = (
-        *("_answering", "_has_left", "_ids", "_lingering", "_methods", "_token"),
+        *(
+            "_active_tasks",
+            "_is_disconnected",
+            "_open_ids",
+            "_detached_tasks",
+            "_methods",
+            "_token",
+        ),
         *("caller", "gate", "line", "turns"),
     )
 
     def __init__(
         self,
-        gate: GatewayState,
-        visitor: Identity,
+        state: GatewayState,
+        identity: Identity,
         *,
         methods: Mapping[str, Method],
-        turns: SessionLocks,
-        line: FrameWriter,
+        session_locks: SessionLocks,
+        writer: FrameWriter,
     ) -> None:
-        self.gate = gate
-        self.caller = visitor.caller
-        self.turns = turns
-        self.line = line
-        self._token = visitor.token
+        self.gate = state
+        self.caller = identity.caller
+        self.turns = session_locks
+        self.line = writer
+        self._token = identity.token
         self._methods = methods
-        self._ids: set[Id] = set()
-        self._answering: set[asyncio.Task[None]] = set()
-        self._lingering: set[asyncio.Task[None]] = set()
-        self._has_left = False
+        self._open_ids: set[RequestId] = set()
+        self._active_tasks: set[asyncio.Task[None]] = set()
+        self._detached_tasks: set[asyncio.Task[None]] = set()
+        self._is_disconnected = False
 
-    async def serve(self, door: HTTPConnection, receive: Receive) -> None:
+    async def serve(self, connection: HTTPConnection, receive: Receive) -> None:
         """Until the client leaves, or is sent away."""
         try:
-            await self._greet()
+            await self._send_hello()
             message = await receive()
-            if await self._become(door, message):
+            if await self._authenticate_first_frame(connection, message):
                 message = await receive()
             while message["type"] != "websocket.disconnect":
-                await self._take(door, message)
+                await self._handle_message(connection, message)
                 message = await receive()
         except Disconnected:
             pass  # nobody is there to be told
         finally:
-            await self._end()
+            await self._finish_tasks()
 
-    async def _greet(self) -> None:
+    async def _send_hello(self) -> None:
         hello = {
             "event": "hello",
             "version": dodona.__version__,
@@ -91,36 +102,36 @@ class Connection:
         }
         await self.line.send(hello)
 
-    async def _become(self, door: HTTPConnection, message: Message) -> bool:
+    async def _authenticate_first_frame(self, connection: HTTPConnection, message: Message) -> bool:
         """A client that was let in without a token may say who it is, in its first frame."""
         with suppress(DodonaError):
-            document = frame.parse(message, self.gate.rules.largest_head)
-            if is_token(document):
-                visitor = await visitor_of_token(self.gate, door, document["token"])
+            document = frame.parse_frame(message, self.gate.settings.max_head_bytes)
+            if is_token_frame(document):
+                visitor = await identity_from_token(self.gate, connection, document["token"])
                 if visitor is None:
-                    await self.line.close(UNKNOWN_CALLER, "The token is not known.")
+                    await self.line.close(UNAUTHORIZED_CLOSE_CODE, "The token is not known.")
                 else:
                     self.caller, self._token = visitor.caller, visitor.token
-                    await self._greet()
+                    await self._send_hello()
                 return True
         return False
 
-    async def _take(self, door: HTTPConnection, message: Message) -> None:
+    async def _handle_message(self, connection: HTTPConnection, message: Message) -> None:
         id_ = None
         try:
             if self._token is not None:
                 # As for each request over HTTP: it may have been revoked, or used too often.
-                self.caller = await authenticate(self.gate, door, self._token)
-            document = frame.parse(message, self.gate.rules.largest_body)
-            id_ = self._free(frame.id_of(document))
-            self._begin(door, frame.read_request(document))
+                self.caller = await authenticate(self.gate, connection, self._token)
+            document = frame.parse_frame(message, self.gate.settings.max_body_bytes)
+            id_ = self._check_id_unused(frame.id_of(document))
+            self._start_call(connection, frame.read_request(document))
         except Unauthorized as error:
-            await self.line.close(UNKNOWN_CALLER, error.message)
+            await self.line.close(UNAUTHORIZED_CLOSE_CODE, error.message)
         except DodonaError as error:
-            await self.line.send(frame.refusal(id_, error, self.gate.redactor))
+            await self.line.send(frame.error_frame(id_, error, self.gate.redactor))
 
-    def _free(self, id_: Id | None) -> Id | None:
-        if id_ in self._ids:
+    def _check_id_unused(self, id_: RequestId | None) -> RequestId | None:
+        if id_ in self._open_ids:
             # Not told under that id: it would be taken for the answer to the first one.
             raise BadRequest(
                 f"id {id_!r:.80} is that of a request that is not answered yet.",
@@ -128,7 +139,7 @@ class Connection:
             )
         return id_
 
-    def _begin(self, door: HTTPConnection, request: Request) -> None:
+    def _start_call(self, connection: HTTPConnection, request: RpcRequest) -> None:
         method = self._methods.get(request.method)
         if method is None:
             raise NotFound(
@@ -136,67 +147,67 @@ class Connection:
                 hint=did_you_mean(request.method, self._methods) or "The hello names them.",
             )
         try:
-            self._check(method)
+            self._check_allowed(method)
         except (AccessDenied, TooManyRequests) as error:
-            audit_refusal(self.gate, door.scope, error, self.caller)
+            audit_rejection(self.gate, connection.scope, error, self.caller)
             raise
-        call = Call(self, request.id, read(method.fields, request.params))
-        self._ids.add(call.id)
-        task = asyncio.create_task(self._answer(method, call))
-        self._answering.add(task)
-        task.add_done_callback(self._ended)
+        call = Call(self, request.id, read_params(method.parameters, request.params))
+        self._open_ids.add(call.id)
+        task = asyncio.create_task(self._run_call(method, call))
+        self._active_tasks.add(task)
+        task.add_done_callback(self._forget_task)
 
-    def _check(self, method: Method) -> None:
+    def _check_allowed(self, method: Method) -> None:
         self.caller.require_scope(method.scope)
-        if len(self._answering) >= REQUESTS:
+        if len(self._active_tasks) >= MAX_REQUESTS:
             raise TooManyRequests(
-                f"{REQUESTS} requests of this connection are not answered yet.",
+                f"{MAX_REQUESTS} requests of this connection are not answered yet.",
                 hint="Wait for some of the answers.",
             )
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._answering.discard(task)
-        self._lingering.discard(task)
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        self._active_tasks.discard(task)
+        self._detached_tasks.discard(task)
 
-    async def _answer(self, method: Method, call: Call) -> None:
+    async def _run_call(self, method: Method, call: Call) -> None:
         with suppress(Disconnected):  # nobody is there to be told
             try:
-                await call.answer(await method.handle(call))
+                await call.send_result(await method.handle(call))
             except DodonaError as error:
-                await call.refuse(error)
+                await call.send_error(error)
             except Disconnected:
                 raise
             except Exception:  # noqa: BLE001 - a boundary: a request
                 _log.exception("%s failed", method.name)
-                await call.refuse(fault())
+                await call.send_error(unexpected_error())
             finally:
-                self._ids.discard(call.id)
+                self._open_ids.discard(call.id)
 
     # -- what calls ask of their connection ---------------------------------------------------
 
     def check_capacity(self) -> None:
-        if len(self._lingering) >= FOLLOWED:
+        if len(self._detached_tasks) >= MAX_AWAITED_RUNS:
             raise TooManyRequests(
-                f"this connection waits for {FOLLOWED:,} runs.",
+                f"this connection waits for {MAX_AWAITED_RUNS:,} runs.",
                 hint="Wait for some of them to end, or open another connection.",
             )
 
     def detach(self) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if self._has_left:
+        if self._is_disconnected:
             raise Disconnected
-        self._answering.discard(task)
-        self._lingering.add(task)
+        self._active_tasks.discard(task)
+        self._detached_tasks.add(task)
 
     def release(self, call: Call) -> None:
-        self._ids.discard(call.id)
+        self._open_ids.discard(call.id)
 
-    async def _end(self) -> None:
+    async def _finish_tasks(self) -> None:
         """Let what is being taken in be taken in; end what only waits."""
-        self._has_left = True
-        for task in self._lingering:
+        self._is_disconnected = True
+        for task in self._detached_tasks:
             task.cancel()
-        tasks = {*self._answering, *self._lingering}
+        tasks = {*self._active_tasks, *self._detached_tasks}
         if tasks:
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from dodona.core.chunks import Chunk
+from dodona.core.chunks import StreamChunk
 
-Event: TypeAlias = Literal[
+EventName: TypeAlias = Literal[
     "text", "tool_use", "tool_result", "system", "approval", "usage", "done", "error"
 ]
 
-EVENTS: Final[Mapping[str, Event]] = {
+EVENT_BY_CHUNK_TYPE: Final[Mapping[str, EventName]] = {
     "content": "text",
     "tool_call": "tool_use",
     "tool_result": "tool_result",
@@ -29,18 +29,20 @@ EVENTS: Final[Mapping[str, Event]] = {
     "error": "error",
 }
 # What people may read of a chunk that has become a system event.
-_SAYS: Final = {"thinking": "content", "source": "path", "restart": "reason"}
+_MESSAGE_KEYS: Final = {"thinking": "content", "source": "path", "restart": "reason"}
 
 
-def to_event(chunk: Chunk, session_key: str | None) -> dict[str, Any]:
+def to_event(chunk: StreamChunk, session_key: str | None) -> dict[str, Any]:
     """The frame of a chunk; `data` is the chunk without its type and place."""
     type_: str = chunk.body["type"]
     data = {name: value for name, value in chunk.body.items() if name != "type"}
-    if type_ not in EVENTS or (EVENTS[type_] == "system" and type_ != "system"):
-        said = str(data.get(_SAYS.get(type_, ""), ""))
+    if type_ not in EVENT_BY_CHUNK_TYPE or (
+        EVENT_BY_CHUNK_TYPE[type_] == "system" and type_ != "system"
+    ):
+        said = str(data.get(_MESSAGE_KEYS.get(type_, ""), ""))
         data = {"system_type": type_, "system_message": said, "metadata": data}
     return {
-        "event": EVENTS.get(type_, "system"),
+        "event": EVENT_BY_CHUNK_TYPE.get(type_, "system"),
         "run_id": chunk.run_id,
         "seq": chunk.seq,
         "session_key": session_key,

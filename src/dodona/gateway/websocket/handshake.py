@@ -13,10 +13,10 @@ from starlette.types import Receive
 from dodona.core.errors import DodonaError, Unauthorized
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.security.auth import authenticate, bearer_token
-from dodona.gateway.security.caller import CALLER, Caller
+from dodona.gateway.security.caller import CALLER_KEY, Caller
 from dodona.gateway.state import GatewayState
-from dodona.gateway.websocket.frame import parse
-from dodona.gateway.websocket.protocol import TOKEN_SECONDS, UNKNOWN_CALLER
+from dodona.gateway.websocket.frame import parse_frame
+from dodona.gateway.websocket.protocol import TOKEN_TIMEOUT_SECONDS, UNAUTHORIZED_CLOSE_CODE
 from dodona.gateway.websocket.writer import FrameWriter
 
 
@@ -28,46 +28,48 @@ class Identity:
     token: str | None = None
 
 
-def visitor_at_once(connection: HTTPConnection) -> Identity | None:
+def identity_from_scope(connection: HTTPConnection) -> Identity | None:
     """Whom the turnstile knows by the head of the upgrade; None when a token must come first."""
-    caller: Caller | None = connection.scope.get(CALLER)
+    caller: Caller | None = connection.scope.get(CALLER_KEY)
     return Identity(caller, bearer_token(connection.scope)) if caller is not None else None
 
 
-async def visitor_of_token(
-    gate: GatewayState, connection: HTTPConnection, token: str
+async def identity_from_token(
+    state: GatewayState, connection: HTTPConnection, token: str
 ) -> Identity | None:
     """Whose token it is; None when it is nobody's, or comes too often."""
     try:
-        return Identity(await authenticate(gate, connection, token), token)
+        return Identity(await authenticate(state, connection, token), token)
     except (Unauthorized, TooManyRequests):
         return None
 
 
-async def introduced(
-    gate: GatewayState,
+async def receive_identity(
+    state: GatewayState,
     connection: HTTPConnection,
     *,
     receive: Receive,
-    line: FrameWriter,
-    seconds: float = TOKEN_SECONDS,
+    writer: FrameWriter,
+    timeout: float = TOKEN_TIMEOUT_SECONDS,
 ) -> Identity | None:
     """Who comes with a token, where one is required; without a good one they are sent away."""
     visitor = None
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(timeout):
             message = await receive()
         if message["type"] == "websocket.disconnect":
             return None
-        document = parse(message, gate.rules.largest_head)
-        if is_token(document):
-            visitor = await visitor_of_token(gate, connection, document["token"])
+        document = parse_frame(message, state.settings.max_head_bytes)
+        if is_token_frame(document):
+            visitor = await identity_from_token(state, connection, document["token"])
     except (DodonaError, TimeoutError):
         pass
     if visitor is None:
-        await line.close(UNKNOWN_CALLER, 'The first frame must be {"token": …}, with a good one.')
+        await writer.close(
+            UNAUTHORIZED_CLOSE_CODE, 'The first frame must be {"token": …}, with a good one.'
+        )
     return visitor
 
 
-def is_token(document: Mapping[str, Any]) -> bool:
+def is_token_frame(document: Mapping[str, Any]) -> bool:
     return isinstance(document.get("token"), str) and len(document) == 1

@@ -10,60 +10,62 @@ from dodona.core.errors import BadRequest, DodonaError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class MethodParameter:
     """Yes or no when it has `is_flag`, a whole number when it has bounds, else text."""
 
     name: str
-    about: str
+    description: str
     is_required: bool = False
     is_flag: bool = False
     bounds: tuple[int, int] | None = None
-    longest: int = 200
+    max_length: int = 200
     default: Any = None
 
     @property
-    def takes(self) -> str:
+    def expected(self) -> str:
         if self.is_flag:
             return "true or false"
         if self.bounds is not None:
             lowest, highest = self.bounds
             return f"a whole number from {lowest:,} to {highest:,}"
-        return f"a text of 1 to {self.longest:,} characters"
+        return f"a text of 1 to {self.max_length:,} characters"
 
-    def fits(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         if self.is_flag:
             return isinstance(value, bool)
         if self.bounds is not None:
             lowest, highest = self.bounds
             return type(value) is int and lowest <= value <= highest
-        return isinstance(value, str) and 0 < len(value) <= self.longest
+        return isinstance(value, str) and 0 < len(value) <= self.max_length
 
 
-def read(fields: Sequence[Field], given: Mapping[str, Any]) -> dict[str, Any]:
+def read_params(parameters: Sequence[MethodParameter], params: Mapping[str, Any]) -> dict[str, Any]:
     """The values of all fields; null is as if it were not given."""
-    wrong = [*_mistakes(fields, given)]
+    wrong = [*_problems(parameters, params)]
     if wrong:
-        raise BadRequest.gather(wrong)
+        raise BadRequest.combine(wrong)
     return {
-        each.name: each.default if given.get(each.name) is None else given[each.name]
-        for each in fields
+        each.name: each.default if params.get(each.name) is None else params[each.name]
+        for each in parameters
     }
 
 
-def _mistakes(fields: Sequence[Field], given: Mapping[str, Any]) -> Iterator[DodonaError]:
-    names = [each.name for each in fields]
-    for name in given:
+def _problems(
+    parameters: Sequence[MethodParameter], params: Mapping[str, Any]
+) -> Iterator[DodonaError]:
+    names = [each.name for each in parameters]
+    for name in params:
         if name not in names:
-            hint = did_you_mean(name, names) or _listed(names)
+            hint = did_you_mean(name, names) or _format_names(names)
             yield BadRequest(f"there is no parameter {name!r:.80}.", hint=hint)
-    for each in fields:
-        value = given.get(each.name)
+    for each in parameters:
+        value = params.get(each.name)
         if value is None:
             if each.is_required:
-                yield BadRequest(f"{each.name} is missing: {each.takes}.")
-        elif not each.fits(value):
-            yield BadRequest(f"{each.name} must be {each.takes} (got {value!r:.80}).")
+                yield BadRequest(f"{each.name} is missing: {each.expected}.")
+        elif not each.accepts(value):
+            yield BadRequest(f"{each.name} must be {each.expected} (got {value!r:.80}).")
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_names(names: Sequence[str]) -> str:
     return f"There are {', '.join(names)}." if names else "There are none."

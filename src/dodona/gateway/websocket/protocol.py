@@ -7,23 +7,27 @@ from typing import Any, Final
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-REQUESTS: Final = 32  # that are being worked on at once
-FOLLOWED: Final = 1_000  # runs whose events or answers it waits for at once
-TOKEN_SECONDS: Final = 10.0  # in which a token must come, where one is required
-PING_EVERY: Final = 30.0  # seconds; one that does not answer for as long again is gone
-LONGEST_ID: Final = 100  # characters of a request's id
-# A frame larger than `GatewaySettings.largest_body` gets an error response. One larger than
+MAX_REQUESTS: Final = 32  # that are being worked on at once
+MAX_AWAITED_RUNS: Final = 1_000  # runs whose events or answers it waits for at once
+TOKEN_TIMEOUT_SECONDS: Final = 10.0  # in which a token must come, where one is required
+PING_INTERVAL: Final = 30.0  # seconds; one that does not answer for as long again is gone
+MAX_ID_LENGTH: Final = 100  # characters of a request's id
+# A frame larger than `GatewaySettings.max_body_bytes` gets an error response. One larger than
 # this closes the connection, because answering it would mean holding it in memory.
-LARGEST_MESSAGE: Final = 8 << 20  # bytes
+MAX_MESSAGE_BYTES: Final = 8 << 20  # bytes
 
-UNKNOWN_CALLER: Final = 4001  # the code that a connection without a good token is closed with
+UNAUTHORIZED_CLOSE_CODE: Final = (
+    4001  # the code that a connection without a good token is closed with
+)
 
 
 GOING_AWAY: Final = 1001
-_PATIENCE: Final = 10.0  # seconds in which a client must read what is left for it, and leave
+_CLOSE_TIMEOUT_SECONDS: Final = (
+    10.0  # seconds in which a client must read what is left for it, and leave
+)
 
 
-class Protocol(WebSocketsSansIOProtocol):
+class WebSocketProtocol(WebSocketsSansIOProtocol):
     """A client that does not read cannot keep a connection that is over."""
 
     def shutdown(self) -> None:
@@ -44,4 +48,4 @@ class Protocol(WebSocketsSansIOProtocol):
             raise ClientDisconnected  # closed by the protocol, beside whoever sends
         await super().send(message)
         if message["type"] == "websocket.close":
-            self.loop.call_later(_PATIENCE, self.transport.abort)
+            self.loop.call_later(_CLOSE_TIMEOUT_SECONDS, self.transport.abort)

@@ -11,8 +11,8 @@ from typing import Any
 
 from starlette.types import Message, Send
 
-from dodona.core.chunks import Chunk
-from dodona.gateway.http.responses import encoded
+from dodona.core.chunks import StreamChunk
+from dodona.gateway.http.responses import encode_json
 from dodona.gateway.websocket.events import to_event
 
 
@@ -23,32 +23,32 @@ class Disconnected(Exception):
 class FrameWriter:
     """Raises Gone once nobody is there."""
 
-    __slots__ = ("_send", "_turn")
+    __slots__ = ("_lock", "_send")
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def accept(self) -> None:
-        await self._hand_over({"type": "websocket.accept"})
+        await self._send_message({"type": "websocket.accept"})
 
     async def send(self, frame: Any) -> None:
-        async with self._turn:
-            await self._put(frame)
+        async with self._lock:
+            await self._send_frame(frame)
 
-    async def tell(self, chunk: Chunk, session_key: str | None) -> None:
+    async def send_chunk(self, chunk: StreamChunk, session_key: str | None) -> None:
         """An event; it is written when its turn comes, for a thousand of them may wait."""
-        async with self._turn:
-            await self._put(to_event(chunk, session_key))
+        async with self._lock:
+            await self._send_frame(to_event(chunk, session_key))
 
     async def close(self, code: int, reason: str) -> None:
-        async with self._turn:
-            await self._hand_over({"type": "websocket.close", "code": code, "reason": reason})
+        async with self._lock:
+            await self._send_message({"type": "websocket.close", "code": code, "reason": reason})
 
-    async def _put(self, frame: Any) -> None:
-        await self._hand_over({"type": "websocket.send", "text": encoded(frame).decode()})
+    async def _send_frame(self, frame: Any) -> None:
+        await self._send_message({"type": "websocket.send", "text": encode_json(frame).decode()})
 
-    async def _hand_over(self, message: Message) -> None:
+    async def _send_message(self, message: Message) -> None:
         try:
             await self._send(message)
         except OSError as error:

@@ -9,7 +9,7 @@ from typing import assert_never
 
 import msgspec
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import (
     AssistantText,
     Message,
@@ -20,36 +20,38 @@ from dodona.core.messages import (
     UserText,
 )
 from dodona.core.ports.model import ModelRequest, ToolChoice
-from dodona.models.anthropic.response import AnthropicAnswer
+from dodona.models.anthropic.response import AnthropicAnswerDecoder
 from dodona.models.encoding import (
-    EMPTY,
-    NOTICE,
+    EMPTY_TEXT,
+    NOTICE_PREFIX,
+    add_cache_marker,
     encoding_key,
-    hide_all,
+    index_before_question,
     json_text,
-    last_before_question,
-    marked,
     may_think,
-    own_raw,
-    plain_name,
-    sendable,
+    redact_all,
+    reusable_raw,
+    sanitize_name,
+    valid_arguments,
 )
-from dodona.models.errors import Faults
-from dodona.models.provider import Endpoint
+from dodona.models.errors import ProviderErrorFactory
+from dodona.models.provider import ModelEndpoint
 
-VERSION = "2023-06-01"
-MAX_TOKENS = 4096  # the API wants a number
-MAX_TOKENS_THINKING = 16384  # thinking is counted in it
-LEAST_BUDGET = 1024
+API_VERSION = "2023-06-01"
+DEFAULT_MAX_TOKENS = 4096  # the API wants a number
+DEFAULT_MAX_TOKENS_THINKING = 16384  # thinking is counted in it
+MIN_THINKING_BUDGET = 1024
 
 # Models up to 4.5 think within a budget, later ones decide for themselves and refuse one. Up to
 # 4.6 they take a temperature. What is not called Claude, behind another base_url, does as the
 # older ones do.
-_BUDGETED = re.compile(
+_BUDGETED_THINKING_MODELS = re.compile(
     r"(?!claude-)|claude-(?:[123]\b|instant"
     r"|(?:opus|sonnet|haiku)-4(?:[-.][015])?(?:-\d{8}|-latest|@.*)?$)"
 )
-_TEMPERED = re.compile(rf"{_BUDGETED.pattern}|claude-(?:opus|sonnet)-4[-.]6")
+_TEMPERATURE_MODELS = re.compile(
+    rf"{_BUDGETED_THINKING_MODELS.pattern}|claude-(?:opus|sonnet)-4[-.]6"
+)
 
 
 class AnthropicWire:
@@ -58,31 +60,31 @@ class AnthropicWire:
     A message is kept as a list of content blocks, `[…]`; lists of one role become one message.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ModelEndpoint) -> None:
         self.url = f"{endpoint.base_url.removesuffix('/v1')}/v1/messages"
         self.headers = {
             "Accept": "text/event-stream",
             "Accept-Encoding": "identity",
             "Content-Type": "application/json",
-            "anthropic-version": VERSION,
+            "anthropic-version": API_VERSION,
         }
         if endpoint.api_key:
             self.headers["x-api-key"] = endpoint.api_key
-        self.faults = Faults(endpoint)
+        self.errors = ProviderErrorFactory(endpoint)
         self._endpoint = endpoint
-        self._hide = endpoint.redactor.hide
-        self._key = ""  # under which messages keep their encoding, since the last secret
+        self._redact = endpoint.redactor.redact
+        self._encoding_key = ""  # under which messages keep their encoding, since the last secret
 
-    def answer(self) -> AnthropicAnswer:
-        return AnthropicAnswer(self._endpoint, self.faults)
+    def new_decoder(self) -> AnthropicAnswerDecoder:
+        return AnthropicAnswerDecoder(self._endpoint, self.errors)
 
-    def body(self, request: ModelRequest) -> bytes:
-        self._key = encoding_key(self._endpoint)
+    def encode_request(self, request: ModelRequest) -> bytes:
+        self._encoding_key = encoding_key(self._endpoint)
         prompt = tuple(takewhile(lambda said: isinstance(said, SystemText), request.messages))
-        system = self._system(prompt)
-        tools = [self._tool(tool) for tool in request.tools]
+        system = self._encode_system(prompt)
+        tools = [self._encode_tool(tool) for tool in request.tools]
         if tools and not system:
-            tools[-1] = marked(tools[-1])
+            tools[-1] = add_cache_marker(tools[-1])
         return b"".join(
             (
                 b'{"model":',
@@ -90,140 +92,142 @@ class AnthropicWire:
                 b',"tools":[' + b",".join(tools) + b"]" if tools else b"",
                 b',"system":' + system if system else b"",
                 b',"messages":[',
-                b",".join(self._messages(request.messages[len(prompt) :])),
+                b",".join(self._encode_messages(request.messages[len(prompt) :])),
                 b'],"stream":true',
-                *(b"," + member for member in self._settings(request)),
+                *(b"," + member for member in self._encode_settings(request)),
                 b"}",
             )
         )
 
-    def _settings(self, request: ModelRequest) -> Iterator[bytes]:
+    def _encode_settings(self, request: ModelRequest) -> Iterator[bytes]:
         thinking = (request.thinking or self._endpoint.thinks) and may_think(
-            request.messages, self._key, whole_history=False
+            request.messages, self._encoding_key, whole_history=False
         )
         choice = request.tool_choice
         thinking = thinking and not (choice is not None and choice.is_forced)
-        limit = request.max_tokens or (MAX_TOKENS_THINKING if thinking else MAX_TOKENS)
-        budgeted = _BUDGETED.match(self._endpoint.model) is not None
+        limit = request.max_tokens or (
+            DEFAULT_MAX_TOKENS_THINKING if thinking else DEFAULT_MAX_TOKENS
+        )
+        budgeted = _BUDGETED_THINKING_MODELS.match(self._endpoint.model) is not None
         # A budget is less than the limit, or there is no room to think.
-        thinking = thinking and (not budgeted or limit > LEAST_BUDGET)
+        thinking = thinking and (not budgeted or limit > MIN_THINKING_BUDGET)
         yield b'"max_tokens":%d' % limit
         if thinking and budgeted:
-            budget = max(LEAST_BUDGET, limit // 2)
+            budget = max(MIN_THINKING_BUDGET, limit // 2)
             yield b'"thinking":{"type":"enabled","budget_tokens":%d}' % budget
         elif thinking:
             yield b'"thinking":{"type":"adaptive","display":"summarized"}'
-        elif request.temperature is not None and _TEMPERED.match(self._endpoint.model):
+        elif request.temperature is not None and _TEMPERATURE_MODELS.match(self._endpoint.model):
             yield b'"temperature":' + msgspec.json.encode(request.temperature)
-        yield from self._wanted(request)
+        yield from self._encode_client_options(request)
 
-    def _wanted(self, request: ModelRequest) -> Iterator[bytes]:
+    def _encode_client_options(self, request: ModelRequest) -> Iterator[bytes]:
         if request.response_format is not None:
             raise ProviderError(
                 "Anthropic's wire has no response_format.",
-                fault=Fault.REFUSED,
+                kind=ProviderErrorKind.REJECTED,
                 provider=self._endpoint.provider.name,
                 hint="Offer a tool whose parameters are the schema, and force it with tool_choice.",
             )
         if request.stop:
-            hidden = hide_all(request.stop, self._endpoint.redactor)
+            hidden = redact_all(request.stop, self._endpoint.redactor)
             yield b'"stop_sequences":' + msgspec.json.encode(hidden)
         if request.tools and (request.tool_choice or request.parallel_calls is not None):
             choice = request.tool_choice or ToolChoice("auto")
-            yield b'"tool_choice":' + _choice(choice, parallel=request.parallel_calls)
+            yield b'"tool_choice":' + _encode_tool_choice(choice, parallel=request.parallel_calls)
 
-    def _system(self, prompt: Sequence[Message]) -> bytes:
-        blocks = [self._blocks(message, leading=True)[1:-1] for message in prompt]
+    def _encode_system(self, prompt: Sequence[Message]) -> bytes:
+        blocks = [self._encode_cached(message, leading=True)[1:-1] for message in prompt]
         blocks = [block for block in blocks if block]
         if not blocks:
             return b""
-        blocks[-1] = marked(blocks[-1])
+        blocks[-1] = add_cache_marker(blocks[-1])
         return b"[" + b",".join(blocks) + b"]"
 
-    def _messages(self, messages: Sequence[Message]) -> Iterator[bytes]:
-        encoded = [(message, self._blocks(message)) for message in _in_order(messages)]
+    def _encode_messages(self, messages: Sequence[Message]) -> Iterator[bytes]:
+        encoded = [(message, self._encode_cached(message)) for message in _results_first(messages)]
         encoded = [pair for pair in encoded if pair[1] != b"[]"]
         said = [message for message, _ in encoded]
-        for place in {last_before_question(said), len(said) - 1}:
+        for place in {index_before_question(said), len(said) - 1}:
             if place >= 0:
                 message, blocks = encoded[place]
-                encoded[place] = (message, marked(blocks, b"}]"))
+                encoded[place] = (message, add_cache_marker(blocks, b"}]"))
         for is_answer, group in groupby(encoded, lambda pair: isinstance(pair[0], AssistantText)):
             role = b"assistant" if is_answer else b"user"
             content = b",".join(blocks[1:-1] for _, blocks in group)
             yield b'{"role":"' + role + b'","content":[' + content + b"]}"
 
-    def _blocks(self, message: Message, *, leading: bool = False) -> bytes:
+    def _encode_cached(self, message: Message, *, leading: bool = False) -> bytes:
         is_notice = isinstance(message, SystemText) and not leading
-        key = f"{self._key}/notice" if is_notice else self._key
+        key = f"{self._encoding_key}/notice" if is_notice else self._encoding_key
         encoded = message.encoded.get(key)
         if encoded is None:
-            blocks = self._encode(message, is_notice=is_notice)
+            blocks = self._encode_message(message, is_notice=is_notice)
             encoded = blocks if isinstance(blocks, bytes) else b"[" + b",".join(blocks) + b"]"
             message.encoded[key] = encoded
         return encoded
 
-    def _encode(self, message: Message, *, is_notice: bool) -> bytes | list[bytes]:
+    def _encode_message(self, message: Message, *, is_notice: bool) -> bytes | list[bytes]:
         match message:
             case SystemText():
-                text = NOTICE + message.text if is_notice else message.text
-                return [self._text(text)] if message.text.strip() else []
+                text = NOTICE_PREFIX + message.text if is_notice else message.text
+                return [self._encode_text(text)] if message.text.strip() else []
             case UserText():
-                return [self._text(message.text)]
+                return [self._encode_text(message.text)]
             case ToolResult():
-                return [self._result(message)]
+                return [self._encode_result(message)]
             case AssistantText():
-                raw = own_raw(message, self._endpoint.provider.name, self._endpoint.redactor)
+                raw = reusable_raw(message, self._endpoint.provider.name, self._endpoint.redactor)
                 return raw if raw is not None else self._rebuild(message)
             case _:
                 assert_never(message)
 
-    def _text(self, text: str) -> bytes:
-        quoted = json_text(self._hide(text if text.strip() else EMPTY))
+    def _encode_text(self, text: str) -> bytes:
+        quoted = json_text(self._redact(text if text.strip() else EMPTY_TEXT))
         return b'{"type":"text","text":' + quoted + b"}"
 
-    def _result(self, result: ToolResult) -> bytes:
-        content = json_text(self._hide(result.text if result.text.strip() else EMPTY))
+    def _encode_result(self, result: ToolResult) -> bytes:
+        content = json_text(self._redact(result.text if result.text.strip() else EMPTY_TEXT))
         failed = b',"is_error":true' if result.failed else b""
-        id_ = json_text(plain_name(result.call_id))
+        id_ = json_text(sanitize_name(result.call_id))
         return (
             b'{"type":"tool_result","tool_use_id":' + id_ + failed + b',"content":' + content + b"}"
         )
 
     def _rebuild(self, message: AssistantText) -> list[bytes]:
         """Text and calls alone: the thinking is another provider's."""
-        blocks = [self._text(message.text)] if message.text.strip() else []
-        return blocks + [self._call(call) for call in message.calls]
+        blocks = [self._encode_text(message.text)] if message.text.strip() else []
+        return blocks + [self._encode_call(call) for call in message.calls]
 
-    def _call(self, call: ToolCall) -> bytes:
+    def _encode_call(self, call: ToolCall) -> bytes:
         return b"".join(
             (
                 b'{"type":"tool_use","id":',
-                json_text(plain_name(call.id)),
+                json_text(sanitize_name(call.id)),
                 b',"name":',
-                json_text(plain_name(call.name)),
+                json_text(sanitize_name(call.name)),
                 b',"input":',
-                sendable(self._hide(call.arguments)).encode(),
+                valid_arguments(self._redact(call.arguments)).encode(),
                 b"}",
             )
         )
 
-    def _tool(self, tool: ToolSpec) -> bytes:
-        encoded = tool.encoded.get(self._key)
+    def _encode_tool(self, tool: ToolSpec) -> bytes:
+        encoded = tool.encoded.get(self._encoding_key)
         if encoded is None:
             redactor = self._endpoint.redactor
             encoded = msgspec.json.encode(
                 {
                     "name": tool.name,
-                    "description": redactor.hide(tool.description),
-                    "input_schema": hide_all(tool.parameters, redactor),
+                    "description": redactor.redact(tool.description),
+                    "input_schema": redact_all(tool.parameters, redactor),
                 }
             )
-            tool.encoded[self._key] = encoded
+            tool.encoded[self._encoding_key] = encoded
         return encoded
 
 
-def _choice(choice: ToolChoice, *, parallel: bool | None) -> bytes:
+def _encode_tool_choice(choice: ToolChoice, *, parallel: bool | None) -> bytes:
     kinds = {"required": "any", "named": "tool"}
     made: dict[str, object] = {"type": kinds.get(choice.mode, choice.mode)}
     if choice.mode == "named":
@@ -233,7 +237,7 @@ def _choice(choice: ToolChoice, *, parallel: bool | None) -> bytes:
     return msgspec.json.encode(made)
 
 
-def _in_order(messages: Sequence[Message]) -> Iterator[Message]:
+def _results_first(messages: Sequence[Message]) -> Iterator[Message]:
     """Results come first in what is said between two answers: the API wants them there."""
     for is_answer, group in groupby(messages, lambda said: isinstance(said, AssistantText)):
         if is_answer:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dodona.core.messages import AssistantText, Raw, ToolCall
+from dodona.core.messages import AssistantText, RawMessage, ToolCall
 from dodona.core.ports.model import (
     CallDelta,
     Done,
@@ -18,13 +18,13 @@ from dodona.core.ports.model import (
     ThinkingDelta,
     Usage,
 )
-from dodona.models.encoding import has_plain_names, new_call_id, sendable
-from dodona.models.errors import Faults
-from dodona.models.provider import Endpoint
-from dodona.models.surrogates import Halves
+from dodona.models.encoding import has_valid_names, new_call_id, valid_arguments
+from dodona.models.errors import ProviderErrorFactory
+from dodona.models.provider import ModelEndpoint
+from dodona.models.surrogates import SurrogateJoiner
 from dodona.models.usage import anthropic_usage
 
-_FINISHES: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, FinishReason] = {
     "end_turn": FinishReason.STOP,
     "stop_sequence": FinishReason.STOP,
     "tool_use": FinishReason.TOOL_CALLS,
@@ -34,7 +34,7 @@ _FINISHES: Mapping[str, FinishReason] = {
 }
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _ContentDelta(msgspec.Struct, gc=False):
     type: str = ""
     text: str = ""
     thinking: str = ""
@@ -53,14 +53,14 @@ class _Event(msgspec.Struct, gc=False):
 
     type: str = ""
     index: int = 0
-    delta: _Delta | None = None
+    delta: _ContentDelta | None = None
     content_block: dict[str, Any] | None = None
     message: _Message | None = None
     usage: dict[str, Any] | None = None
     error: Any = None
 
 
-class _Whole(msgspec.Struct):
+class _WholeAnswer(msgspec.Struct):
     """An answer in one piece."""
 
     content: list[dict[str, Any]]
@@ -72,23 +72,23 @@ class _Whole(msgspec.Struct):
 class _Block:
     """A content block as it began, and the pieces that came since."""
 
-    __slots__ = ("begun", "call", "name", "pieces", "signature")
+    __slots__ = ("call_index", "name", "pieces", "signature_pieces", "start")
 
-    def __init__(self, begun: dict[str, Any], call: int) -> None:
-        self.begun = begun
-        self.call = call  # how many calls came before
-        self.name = str(begun.get("name") or "")
+    def __init__(self, start: dict[str, Any], call_index: int) -> None:
+        self.start = start
+        self.call_index = call_index  # how many calls came before
+        self.name = str(start.get("name") or "")
         self.pieces: list[str] = []
-        self.signature: list[str] = []
+        self.signature_pieces: list[str] = []
 
     @property
     def type(self) -> str:
-        return str(self.begun.get("type"))
+        return str(self.start.get("type"))
 
     @property
     def id(self) -> str:
         """Of a call."""
-        return str(self.begun.get("id") or "")
+        return str(self.start.get("id") or "")
 
     @property
     def text(self) -> str:
@@ -96,7 +96,7 @@ class _Block:
 
     def encode(self) -> bytes:
         """The block as it goes back; nothing of a text without text, which would be refused."""
-        members = dict(self.begun)
+        members = dict(self.start)
         match self.type:
             case "text":
                 if not self.text.strip():
@@ -104,26 +104,26 @@ class _Block:
                 members["text"] = self.text
             case "thinking":
                 members["thinking"] = self.text
-                members["signature"] = "".join(self.signature)
+                members["signature"] = "".join(self.signature_pieces)
             case "tool_use":
-                members["input"] = msgspec.Raw(sendable(self.text or "{}").encode())
+                members["input"] = msgspec.Raw(valid_arguments(self.text or "{}").encode())
             case _:
                 pass
         return msgspec.json.encode(members)
 
 
-class AnthropicAnswer:
+class AnthropicAnswerDecoder:
     """What a stream of events has said so far; it is complete with `message_stop`."""
 
-    def __init__(self, endpoint: Endpoint, faults: Faults) -> None:
+    def __init__(self, endpoint: ModelEndpoint, errors: ProviderErrorFactory) -> None:
         self.ready: deque[ModelEvent] = deque()
-        self.finished = False
+        self.is_finished = False
         self._endpoint = endpoint
-        self._faults = faults
-        self._halves = Halves()
+        self._errors = errors
+        self._surrogates = SurrogateJoiner()
         self._decode = msgspec.json.Decoder(_Event).decode
         self._blocks: dict[int, _Block] = {}
-        self._ids: set[str] = set()  # of the calls
+        self._call_ids: set[str] = set()  # of the calls
         self._model = endpoint.model
         self._wire_finish = ""
         self._wire_usage: dict[str, Any] = {}
@@ -132,100 +132,100 @@ class AnthropicAnswer:
     def usage(self) -> Usage:
         return anthropic_usage(self._wire_usage)
 
-    def read(self, data: bytes) -> None:
+    def read_event(self, data: bytes) -> None:
         try:
             event = self._decode(data)
         except (msgspec.DecodeError, RecursionError):
-            event = self._decode_mended(data)
+            event = self._decode_repaired(data)
         kind = event.type
         if kind == "content_block_delta":
-            self._add(event.index, event.delta)
+            self._add_delta(event.index, event.delta)
         elif kind == "content_block_start":
-            self._begin(event.index, event.content_block or {})
+            self._start_block(event.index, event.content_block or {})
         elif kind == "message_start" and event.message is not None:
             self._model = event.message.model or self._model
-            self._account(event.message.usage)
+            self._merge_usage(event.message.usage)
         elif kind == "message_delta":
-            self._account(event.usage)
+            self._merge_usage(event.usage)
             if event.delta is not None and event.delta.stop_reason:
                 self._wire_finish = event.delta.stop_reason
         elif kind == "message_stop":
             self._finish()
         elif kind == "error" or event.error:
-            raise self._faults.to_error(event.error or "no reason given")
+            raise self._errors.from_stream_error(event.error or "no reason given")
 
-    def _decode_mended(self, data: bytes) -> _Event:
+    def _decode_repaired(self, data: bytes) -> _Event:
         try:
-            return self._decode(self._halves.mend(data))
+            return self._decode(self._surrogates.repair(data))
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self._faults.garbled(str(error), data) from error
+            raise self._errors.malformed(str(error), data) from error
 
     def read_whole(self, body: bytes) -> None:
         try:
-            whole = msgspec.json.decode(body, type=_Whole)
+            whole = msgspec.json.decode(body, type=_WholeAnswer)
         except (msgspec.DecodeError, RecursionError) as error:
-            self.read(body)  # an error, perhaps
-            raise self._faults.garbled("neither a stream nor an answer", body) from error
+            self.read_event(body)  # an error, perhaps
+            raise self._errors.malformed("neither a stream nor an answer", body) from error
         for index, block in enumerate(whole.content):
-            self._begin(index, block)
+            self._start_block(index, block)
         self._model = whole.model or self._model
         self._wire_finish = whole.stop_reason or ""
-        self._account(whole.usage)
+        self._merge_usage(whole.usage)
         self._finish()
 
     def end(self) -> None:
-        raise self._faults.cut()
+        raise self._errors.interrupted()
 
-    def _begin(self, index: int, begun: dict[str, Any]) -> None:
+    def _start_block(self, index: int, start: dict[str, Any]) -> None:
         """A block begins: empty in a stream, whole in an answer that is none."""
-        block = self._blocks[index] = _Block(begun, len(self._ids))
+        block = self._blocks[index] = _Block(start, len(self._call_ids))
         match block.type:
             case "tool_use":
-                self._name_call(block)
-                given = begun.get("input")
+                self._ensure_call_id(block)
+                given = start.get("input")
                 text = msgspec.json.encode(given).decode() if given else ""
                 block.pieces += [text] if text else []
-                self.ready.append(CallDelta(block.call, block.name, text, block.id))
+                self.ready.append(CallDelta(block.call_index, block.name, text, block.id))
             case "text":
-                self._say(block, begun.get("text"))
+                self._add_text(block, start.get("text"))
             case "thinking":
-                self._think(block, begun.get("thinking"))
-                block.signature.append(str(begun.get("signature") or ""))
+                self._add_thinking(block, start.get("thinking"))
+                block.signature_pieces.append(str(start.get("signature") or ""))
             case _:
                 pass
 
-    def _name_call(self, block: _Block) -> None:
-        id_ = str(block.begun.get("id") or "")
-        if not id_ or id_ in self._ids:
-            id_ = block.begun["id"] = new_call_id()
-        self._ids.add(id_)
+    def _ensure_call_id(self, block: _Block) -> None:
+        id_ = str(block.start.get("id") or "")
+        if not id_ or id_ in self._call_ids:
+            id_ = block.start["id"] = new_call_id()
+        self._call_ids.add(id_)
 
-    def _add(self, index: int, delta: _Delta | None) -> None:
+    def _add_delta(self, index: int, delta: _ContentDelta | None) -> None:
         block = self._blocks.get(index)
         if block is None or delta is None:
-            raise self._faults.garbled("a piece of a block that has not begun")
+            raise self._errors.malformed("a piece of a block that has not begun")
         kind = delta.type
         if kind == "text_delta":
-            self._say(block, delta.text)
+            self._add_text(block, delta.text)
         elif kind == "input_json_delta":
             block.pieces.append(delta.partial_json)
-            self.ready.append(CallDelta(block.call, block.name, delta.partial_json, block.id))
+            self.ready.append(CallDelta(block.call_index, block.name, delta.partial_json, block.id))
         elif kind == "thinking_delta":
-            self._think(block, delta.thinking)
+            self._add_thinking(block, delta.thinking)
         elif kind == "signature_delta":
-            block.signature.append(delta.signature)
+            block.signature_pieces.append(delta.signature)
 
-    def _say(self, block: _Block, text: str | None) -> None:
+    def _add_text(self, block: _Block, text: str | None) -> None:
         if text:
             block.pieces.append(text)
             self.ready.append(TextDelta(text))
 
-    def _think(self, block: _Block, text: str | None) -> None:
+    def _add_thinking(self, block: _Block, text: str | None) -> None:
         if text:
             block.pieces.append(text)
             self.ready.append(ThinkingDelta(text))
 
-    def _account(self, usage: dict[str, Any] | None) -> None:
+    def _merge_usage(self, usage: dict[str, Any] | None) -> None:
         """Later figures are totals and replace earlier ones; what they leave out stays."""
         for name, value in (usage or {}).items():
             if value is not None or name not in self._wire_usage:
@@ -234,19 +234,19 @@ class AnthropicAnswer:
     def _finish(self) -> None:
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         calls = tuple(
-            ToolCall(str(block.begun["id"]), block.name, block.text or "{}")
+            ToolCall(str(block.start["id"]), block.name, block.text or "{}")
             for block in blocks
             if block.type == "tool_use"
         )
-        self.finished = True
+        self.is_finished = True
         self.ready.append(
             Done(
-                finish=_FINISHES.get(self._wire_finish, FinishReason.OTHER),
+                finish=_FINISH_REASONS.get(self._wire_finish, FinishReason.OTHER),
                 message=AssistantText(
                     text="".join(block.text for block in blocks if block.type == "text"),
                     calls=calls,
                     thinking="".join(block.text for block in blocks if block.type == "thinking"),
-                    raw=self._raw(blocks) if has_plain_names(calls) else None,
+                    raw=self._build_raw(blocks) if has_valid_names(calls) else None,
                 ),
                 usage=self.usage,
                 provider=self._endpoint.provider.name,
@@ -255,10 +255,10 @@ class AnthropicAnswer:
             )
         )
 
-    def _raw(self, blocks: list[_Block]) -> Raw | None:
+    def _build_raw(self, blocks: list[_Block]) -> RawMessage | None:
         """The blocks as they go back; none when thinking is the last: that would be refused."""
         sent = [(block.type, encoded) for block in blocks if (encoded := block.encode())]
         if not sent or "thinking" in sent[-1][0]:
             return None
         body = b"[" + b",".join(encoded for _, encoded in sent) + b"]"
-        return Raw(self._endpoint.provider.name, body)
+        return RawMessage(self._endpoint.provider.name, body)

@@ -23,7 +23,7 @@ from dodona.models.catalogue.data import (
 # that nobody has heard of are small ones on somebody's own machine.
 DEFAULT_CONTEXT_SIZE: Final = 32_768
 # Names come in from clients, and genai-prices remembers each one it was asked for.
-LONGEST_NAME: Final = 200
+MAX_NAME_CHARS: Final = 200
 
 # What providers hang on a name to choose a variant of the same model; `:70b` is not one of them.
 _VARIANTS = frozenset(
@@ -49,8 +49,8 @@ class ModelFacts:
     max_output: int | None
     vocabulary: str
     token_factor: float
-    thinks: bool
-    calls_tools: bool
+    can_think: bool
+    can_call_tools: bool
     source: str
 
     @property
@@ -59,12 +59,12 @@ class ModelFacts:
 
 
 @lru_cache(maxsize=512)
-def facts(model: str) -> ModelFacts:
+def model_facts(model: str) -> ModelFacts:
     """What is known of a model under any of its names; never fails."""
-    name = spelled(model)
+    name = normalize_name(model)
     size, source = _context_size(model, name)
-    family = _longest(_FAMILIES, name)
-    output = _longest(_OUTPUTS, name)
+    family = _longest_prefix_match(_FAMILIES, name)
+    output = _longest_prefix_match(_MAX_OUTPUTS, name)
     traits = family[1] if family else UNKNOWN_FAMILY
     return ModelFacts(
         name=name,
@@ -72,19 +72,19 @@ def facts(model: str) -> ModelFacts:
         max_output=output[1] if output else None,
         vocabulary=traits.vocabulary,
         token_factor=traits.factor,
-        thinks=traits.thinks,
-        calls_tools=traits.calls_tools,
+        can_think=traits.can_think,
+        can_call_tools=traits.can_call_tools,
         source=source,
     )
 
 
-def spelled(model: str) -> str:
+def normalize_name(model: str) -> str:
     """The one spelling of a name: no vendor, no variant, no date; words parted by hyphens.
 
     `anthropic/claude-sonnet-4.5:thinking` and `claude-sonnet-4-5-20250929` become
     `claude-sonnet-4-5`; `llama3.3:70b` becomes `llama-3-3-70b`.
     """
-    name, _, variant = model[:LONGEST_NAME].lower().rpartition("/")[2].partition(":")
+    name, _, variant = model[:MAX_NAME_CHARS].lower().rpartition("/")[2].partition(":")
     name = _DATE.sub("", name.removesuffix("-latest"))
     if variant and variant not in _VARIANTS:
         name = f"{name}-{variant}"
@@ -94,24 +94,24 @@ def spelled(model: str) -> str:
 def _context_size(model: str, name: str) -> tuple[int, str]:
     if model in DEFAULT_MODEL_CONTEXT_SIZES:
         return DEFAULT_MODEL_CONTEXT_SIZES[model], "table"
-    if name in _SIZES:
-        return _SIZES[name], "table"
-    if size := _published(model):
+    if name in _CONTEXT_SIZES:
+        return _CONTEXT_SIZES[name], "table"
+    if size := _published_context_size(model):
         return size, "genai-prices"
-    if found := _longest(_SIZES, name):
+    if found := _longest_prefix_match(_CONTEXT_SIZES, name):
         return found[1], f"table: {found[0]}"
     return DEFAULT_CONTEXT_SIZE, "default"
 
 
-def _published(model: str) -> int | None:
+def _published_context_size(model: str) -> int | None:
     """The window that genai-prices has for a model, from the data it was installed with."""
-    if len(model) > LONGEST_NAME:
+    if len(model) > MAX_NAME_CHARS:
         return None
     # Importing it takes a third of a second, and most names are answered before.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
     snapshot = get_snapshot()
-    for reference, provider in _references(model):
+    for reference, provider in _name_candidates(model):
         try:
             _, found = snapshot.find_provider_model(reference, None, provider, None)
         except LookupError:
@@ -121,7 +121,7 @@ def _published(model: str) -> int | None:
     return None
 
 
-def _references(model: str) -> Iterator[tuple[str, str | None]]:
+def _name_candidates(model: str) -> Iterator[tuple[str, str | None]]:
     """The names genai-prices may know a model by, each with the provider to look at."""
     plain = model.removeprefix("models/").removesuffix(":thinking")
     if "/" in plain:
@@ -129,7 +129,7 @@ def _references(model: str) -> Iterator[tuple[str, str | None]]:
     yield plain.rpartition("/")[2].partition(":")[0], None
 
 
-def _longest(table: Mapping[str, T], name: str) -> tuple[str, T] | None:
+def _longest_prefix_match(table: Mapping[str, T], name: str) -> tuple[str, T] | None:
     """The entry for the longest beginning of a name, in whole words, and that beginning."""
     words = name.split("-")
     for length in range(len(words), 0, -1):
@@ -139,6 +139,6 @@ def _longest(table: Mapping[str, T], name: str) -> tuple[str, T] | None:
     return None
 
 
-_SIZES = {spelled(name): size for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items()}
-_FAMILIES = {spelled(name): family for name, family in FAMILIES.items()}
-_OUTPUTS = {spelled(name): most for name, most in MAX_OUTPUTS.items()}
+_CONTEXT_SIZES = {normalize_name(name): size for name, size in DEFAULT_MODEL_CONTEXT_SIZES.items()}
+_FAMILIES = {normalize_name(name): family for name, family in FAMILIES.items()}
+_MAX_OUTPUTS = {normalize_name(name): most for name, most in MAX_OUTPUTS.items()}

@@ -11,7 +11,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class ModelFamily:
     """What models whose names begin alike have in common.
 
     `vocabulary` is a splintr name. `factor` is what to expect of the wire for each token counted
@@ -20,8 +20,8 @@ class Family:
 
     vocabulary: str
     factor: float = 1.0
-    thinks: bool = False
-    calls_tools: bool = True
+    can_think: bool = False
+    can_call_tools: bool = True
 
 
 # Claude's vocabulary is not public. Published comparisons put it 15–30 % above o200k, prose below
@@ -31,31 +31,31 @@ CLAUDE_FACTOR: Final = 1.25
 NEW_CLAUDE_FACTOR: Final = 1.6
 STAND_IN_FACTOR: Final = 1.2
 
-UNKNOWN_FAMILY: Final = Family("o200k_base", STAND_IN_FACTOR)
+UNKNOWN_FAMILY: Final = ModelFamily("o200k_base", STAND_IN_FACTOR)
 
-_NEW_CLAUDE = Family("o200k_base", NEW_CLAUDE_FACTOR, thinks=True)
-_CLAUDE = Family("o200k_base", CLAUDE_FACTOR, thinks=True)
-_CLAUDE_3 = Family("o200k_base", CLAUDE_FACTOR)
-_GPT_3 = Family("cl100k_base")
-_GPT_4O = Family("o200k_base")
-_OPENAI_THINKS = Family("o200k_base", thinks=True)
-_OPENAI_TOOLLESS = Family("o200k_base", thinks=True, calls_tools=False)
+_NEW_CLAUDE = ModelFamily("o200k_base", NEW_CLAUDE_FACTOR, can_think=True)
+_CLAUDE = ModelFamily("o200k_base", CLAUDE_FACTOR, can_think=True)
+_CLAUDE_3 = ModelFamily("o200k_base", CLAUDE_FACTOR)
+_GPT_3 = ModelFamily("cl100k_base")
+_GPT_4O = ModelFamily("o200k_base")
+_OPENAI_THINKS = ModelFamily("o200k_base", can_think=True)
+_OPENAI_TOOLLESS = ModelFamily("o200k_base", can_think=True, can_call_tools=False)
 # Gemma's vocabulary is Gemini's; gemma4 counts as gemma3 does, at fifty times its speed.
-_GEMINI = Family("gemma4", thinks=True)
-_NEW_GEMINI = Family("gemma4", STAND_IN_FACTOR, thinks=True)
-_GEMINI_2_0 = Family("gemma4")
-_GEMMA = Family("gemma4", calls_tools=False)
-_DEEPSEEK = Family("deepseek_v3", thinks=True)
-_LLAMA = Family("llama3")
-_LLAMA_4 = Family("llama3", STAND_IN_FACTOR)
-_QWEN = Family("qwen3")
-_QWEN_THINKS = Family("qwen3", thinks=True)
-_NEW_QWEN = Family("qwen3", STAND_IN_FACTOR, thinks=True)
-_TEKKEN = Family("mistral_v3")
-_MISTRAL_V2 = Family("mistral_v2")
-_STAND_IN_THINKS = Family("o200k_base", STAND_IN_FACTOR, thinks=True)
+_GEMINI = ModelFamily("gemma4", can_think=True)
+_NEW_GEMINI = ModelFamily("gemma4", STAND_IN_FACTOR, can_think=True)
+_GEMINI_2_0 = ModelFamily("gemma4")
+_GEMMA = ModelFamily("gemma4", can_call_tools=False)
+_DEEPSEEK = ModelFamily("deepseek_v3", can_think=True)
+_LLAMA = ModelFamily("llama3")
+_LLAMA_4 = ModelFamily("llama3", STAND_IN_FACTOR)
+_QWEN = ModelFamily("qwen3")
+_QWEN_THINKS = ModelFamily("qwen3", can_think=True)
+_NEW_QWEN = ModelFamily("qwen3", STAND_IN_FACTOR, can_think=True)
+_TEKKEN = ModelFamily("mistral_v3")
+_MISTRAL_V2 = ModelFamily("mistral_v2")
+_STAND_IN_THINKS = ModelFamily("o200k_base", STAND_IN_FACTOR, can_think=True)
 
-FAMILIES: Final[dict[str, Family]] = {
+FAMILIES: Final[dict[str, ModelFamily]] = {
     "claude": _NEW_CLAUDE,
     "claude-2": _CLAUDE_3,
     "claude-3": _CLAUDE_3,
@@ -70,7 +70,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "gpt-4o": _GPT_4O,
     "gpt-4.1": _GPT_4O,
     "gpt-4.5": _GPT_4O,
-    "gpt-oss": Family("gpt-oss", thinks=True),
+    "gpt-oss": ModelFamily("gpt-oss", can_think=True),
     "chatgpt-4o": _GPT_4O,
     "codex-mini": _OPENAI_THINKS,
     "o1": _OPENAI_THINKS,
@@ -86,22 +86,22 @@ FAMILIES: Final[dict[str, Family]] = {
     "gemini-2.0-flash-thinking": _GEMINI,
     "gemma": _GEMMA,
     "gemma-4": _GEMINI,
-    "deepseek": Family("deepseek_v3", STAND_IN_FACTOR, thinks=True),
+    "deepseek": ModelFamily("deepseek_v3", STAND_IN_FACTOR, can_think=True),
     "deepseek-reasoner": _DEEPSEEK,
-    "deepseek-chat": Family("deepseek_v3"),
-    "deepseek-v3": Family("deepseek_v3"),
+    "deepseek-chat": ModelFamily("deepseek_v3"),
+    "deepseek-v3": ModelFamily("deepseek_v3"),
     "deepseek-v3.1": _DEEPSEEK,
     "deepseek-v3.2": _DEEPSEEK,
-    "deepseek-r1": Family("deepseek_v3", thinks=True, calls_tools=False),
+    "deepseek-r1": ModelFamily("deepseek_v3", can_think=True, can_call_tools=False),
     "deepseek-r1-0528": _DEEPSEEK,
-    "deepseek-r1-distill-llama": Family("llama3", thinks=True, calls_tools=False),
-    "deepseek-r1-distill-qwen": Family("qwen3", thinks=True, calls_tools=False),
+    "deepseek-r1-distill-llama": ModelFamily("llama3", can_think=True, can_call_tools=False),
+    "deepseek-r1-distill-qwen": ModelFamily("qwen3", can_think=True, can_call_tools=False),
     "llama": _LLAMA,
-    "llama-2": Family("llama2", calls_tools=False),
-    "llama-3-8b": Family("llama3", calls_tools=False),
-    "llama-3-70b": Family("llama3", calls_tools=False),
+    "llama-2": ModelFamily("llama2", can_call_tools=False),
+    "llama-3-8b": ModelFamily("llama3", can_call_tools=False),
+    "llama-3-70b": ModelFamily("llama3", can_call_tools=False),
     "llama-4": _LLAMA_4,
-    "codellama": Family("codellama", calls_tools=False),
+    "codellama": ModelFamily("codellama", can_call_tools=False),
     "qwen": _QWEN,
     "qwen3": _QWEN_THINKS,
     "qwen3-coder": _QWEN,
@@ -114,24 +114,24 @@ FAMILIES: Final[dict[str, Family]] = {
     "ministral": _TEKKEN,
     "devstral": _TEKKEN,
     "pixtral": _TEKKEN,
-    "magistral": Family("mistral_v3", thinks=True),
+    "magistral": ModelFamily("mistral_v3", can_think=True),
     "grok": _STAND_IN_THINKS,
     "grok-2": UNKNOWN_FAMILY,
     "grok-3": UNKNOWN_FAMILY,
     "grok-3-mini": _STAND_IN_THINKS,
-    "kimi": Family("kimi_k2", STAND_IN_FACTOR),
-    "kimi-k2": Family("kimi_k2"),
-    "kimi-k2-thinking": Family("kimi_k2", thinks=True),
-    "kimi-k3": Family("kimi_k3", thinks=True),
-    "glm": Family("glm4", STAND_IN_FACTOR, thinks=True),
-    "glm-4": Family("glm4"),
-    "glm-4.5": Family("glm4", thinks=True),
-    "glm-4.6": Family("glm4", thinks=True),
-    "glm-4.7": Family("glm4", thinks=True),
+    "kimi": ModelFamily("kimi_k2", STAND_IN_FACTOR),
+    "kimi-k2": ModelFamily("kimi_k2"),
+    "kimi-k2-thinking": ModelFamily("kimi_k2", can_think=True),
+    "kimi-k3": ModelFamily("kimi_k3", can_think=True),
+    "glm": ModelFamily("glm4", STAND_IN_FACTOR, can_think=True),
+    "glm-4": ModelFamily("glm4"),
+    "glm-4.5": ModelFamily("glm4", can_think=True),
+    "glm-4.6": ModelFamily("glm4", can_think=True),
+    "glm-4.7": ModelFamily("glm4", can_think=True),
     "minimax": _STAND_IN_THINKS,
-    "phi-4": Family("phi4", calls_tools=False),
+    "phi-4": ModelFamily("phi4", can_call_tools=False),
     "phi-4-mini": UNKNOWN_FAMILY,
-    "phi-4-reasoning": Family("phi4", thinks=True, calls_tools=False),
+    "phi-4-reasoning": ModelFamily("phi4", can_think=True, can_call_tools=False),
 }
 
 DEFAULT_MODEL_CONTEXT_SIZES: Final[dict[str, int]] = {

@@ -26,13 +26,13 @@ from typing import Final
 
 from dodona.core.errors import ConfigError
 from dodona.core.ports.model import Usage
-from dodona.models.catalogue.catalogue import LONGEST_NAME
+from dodona.models.catalogue.catalogue import MAX_NAME_CHARS
 
 _MILLION: Final = Decimal(1_000_000)
-_NOTHING: Final = Decimal(0)
+_ZERO: Final = Decimal(0)
 _UNBILLED: Final = frozenset({"ollama", "extractive", "scripted"})
 # Our providers by the names of genai-prices; one that is not here has no published price.
-_LISTED: Final = {
+_PRICE_LIST_PROVIDERS: Final = {
     "anthropic": "anthropic",
     "openai": "openai",
     "openrouter": "openrouter",
@@ -86,9 +86,9 @@ class Prices:
         told = usage.cost_usd
         if told is not None and math.isfinite(told) and told >= 0:
             return Decimal(str(told))
-        return self._first_known([_consistent(usage)], provider=provider, model=model, at=at)
+        return self._highest_cost([_normalize_usage(usage)], provider=provider, model=model, at=at)
 
-    def ceiling(
+    def max_cost(
         self, *, provider: str, model: str, input_tokens: int, max_output_tokens: int, at: datetime
     ) -> Decimal | None:
         """The most a call can cost: nothing read from a cache, all of it written to one if dearer.
@@ -101,9 +101,9 @@ class Prices:
             Usage(plain.input_tokens, plain.output_tokens, cache_write_tokens=plain.input_tokens),
             Usage(plain.input_tokens, plain.output_tokens, reasoning_tokens=plain.output_tokens),
         ]
-        return self._first_known(variants, provider=provider, model=model, at=at)
+        return self._highest_cost(variants, provider=provider, model=model, at=at)
 
-    def _first_known(
+    def _highest_cost(
         self, variants: Sequence[Usage], *, provider: str, model: str, at: datetime
     ) -> Decimal | None:
         """The highest cost of some variants, by the first source that has a price."""
@@ -111,8 +111,10 @@ class Prices:
         if configured:
             return max(configured.cost(usage) for usage in variants)
         if _is_unbilled(provider, model):
-            return _NOTHING
-        costs = [_listed(usage, provider=provider, model=model, at=at) for usage in variants]
+            return _ZERO
+        costs = [
+            _list_price_cost(usage, provider=provider, model=model, at=at) for usage in variants
+        ]
         known = [cost for cost in costs if cost is not None]
         return max(known) if known else None
 
@@ -123,7 +125,7 @@ def _is_unbilled(provider: str, model: str) -> bool:
     return provider in _UNBILLED and not model.endswith((":cloud", "-cloud"))
 
 
-def _consistent(usage: Usage) -> Usage:
+def _normalize_usage(usage: Usage) -> Usage:
     """The same usage where parts do not exceed their whole, whatever a wire says."""
     read, write = max(0, usage.cache_read_tokens), max(0, usage.cache_write_tokens)
     output = max(0, usage.output_tokens)
@@ -136,9 +138,9 @@ def _consistent(usage: Usage) -> Usage:
     )
 
 
-def _listed(usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None:
+def _list_price_cost(usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal | None:
     """The cost by the price list of genai-prices, or None if the model is not on it."""
-    if provider not in _LISTED or len(model) > LONGEST_NAME:
+    if provider not in _PRICE_LIST_PROVIDERS or len(model) > MAX_NAME_CHARS:
         return None
     # Importing it takes a third of a second; who only runs local models never pays that.
     from genai_prices import Usage as ListedUsage  # noqa: PLC0415
@@ -151,9 +153,11 @@ def _listed(usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal
         cache_write_tokens=usage.cache_write_tokens,
         output_reasoning_tokens=usage.reasoning_tokens,
     )
-    for reference in _references(provider, model):
+    for reference in _name_candidates(provider, model):
         try:
-            found = get_snapshot().calc(listed, reference, _LISTED[provider], None, at)
+            found = get_snapshot().calc(
+                listed, reference, _PRICE_LIST_PROVIDERS[provider], None, at
+            )
         except LookupError:
             continue
         # An entry without prices is a model somebody knows of, not one that is free.
@@ -163,7 +167,7 @@ def _listed(usage: Usage, *, provider: str, model: str, at: datetime) -> Decimal
     return None
 
 
-def _references(provider: str, model: str) -> Iterator[str]:
+def _name_candidates(provider: str, model: str) -> Iterator[str]:
     """The names a price list may have for a model: `:thinking` and `models/` change no price."""
     yield model
     plain = model.removeprefix("models/").removesuffix(":thinking")

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Self
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import AssistantText, Message, ToolCall
 from dodona.core.ports.model import (
     CallDelta,
@@ -30,10 +30,15 @@ from dodona.core.ports.model import (
     TextDelta,
     Usage,
 )
-from dodona.models.extractive.answer import NO_TERMS, NOTICE, ONLY_TOOLS, answer
-from dodona.models.extractive.plan import Inquiry, inquiry
+from dodona.models.extractive.answer import (
+    NO_MODEL_NOTICE,
+    NO_TERMS,
+    NO_USABLE_TOOLS,
+    format_answer,
+)
+from dodona.models.extractive.plan import Inquiry, build_inquiry
 
-NAME: Final = "extractive"  # of the provider and of its one model
+PROVIDER_NAME: Final = "extractive"  # of the provider and of its one model
 CHARACTERS_PER_TOKEN: Final = 4
 
 
@@ -42,16 +47,16 @@ class ExtractiveModel:
 
     @property
     def provider(self) -> str:
-        return NAME
+        return PROVIDER_NAME
 
     @property
     def name(self) -> str:
-        return NAME
+        return PROVIDER_NAME
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ExtractiveStream]:
-        _refuse(request)
-        yield ExtractiveStream(_done(request))
+        _reject_unsupported(request)
+        yield ExtractiveStream(_answer_request(request))
 
 
 class ExtractiveStream:
@@ -87,44 +92,44 @@ def _events(done: Done) -> Iterator[ModelEvent]:
     yield done
 
 
-def _refuse(request: ModelRequest) -> None:
+def _reject_unsupported(request: ModelRequest) -> None:
     choice, format_ = request.tool_choice, request.response_format
     forced = choice is not None and choice.is_forced
     if forced or format_ is not None:
         what = "call a tool because it must" if forced else "write in a response_format"
         raise ProviderError(
             f"no language model is configured, and what answers instead cannot {what}.",
-            fault=Fault.REFUSED,
-            provider=NAME,
+            kind=ProviderErrorKind.REJECTED,
+            provider=PROVIDER_NAME,
             hint="Set a provider and a model under [agent].",
         )
 
 
-def _done(request: ModelRequest) -> Done:
-    stands = inquiry(request.messages, request.tools)
+def _answer_request(request: ModelRequest) -> Done:
+    stands = build_inquiry(request.messages, request.tools)
     most = None if request.max_tokens is None else request.max_tokens * CHARACTERS_PER_TOKEN
     may_call = request.tool_choice is None or request.tool_choice.mode != "none"
-    calls = _calls(stands, request.messages) if may_call else ()
+    calls = _plan_calls(stands, request.messages) if may_call else ()
     if calls and _fits("".join(call.name + call.arguments for call in calls), most):
-        return _finished(FinishReason.TOOL_CALLS, AssistantText(calls=calls), request)
-    text = _before(_text(stands), request.stop)
+        return _build_done(FinishReason.TOOL_CALLS, AssistantText(calls=calls), request)
+    text = _cut_at_stop(_answer_text(stands), request.stop)
     if _fits(text, most):
-        return _finished(FinishReason.STOP, AssistantText(text), request)
-    return _finished(FinishReason.LENGTH, AssistantText(text[:most]), request)
+        return _build_done(FinishReason.STOP, AssistantText(text), request)
+    return _build_done(FinishReason.LENGTH, AssistantText(text[:most]), request)
 
 
-def _before(text: str, stops: Sequence[str]) -> str:
+def _cut_at_stop(text: str, stops: Sequence[str]) -> str:
     ends = [found for stop in stops if stop and (found := text.find(stop)) >= 0]
     return text[: min(ends)] if ends else text
 
 
-def _fits(text: str, most: int | None) -> bool:
-    return most is None or len(text) <= most
+def _fits(text: str, max_chars: int | None) -> bool:
+    return max_chars is None or len(text) <= max_chars
 
 
-def _calls(stands: Inquiry, messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+def _plan_calls(inquiry: Inquiry, messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     calls: list[ToolCall] = []
-    for name, arguments in stands.next_calls():
+    for name, arguments in inquiry.next_calls():
         text = json.dumps(arguments, ensure_ascii=False)
         # Unlike in any earlier turn of the conversation, and the same each time this one is asked.
         seed = f"{len(messages)}\0{name}\0{text}".encode("utf-8", "replace")
@@ -132,25 +137,33 @@ def _calls(stands: Inquiry, messages: Sequence[Message]) -> tuple[ToolCall, ...]
     return tuple(calls)
 
 
-def _text(stands: Inquiry) -> str:
-    if not stands.steps:
-        is_empty = bool(stands.searches) and not stands.terms.terms
-        return f"{NOTICE}\n\n{NO_TERMS if is_empty else ONLY_TOOLS}\n"
-    return answer(stands.ranked(), searched=stands.searched(), failed=stands.failed())
+def _answer_text(inquiry: Inquiry) -> str:
+    if not inquiry.steps:
+        is_empty = bool(inquiry.search_tools) and not inquiry.terms.terms
+        return f"{NO_MODEL_NOTICE}\n\n{NO_TERMS if is_empty else NO_USABLE_TOOLS}\n"
+    return format_answer(
+        inquiry.ranked_passages(),
+        search_summary=inquiry.describe_searches(),
+        failed_results=inquiry.failed_results(),
+    )
 
 
-def _finished(finish: FinishReason, message: AssistantText, request: ModelRequest) -> Done:
+def _build_done(finish: FinishReason, message: AssistantText, request: ModelRequest) -> Done:
     said = message.text + "".join(call.name + call.arguments for call in message.calls)
     heard = sum(len(message.text) for message in request.messages)
     return Done(
         finish=finish,
         message=message,
-        usage=Usage(input_tokens=_tokens(heard), output_tokens=_tokens(len(said)), cost_usd=0.0),
-        provider=NAME,
-        model=NAME,
+        usage=Usage(
+            input_tokens=_estimate_tokens(heard),
+            output_tokens=_estimate_tokens(len(said)),
+            cost_usd=0.0,
+        ),
+        provider=PROVIDER_NAME,
+        model=PROVIDER_NAME,
         wire_finish=finish.value,
     )
 
 
-def _tokens(characters: int) -> int:
+def _estimate_tokens(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)

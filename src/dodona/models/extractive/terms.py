@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-MOST_TERMS: Final = 8
-BORROWED_TERMS: Final = 3
-LONGEST_QUESTION: Final = 4_000
+MAX_TERMS: Final = 8
+MAX_BORROWED_TERMS: Final = 3
+MAX_QUESTION_CHARS: Final = 4_000
 
 _STOP_WORDS: Final = frozenset(
     re.findall(
@@ -45,7 +45,7 @@ _STOP_WORDS: Final = frozenset(
     )
 )
 # Words that point back to something said before.
-_POINTERS: Final = frozenset(
+_BACK_REFERENCES: Final = frozenset(
     re.findall(
         r"\w+",
         """
@@ -56,12 +56,12 @@ _POINTERS: Final = frozenset(
     )
 )
 # Words that say what is asked, not about what: they count only where nothing else does.
-_ASKED: Final = re.compile(
+_QUESTION_FRAME: Final = re.compile(
     r"\bwhere\b.*?\b(defined|declared|implemented)\b|\bhow\b.*?\b(works?)\b"
     r"|\bwo\b.*?\b(definiert|deklariert|implementiert)\b|\bwie\b.*?\b(funktionier(?:t|en))\b",
     re.IGNORECASE | re.DOTALL,
 )
-_ASKED_USES: Final = re.compile(
+_USAGE_QUESTION: Final = re.compile(
     r"\bwhere\b.*?\b(used|called|referenced|imported)\b"
     r"|\b(?:who|what|which\s+\w+)\s+(calls?|uses?|imports?|references?)\b"
     r"|\b(callers?|uses|usages?|references?)\s+(?:of|to)\b"
@@ -69,16 +69,16 @@ _ASKED_USES: Final = re.compile(
     r"|\bwer\s+(benutzt|verwendet|ruft|importiert)\b",
     re.IGNORECASE | re.DOTALL,
 )
-_SOUGHT_IN: Final = re.compile(
+_SEARCH_SCOPE: Final = re.compile(
     r"\b(?:in|from|(?:do|does|did|what))\s+(?:the|my|our|your)\s+(?:notes?|code|threads?)\b"
     r"(?:\s+(?:say|says|tell|tells|mention|mentions|know|knows)\b)?"
     r"|\b(?:in\s+den|in\s+meinen|die|meine)\s+Notizen\b",
     re.IGNORECASE,
 )
 _CLAUSE_END: Final = re.compile(r"[,;:.?!]\s|\b(?:and|or|but|und|oder|aber)\b", re.IGNORECASE)
-LEAST_CLAUSE: Final = 3  # words of a clause that can name what a later one points to
+MIN_CLAUSE_WORDS: Final = 3  # words of a clause that can name what a later one points to
 
-_ENDINGS: Final = ("ation", "ency", "ence", "ies", "ing", "ed", "es", "en", "er", "s", "e", "n")
+_SUFFIXES: Final = ("ation", "ency", "ence", "ies", "ing", "ed", "es", "en", "er", "s", "e", "n")
 # Scripts that put no spaces between words: Thai, kana, Han, Hangul.
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -90,22 +90,22 @@ _FILE_NAME = re.compile(
     r"(?:bash|cfg|cpp|css|csv|cs|c|go|html|h|ini|java|jsonl|json|js|kt|lisp|log|md|org|php|py|rb|rst"
     r"|rs|sh|sql|swift|toml|tsx|ts|txt|xml|yaml|yml)(?![\w/-])"
 )
-_NAME = re.compile(r"[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)*")
+_IDENTIFIER = re.compile(r"[^\W\d]\w*(?:(?:\.|::)[^\W\d]\w*)*")
 _WORD = re.compile(r"\w+(?:[-.'’:]+\w+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class QueryTerms:
     """What to look for, most telling first, and the files and identifiers that it names.
 
-    `asks_where`: it is asked where these are defined. `asks_uses`: it is asked where they are used.
+    `asks_definition`: it is asked where these are defined. `asks_usage`: it is asked where they are used.
     """
 
     terms: tuple[str, ...]
     paths: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    asks_where: bool = False
-    asks_uses: bool = False
+    asks_definition: bool = False
+    asks_usage: bool = False
 
     @property
     def query(self) -> str:
@@ -118,42 +118,42 @@ class Terms:
         return tuple(filter(_is_identifier, self.names))
 
 
-def key_terms(question: str, before: str = "") -> Terms:
+def extract_terms(question: str, previous_question: str = "") -> QueryTerms:
     """The terms of a question; a short one that points back takes some from the one before it."""
-    own = _terms(question)
-    if before and (not own.terms or _points_back(question[:LONGEST_QUESTION], own)):
-        earlier = _terms(before)
-        terms = _distinct([*own.terms, *earlier.terms[:BORROWED_TERMS]])
+    own = _extract_own_terms(question)
+    if previous_question and (not own.terms or _refers_back(question[:MAX_QUESTION_CHARS], own)):
+        earlier = _extract_own_terms(previous_question)
+        terms = _unique_terms([*own.terms, *earlier.terms[:MAX_BORROWED_TERMS]])
         paths, names = own.paths or earlier.paths, own.names or earlier.names
-        return Terms(terms, paths, names, own.asks_where, own.asks_uses)
+        return QueryTerms(terms, paths, names, own.asks_definition, own.asks_usage)
     return own
 
 
-def _points_back(question: str, own: Terms) -> bool:
+def _refers_back(question: str, own: QueryTerms) -> bool:
     """Does it speak of what was said before it? Not of what it has named itself, a clause ago."""
-    if len(own.terms) > BORROWED_TERMS:
+    if len(own.terms) > MAX_BORROWED_TERMS:
         return False
     known = {term.casefold() for term in own.terms}
     for clause in _CLAUSE_END.split(question):
         words = [word.casefold() for word in _WORD.findall(clause)]
-        if not _POINTERS.isdisjoint(words):
+        if not _BACK_REFERENCES.isdisjoint(words):
             return True
-        if len(words) >= LEAST_CLAUSE and not known.isdisjoint(words):
+        if len(words) >= MIN_CLAUSE_WORDS and not known.isdisjoint(words):
             return False
     return False
 
 
-def _terms(question: str) -> Terms:
+def _extract_own_terms(question: str) -> QueryTerms:
     # Without halves of surrogate pairs, which no tool could be sent.
-    text = question[:LONGEST_QUESTION].encode("utf-8", "ignore").decode()
+    text = question[:MAX_QUESTION_CHARS].encode("utf-8", "ignore").decode()
     text = unicodedata.normalize("NFC", text)
     phrases = ["".join(found.groups(default="")).strip() for found in _QUOTED.finditer(text)]
     paths = [found.group() for found in _FILE_NAME.finditer(text)]
     rest = _FILE_NAME.sub(" ", _QUOTED.sub(" ", text))
-    asked, uses = _ASKED.search(rest), _ASKED_USES.search(rest)
-    words = _telling(_unframed(rest, asked or uses))
+    asked, uses = _QUESTION_FRAME.search(rest), _USAGE_QUESTION.search(rest)
+    words = _meaningful_words(_strip_frame(rest, asked or uses))
     if not (phrases or paths or words):
-        words = _telling(rest)
+        words = _meaningful_words(rest)
     # A stable sort: names that only people who write programs would type tell most.
     words.sort(key=lambda word: not _is_identifier(word))
     terms = [term for term in (*phrases, *paths, *words) if term]
@@ -162,21 +162,23 @@ def _terms(question: str) -> Terms:
     if asks_where and asked:
         sought = set(_WORD.findall(asked.group()))
         likely = [word for word in words if word in sought or word in likely]
-    names = [name for name in (*phrases, *likely) if _NAME.fullmatch(name)]
+    names = [name for name in (*phrases, *likely) if _IDENTIFIER.fullmatch(name)]
     paths = list(dict.fromkeys(paths))
     asks_uses = uses is not None and asked is None
-    return Terms(_distinct(terms), tuple(paths), _distinct(names), asks_where, asks_uses)
+    return QueryTerms(
+        _unique_terms(terms), tuple(paths), _unique_terms(names), asks_where, asks_uses
+    )
 
 
-def _unframed(text: str, asked: re.Match[str] | None) -> str:
+def _strip_frame(text: str, frame: re.Match[str] | None) -> str:
     """A question without what only says what is asked, and where that is to be looked for."""
-    if asked is not None:
-        start, end = asked.span(asked.lastindex or 0)
+    if frame is not None:
+        start, end = frame.span(frame.lastindex or 0)
         text = f"{text[:start]} {text[end:]}"
-    return _SOUGHT_IN.sub(" ", text)
+    return _SEARCH_SCOPE.sub(" ", text)
 
 
-def _telling(text: str) -> list[str]:
+def _meaningful_words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text) if _carries_meaning(word)]
 
 
@@ -203,14 +205,14 @@ def _is_identifier(word: str) -> bool:
     return any(mark in word for mark in "_.:") or word[1:] != word[1:].lower()
 
 
-def _distinct(terms: Sequence[str]) -> tuple[str, ...]:
+def _unique_terms(terms: Sequence[str]) -> tuple[str, ...]:
     first: dict[str, str] = {}
     for term in terms:
         first.setdefault(term.casefold(), term)
-    return tuple(first.values())[:MOST_TERMS]
+    return tuple(first.values())[:MAX_TERMS]
 
 
-def patterns(terms: Sequence[str]) -> Iterator[str]:
+def term_patterns(terms: Sequence[str]) -> Iterator[str]:
     """Regular expressions that find the terms in casefolded text, inflected a little.
 
     Text without spaces is looked for by pairs of characters: there are no words to compare.
@@ -228,7 +230,7 @@ def patterns(terms: Sequence[str]) -> Iterator[str]:
 
 
 def _stem(word: str) -> str:
-    for ending in _ENDINGS:
+    for ending in _SUFFIXES:
         shortest = 4 if len(ending) < 4 else 5
         if word.endswith(ending) and len(word) - len(ending) >= shortest and word.isalpha():
             return word.removesuffix(ending)

@@ -20,31 +20,31 @@ from dodona.core.messages import (
 )
 from dodona.core.ports.model import ModelRequest, ToolChoice
 from dodona.models.encoding import (
-    EMPTY,
-    NOTICE,
+    EMPTY_TEXT,
+    NOTICE_PREFIX,
+    add_cache_marker,
     encoding_key,
-    hide_all,
+    index_before_question,
     json_text,
-    last_before_question,
-    marked,
     may_think,
-    own_raw,
-    plain_name,
+    redact_all,
+    reusable_raw,
+    sanitize_name,
 )
-from dodona.models.errors import Faults
-from dodona.models.openai.response import OpenAiAnswer, encode_call
-from dodona.models.provider import Endpoint
+from dodona.models.errors import ProviderErrorFactory
+from dodona.models.openai.response import OpenAiAnswerDecoder, encode_call
+from dodona.models.provider import ModelEndpoint
 
 # OpenAI's own: these take no temperature …
-_REASONS = re.compile(r"(o\d|gpt-([5-9]|\d\d))")
+_REASONING_MODELS = re.compile(r"(o\d|gpt-([5-9]|\d\d))")
 # … and these take tools on this wire only when told not to reason; they reason untold.
-_TOOLS_OR_REASONING = re.compile(r"gpt-(5\.[2-9]|[6-9]|\d\d)(?!.*chat)")
+_TOOLS_OR_REASONING_MODELS = re.compile(r"gpt-(5\.[2-9]|[6-9]|\d\d)(?!.*chat)")
 
 
 class OpenAiWire:
     """Writes requests whose beginning stays the same, byte for byte, while a run goes on."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ModelEndpoint) -> None:
         provider = endpoint.provider
         self.url = f"{endpoint.base_url}/chat/completions"
         self.headers = {
@@ -54,21 +54,25 @@ class OpenAiWire:
         }
         if endpoint.api_key:
             self.headers["Authorization"] = f"Bearer {endpoint.api_key}"
-        self.faults = Faults(endpoint)
+        self.errors = ProviderErrorFactory(endpoint)
         self._endpoint = endpoint
         self._provider = provider
-        self._hide = endpoint.redactor.hide
+        self._redact = endpoint.redactor.redact
         # A marker sits on a part of a message, so all messages have parts.
-        self._marks = provider.cache == "markers" and endpoint.model.startswith("anthropic/")
-        self._key = ""  # under which messages keep their encoding, since the last secret
+        self._uses_cache_markers = provider.cache == "markers" and endpoint.model.startswith(
+            "anthropic/"
+        )
+        self._encoding_key = ""  # under which messages keep their encoding, since the last secret
 
-    def answer(self) -> OpenAiAnswer:
-        return OpenAiAnswer(self._endpoint, self.faults)
+    def new_decoder(self) -> OpenAiAnswerDecoder:
+        return OpenAiAnswerDecoder(self._endpoint, self.errors)
 
-    def body(self, request: ModelRequest) -> bytes:
-        self._key = encoding_key(self._endpoint) + ("/parts" if self._marks else "")
-        messages = self._messages(request.messages)
-        tools = b",".join(self._tool(tool) for tool in request.tools)
+    def encode_request(self, request: ModelRequest) -> bytes:
+        self._encoding_key = encoding_key(self._endpoint) + (
+            "/parts" if self._uses_cache_markers else ""
+        )
+        messages = self._encode_messages(request.messages)
+        tools = b",".join(self._encode_tool(tool) for tool in request.tools)
         return b"".join(
             (
                 b'{"model":',
@@ -77,104 +81,110 @@ class OpenAiWire:
                 b',"messages":[',
                 b",".join(messages),
                 b'],"stream":true,"stream_options":{"include_usage":true}',
-                *(b"," + member for member in self._settings(request)),
+                *(b"," + member for member in self._encode_settings(request)),
                 b"}",
             )
         )
 
-    def _settings(self, request: ModelRequest) -> Iterator[bytes]:
-        thinking = self._thinks(request)
+    def _encode_settings(self, request: ModelRequest) -> Iterator[bytes]:
+        thinking = self._is_thinking(request)
         if request.max_tokens is not None:
             yield f'"{self._provider.max_tokens_member}":{request.max_tokens}'.encode()
-        if request.temperature is not None and not self._fixes_temperature(thinking=thinking):
+        if request.temperature is not None and not self._has_fixed_temperature(thinking=thinking):
             yield b'"temperature":' + msgspec.json.encode(request.temperature)
         if self._provider.cache == "key" and request.cache_key:
-            yield b'"prompt_cache_key":' + json_text(self._hide(request.cache_key)[:64])
+            yield b'"prompt_cache_key":' + json_text(self._redact(request.cache_key)[:64])
         asked = self._provider.thinking_on if thinking else self._provider.thinking_off
-        if self._is_openai and request.tools and _TOOLS_OR_REASONING.match(self._endpoint.model):
+        if (
+            self._is_openai
+            and request.tools
+            and _TOOLS_OR_REASONING_MODELS.match(self._endpoint.model)
+        ):
             asked = b'"reasoning_effort":"none"'
         if asked:
             yield asked
-        yield from self._wanted(request)
+        yield from self._encode_client_options(request)
 
-    def _wanted(self, request: ModelRequest) -> Iterator[bytes]:
+    def _encode_client_options(self, request: ModelRequest) -> Iterator[bytes]:
         """What a client of ours asks for in OpenAI's own words."""
         redactor = self._endpoint.redactor
         if request.stop:
-            yield b'"stop":' + msgspec.json.encode(hide_all(request.stop, redactor))
+            yield b'"stop":' + msgspec.json.encode(redact_all(request.stop, redactor))
         if request.tools and request.tool_choice is not None:
-            yield b'"tool_choice":' + _choice(request.tool_choice)
+            yield b'"tool_choice":' + _encode_tool_choice(request.tool_choice)
         if request.tools and request.parallel_calls is not None:
             yield b'"parallel_tool_calls":' + msgspec.json.encode(request.parallel_calls)
         if request.response_format is not None:
-            wanted = hide_all(request.response_format, redactor)
+            wanted = redact_all(request.response_format, redactor)
             yield b'"response_format":' + msgspec.json.encode(wanted)
 
-    def _thinks(self, request: ModelRequest) -> bool:
+    def _is_thinking(self, request: ModelRequest) -> bool:
         return (request.thinking or self._endpoint.thinks) and may_think(
-            request.messages, self._key, whole_history=self._provider.thinking_needs_history
+            request.messages,
+            self._encoding_key,
+            whole_history=self._provider.thinking_needs_history,
         )
 
-    def _fixes_temperature(self, *, thinking: bool) -> bool:
+    def _has_fixed_temperature(self, *, thinking: bool) -> bool:
         if self._is_openai:
-            return thinking or _REASONS.match(self._endpoint.model) is not None
-        return thinking and self._marks  # through OpenRouter, Anthropic's rule
+            return thinking or _REASONING_MODELS.match(self._endpoint.model) is not None
+        return thinking and self._uses_cache_markers  # through OpenRouter, Anthropic's rule
 
     @property
     def _is_openai(self) -> bool:
         return self._provider.name == "openai"
 
-    def _messages(self, messages: Sequence[Message]) -> list[bytes]:
+    def _encode_messages(self, messages: Sequence[Message]) -> list[bytes]:
         encoded: list[bytes] = []
-        key = self._key
+        key = self._encoding_key
         leading = True
         for message in messages:
             # The history of a run was encoded before, all but a few messages at its end.
             known = message.encoded.get(key)
             if known is None or type(message) is SystemText:
                 leading = leading and isinstance(message, SystemText)
-                known = self._message(message, leading=leading)
+                known = self._encode_cached(message, leading=leading)
             else:
                 leading = False
             encoded.append(known)
-        if self._marks:
-            for place in _ends(messages, encoded):
-                encoded[place] = marked(encoded[place], b"}]}")
+        if self._uses_cache_markers:
+            for place in _marker_positions(messages, encoded):
+                encoded[place] = add_cache_marker(encoded[place], b"}]}")
         return [message for message in encoded if message]
 
-    def _message(self, message: Message, *, leading: bool) -> bytes:
+    def _encode_cached(self, message: Message, *, leading: bool) -> bytes:
         is_notice = isinstance(message, SystemText) and not leading
-        is_notice = is_notice and not self._provider.system_anywhere
-        key = f"{self._key}/notice" if is_notice else self._key
+        is_notice = is_notice and not self._provider.allows_late_system
+        key = f"{self._encoding_key}/notice" if is_notice else self._encoding_key
         encoded = message.encoded.get(key)
         if encoded is None:
-            encoded = self._encode(message, is_notice=is_notice)
+            encoded = self._encode_message(message, is_notice=is_notice)
             message.encoded[key] = encoded
         return encoded
 
-    def _encode(self, message: Message, *, is_notice: bool) -> bytes:
+    def _encode_message(self, message: Message, *, is_notice: bool) -> bytes:
         match message:
             case SystemText():
                 if not message.text.strip():
                     return b""
                 if is_notice:
-                    return self._said(b'"role":"user"', NOTICE + message.text)
-                return self._said(b'"role":"system"', message.text)
+                    return self._encode_text(b'"role":"user"', NOTICE_PREFIX + message.text)
+                return self._encode_text(b'"role":"system"', message.text)
             case UserText():
-                return self._said(b'"role":"user"', message.text)
+                return self._encode_text(b'"role":"user"', message.text)
             case ToolResult():
                 text = f"Error: {message.text}" if message.failed else message.text
                 id_ = json_text(message.call_id)
-                return self._said(b'"role":"tool","tool_call_id":' + id_, text)
+                return self._encode_text(b'"role":"tool","tool_call_id":' + id_, text)
             case AssistantText():
-                raw = own_raw(message, self._provider.name, self._endpoint.redactor)
+                raw = reusable_raw(message, self._provider.name, self._endpoint.redactor)
                 return raw if raw is not None else self._rebuild(message)
             case _:
                 assert_never(message)
 
-    def _said(self, role: bytes, text: str) -> bytes:
-        quoted = json_text(self._hide(text if text.strip() else EMPTY))
-        if self._marks:
+    def _encode_text(self, role: bytes, text: str) -> bytes:
+        quoted = json_text(self._redact(text if text.strip() else EMPTY_TEXT))
+        if self._uses_cache_markers:
             quoted = b'[{"type":"text","text":' + quoted + b"}]"
         return b"{" + role + b',"content":' + quoted + b"}"
 
@@ -182,45 +192,45 @@ class OpenAiWire:
         """Text and calls alone: the thinking is another provider's."""
         if not (message.text.strip() or message.calls):
             return b""
-        text = json_text(self._hide(message.text)) if message.text.strip() else b"null"
+        text = json_text(self._redact(message.text)) if message.text.strip() else b"null"
         calls = b",".join(
             encode_call(
-                ToolCall(call.id, plain_name(call.name), self._hide(call.arguments)),
-                self._provider.foreign_call,
+                ToolCall(call.id, sanitize_name(call.name), self._redact(call.arguments)),
+                self._provider.foreign_call_members,
             )
             for call in message.calls
         )
         tail = b',"tool_calls":[' + calls + b"]}" if calls else b"}"
         return b'{"role":"assistant","content":' + text + tail
 
-    def _tool(self, tool: ToolSpec) -> bytes:
-        encoded = tool.encoded.get(self._key)
+    def _encode_tool(self, tool: ToolSpec) -> bytes:
+        encoded = tool.encoded.get(self._encoding_key)
         if encoded is None:
             redactor = self._endpoint.redactor
             function = {
                 "name": tool.name,
-                "description": redactor.hide(tool.description),
-                "parameters": hide_all(tool.parameters, redactor),
+                "description": redactor.redact(tool.description),
+                "parameters": redact_all(tool.parameters, redactor),
             }
             if tool.strict is not None:
                 function["strict"] = tool.strict
             encoded = msgspec.json.encode({"type": "function", "function": function})
-            tool.encoded[self._key] = encoded
+            tool.encoded[self._encoding_key] = encoded
         return encoded
 
 
-def _choice(choice: ToolChoice) -> bytes:
+def _encode_tool_choice(choice: ToolChoice) -> bytes:
     if choice.mode == "named":
         named = {"type": "function", "function": {"name": choice.name}}
         return msgspec.json.encode(named)
     return msgspec.json.encode(choice.mode)
 
 
-def _ends(messages: Sequence[Message], encoded: Sequence[bytes]) -> set[int]:
+def _marker_positions(messages: Sequence[Message], encoded: Sequence[bytes]) -> set[int]:
     """Where the system prompt ends, what later runs share, and the request."""
     prompt = sum(1 for _ in takewhile(lambda said: isinstance(said, SystemText), messages))
     places: set[int] = set()
-    for end in (prompt - 1, last_before_question(messages), len(messages) - 1):
+    for end in (prompt - 1, index_before_question(messages), len(messages) - 1):
         # What a model said goes back as it was: the marker moves to what it was told.
         for place in range(end, -1, -1):
             if encoded[place] and not isinstance(messages[place], AssistantText):

@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import msgspec
 
-from dodona.core.messages import AssistantText, Raw, ToolCall
+from dodona.core.messages import AssistantText, RawMessage, ToolCall
 from dodona.core.ports.model import Done, FinishReason, ModelEvent, TextDelta, ThinkingDelta, Usage
-from dodona.models.encoding import has_plain_names, json_text, sendable
-from dodona.models.errors import Faults
-from dodona.models.openai.tool_calls import CallPiece, Calls
-from dodona.models.provider import Endpoint
-from dodona.models.surrogates import Halves
+from dodona.models.encoding import has_valid_names, json_text, valid_arguments
+from dodona.models.errors import ProviderErrorFactory
+from dodona.models.openai.tool_calls import CallAssembler, CallPiece
+from dodona.models.provider import ModelEndpoint
+from dodona.models.surrogates import SurrogateJoiner
 from dodona.models.usage import openai_usage
 
-_FINISHES: Mapping[str, FinishReason] = {
+_FINISH_REASONS: Mapping[str, FinishReason] = {
     "stop": FinishReason.STOP,
     "length": FinishReason.LENGTH,
     "tool_calls": FinishReason.TOOL_CALLS,
@@ -26,7 +26,7 @@ _FINISHES: Mapping[str, FinishReason] = {
 }
 
 
-class _Delta(msgspec.Struct, gc=False):
+class _ChoiceDelta(msgspec.Struct, gc=False):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -37,9 +37,9 @@ class _Delta(msgspec.Struct, gc=False):
 
 
 class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta | None = None
+    delta: _ChoiceDelta | None = None
     finish_reason: str | None = None
-    message: _Delta | None = None  # of an answer in one piece
+    message: _ChoiceDelta | None = None  # of an answer in one piece
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -49,7 +49,7 @@ class _Chunk(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class _Detail:
+class _ReasoningDetail:
     """One of OpenRouter's reasoning details, which comes in pieces."""
 
     __slots__ = ("_members", "_pieces")
@@ -58,167 +58,171 @@ class _Detail:
         self._members: dict[str, Any] = {}
         self._pieces: list[str] = []
 
-    def goes_on_with(self, piece: Mapping[str, Any]) -> bool:
+    def continues_with(self, piece: Mapping[str, Any]) -> bool:
         same = all(self._members.get(name) == piece.get(name) for name in ("type", "index"))
-        return same and _text_member(piece) != ""
+        return same and _text_key(piece) != ""
 
     def add(self, piece: Mapping[str, Any]) -> None:
-        text = _text_member(piece)
+        text = _text_key(piece)
         for name, value in piece.items():
             if name == text and isinstance(value, str):
                 self._pieces.append(value)
             elif value is not None or name not in self._members:
                 self._members[name] = value
 
-    def whole(self) -> dict[str, Any]:
-        text = _text_member(self._members)
+    def as_json(self) -> dict[str, Any]:
+        text = _text_key(self._members)
         return {**self._members, text: "".join(self._pieces)} if text else self._members
 
 
-def _text_member(detail: Mapping[str, Any]) -> str:
+def _text_key(detail: Mapping[str, Any]) -> str:
     """Which member of it comes in pieces."""
     sort = str(detail.get("type"))
     return {"reasoning.text": "text", "reasoning.summary": "summary"}.get(sort, "")
 
 
-class OpenAiAnswer:
+class OpenAiAnswerDecoder:
     """What a stream of chunks has said so far.
 
     It is complete with `[DONE]`, or with a finish reason and the usage; several providers leave
     one of them out.
     """
 
-    def __init__(self, endpoint: Endpoint, faults: Faults) -> None:
+    def __init__(self, endpoint: ModelEndpoint, errors: ProviderErrorFactory) -> None:
         self.ready: deque[ModelEvent] = deque()
-        self.finished = False
+        self.is_finished = False
         self._endpoint = endpoint
-        self._faults = faults
-        self._halves = Halves()
+        self._errors = errors
+        self._surrogates = SurrogateJoiner()
         self._decode = msgspec.json.Decoder(_Chunk).decode
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._in_thought = False
-        self._details: list[_Detail] = []
+        self._details: list[_ReasoningDetail] = []
         self._extra: dict[str, Any] | None = None
-        self._calls = Calls()
+        self._calls = CallAssembler()
         self._model = endpoint.model
         self._wire_finish = ""
-        self._refused = False
+        self._has_refusal = False
         self._wire_usage: dict[str, Any] = {}
-        self._accounted = False  # usage came with the finish, or after it
+        self._has_final_usage = False  # usage came with the finish, or after it
 
     @property
     def usage(self) -> Usage:
         return openai_usage(
-            self._wire_usage, thinking_beside=self._endpoint.provider.reasoning_beside_output
+            self._wire_usage,
+            output_excludes_reasoning=self._endpoint.provider.output_excludes_reasoning,
         )
 
-    def read(self, data: bytes) -> None:
+    def read_event(self, data: bytes) -> None:
         if data.startswith(b"[DONE]"):
             if not (self._wire_finish or self._texts or self._calls):
-                raise self._faults.cut()
+                raise self._errors.interrupted()
             self._finish()
             return
         try:
             chunk = self._decode(data)
         except (msgspec.DecodeError, RecursionError):
-            chunk = self._decode_mended(data)
+            chunk = self._decode_repaired(data)
         if chunk.error:
-            raise self._faults.to_error(chunk.error)
+            raise self._errors.from_stream_error(chunk.error)
         if chunk.choices:
             choice = chunk.choices[0]
             delta = choice.delta or choice.message
             if delta is not None:
-                self._add(delta)
+                self._add_delta(delta)
             if choice.finish_reason:
                 self._wire_finish = choice.finish_reason
                 if choice.finish_reason == "error":
-                    raise self._faults.to_error("no reason given")
+                    raise self._errors.from_stream_error("no reason given")
         if chunk.model:
             self._model = chunk.model
         if chunk.usage:
             self._wire_usage = chunk.usage
-            self._accounted = bool(self._wire_finish)
+            self._has_final_usage = bool(self._wire_finish)
 
-    def _decode_mended(self, data: bytes) -> _Chunk:
+    def _decode_repaired(self, data: bytes) -> _Chunk:
         try:
-            return self._decode(self._halves.mend(data))
+            return self._decode(self._surrogates.repair(data))
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self._faults.garbled(str(error), data) from error
+            raise self._errors.malformed(str(error), data) from error
 
     def read_whole(self, body: bytes) -> None:
-        self.read(body)
+        self.read_event(body)
         if not self._wire_finish:
-            raise self._faults.garbled("neither a stream nor an answer", body)
+            raise self._errors.malformed("neither a stream nor an answer", body)
         self._finish()
 
     def end(self) -> None:
-        if not self._accounted:
-            raise self._faults.cut()
+        if not self._has_final_usage:
+            raise self._errors.interrupted()
         self._finish()
 
-    def _add(self, delta: _Delta) -> None:
+    def _add_delta(self, delta: _ChoiceDelta) -> None:
         thought = delta.reasoning_content or delta.reasoning
         if delta.reasoning_details:
-            thought = thought or _text_of(delta.reasoning_details)
-            self._keep_details(delta.reasoning_details)
+            thought = thought or _reasoning_text(delta.reasoning_details)
+            self._add_details(delta.reasoning_details)
         if thought:
-            self._think(thought)
+            self._add_thinking(thought)
         text = delta.content
         if text:
             if delta.extra_content or self._in_thought:
-                self._add_gemini(text, delta.extra_content)
+                self._add_gemini_text(text, delta.extra_content)
             else:
                 self._texts.append(text)
                 self.ready.append(TextDelta(text))
         elif delta.extra_content:
             self._extra = delta.extra_content
         if delta.refusal:
-            self._refused = True
-            self._say(delta.refusal)
+            self._has_refusal = True
+            self._add_text(delta.refusal)
         if delta.tool_calls:
             for piece in delta.tool_calls:
                 self.ready.append(self._calls.add(piece))
 
-    def _say(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         if text:
             self._texts.append(text)
             self.ready.append(TextDelta(text))
 
-    def _think(self, text: str) -> None:
+    def _add_thinking(self, text: str) -> None:
         if text:
             self._thoughts.append(text)
             self.ready.append(ThinkingDelta(text))
 
-    def _add_gemini(self, text: str, extra: dict[str, Any] | None) -> None:
+    def _add_gemini_text(self, text: str, extra: dict[str, Any] | None) -> None:
         """Gemini sends its thoughts as content, between tags, with a note beside it."""
         google: object = (extra or {}).get("google")
         noted = cast("dict[str, Any]", google) if isinstance(google, dict) else {}
         if noted.get("thought"):
-            self._think(text if self._in_thought else text.removeprefix("<thought>"))
+            self._add_thinking(text if self._in_thought else text.removeprefix("<thought>"))
             self._in_thought = True
             return
         self._extra = extra or self._extra
-        self._say(text.removeprefix("</thought>") if self._in_thought else text)
+        self._add_text(text.removeprefix("</thought>") if self._in_thought else text)
         self._in_thought = False
 
-    def _keep_details(self, details: Iterable[dict[str, Any]]) -> None:
+    def _add_details(self, details: Iterable[dict[str, Any]]) -> None:
         """Gather the pieces of OpenRouter's reasoning details: they go back whole."""
         for detail in details:
-            if not (self._details and self._details[-1].goes_on_with(detail)):
-                self._details.append(_Detail())
+            if not (self._details and self._details[-1].continues_with(detail)):
+                self._details.append(_ReasoningDetail())
             self._details[-1].add(detail)
 
     def _finish(self) -> None:
         text, thinking = "".join(self._texts), "".join(self._thoughts)
         calls, extras = self._calls.finish()
         message = AssistantText(
-            text=text, calls=calls, thinking=thinking, raw=self._raw(text, thinking, calls, extras)
+            text=text,
+            calls=calls,
+            thinking=thinking,
+            raw=self._build_raw(text, thinking, calls, extras),
         )
-        self.finished = True
+        self.is_finished = True
         self.ready.append(
             Done(
-                finish=self._why(calls),
+                finish=self._finish_reason(calls),
                 message=message,
                 usage=self.usage,
                 provider=self._endpoint.provider.name,
@@ -227,19 +231,19 @@ class OpenAiAnswer:
             )
         )
 
-    def _why(self, calls: tuple[ToolCall, ...]) -> FinishReason:
-        finish = _FINISHES.get(self._wire_finish.lower(), FinishReason.OTHER)
-        if self._refused:
+    def _finish_reason(self, calls: tuple[ToolCall, ...]) -> FinishReason:
+        finish = _FINISH_REASONS.get(self._wire_finish.lower(), FinishReason.OTHER)
+        if self._has_refusal:
             return FinishReason.REFUSAL
         if calls and finish in {FinishReason.STOP, FinishReason.OTHER}:
             return FinishReason.TOOL_CALLS  # not every server says so
         return finish
 
-    def _raw(
+    def _build_raw(
         self, text: str, thinking: str, calls: tuple[ToolCall, ...], extras: list[bytes]
-    ) -> Raw | None:
+    ) -> RawMessage | None:
         """The message in the provider's own JSON, or none when it could not be sent back."""
-        if not has_plain_names(calls):
+        if not has_valid_names(calls):
             return None
         provider = self._endpoint.provider
         members = [b'"role":"assistant","content":', json_text(text) if text else b"null"]
@@ -252,14 +256,14 @@ class OpenAiAnswer:
             if provider.returns_reasoning and thinking:
                 members += [b',"reasoning_content":', json_text(thinking)]
         if self._details:
-            details = [detail.whole() for detail in self._details]
+            details = [detail.as_json() for detail in self._details]
             members += [b',"reasoning_details":', msgspec.json.encode(details)]
         if self._extra:
             members += [b',"extra_content":', msgspec.json.encode(self._extra)]
-        return Raw(provider.name, b"".join((b"{", *members, b"}")))
+        return RawMessage(provider.name, b"".join((b"{", *members, b"}")))
 
 
-def encode_call(call: ToolCall, more: bytes = b"") -> bytes:
+def encode_call(call: ToolCall, extra_members: bytes = b"") -> bytes:
     return b"".join(
         (
             b'{"id":',
@@ -267,14 +271,14 @@ def encode_call(call: ToolCall, more: bytes = b"") -> bytes:
             b',"type":"function","function":{"name":',
             json_text(call.name),
             b',"arguments":',
-            json_text(sendable(call.arguments)),
+            json_text(valid_arguments(call.arguments)),
             b"}",
-            more,
+            extra_members,
             b"}",
         )
     )
 
 
-def _text_of(details: Iterable[Mapping[str, Any]]) -> str:
+def _reasoning_text(details: Iterable[Mapping[str, Any]]) -> str:
     said = (detail.get("text") or detail.get("summary") for detail in details)
     return "".join(text for text in said if isinstance(text, str))

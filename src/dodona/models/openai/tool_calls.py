@@ -12,10 +12,10 @@ import msgspec
 
 from dodona.core.messages import ToolCall
 from dodona.core.ports.model import CallDelta
-from dodona.models.encoding import is_object, new_call_id
+from dodona.models.encoding import is_json_object, new_call_id
 
 
-class Function(msgspec.Struct, gc=False):
+class FunctionPiece(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
@@ -23,11 +23,11 @@ class Function(msgspec.Struct, gc=False):
 class CallPiece(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
-    function: Function | None = None
+    function: FunctionPiece | None = None
     extra_content: msgspec.Raw = msgspec.Raw()
 
 
-class _Call:
+class _PartialCall:
     __slots__ = ("extra", "id", "is_whole", "name", "pieces")
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Call:
         self.is_whole = False  # came with all its arguments at once
         self.extra = b""
 
-    def is_other_than(self, id_: str, name: str) -> bool:
+    def differs_from(self, id_: str, name: str) -> bool:
         """Does a piece with this id and name begin another call?"""
         if not name or not self.name:
             return False
@@ -46,13 +46,13 @@ class _Call:
         return self.is_whole or name != self.name
 
 
-class Calls:
+class CallAssembler:
     """The calls so far, in the order in which they began."""
 
     __slots__ = ("_by_id", "_by_index", "_calls")
 
     def __init__(self) -> None:
-        self._calls: list[_Call] = []
+        self._calls: list[_PartialCall] = []
         self._by_index: dict[int, int] = {}
         self._by_id: dict[str, int] = {}
 
@@ -60,11 +60,11 @@ class Calls:
         return bool(self._calls)
 
     def add(self, piece: CallPiece) -> CallDelta:
-        function = piece.function or Function()
+        function = piece.function or FunctionPiece()
         name, text = function.name or "", function.arguments or ""
         if not isinstance(text, str):
             text = msgspec.json.encode(text).decode()
-        place = self._place(piece.index, piece.id or "", name)
+        place = self._find_or_add(piece.index, piece.id or "", name)
         call = self._calls[place]
         call.id = call.id or piece.id or ""
         call.name = call.name or name
@@ -72,7 +72,7 @@ class Calls:
         if extra not in {b"", b"null"}:
             call.extra = extra
         if text:
-            call.is_whole = bool(name) and not call.pieces and is_object(text)
+            call.is_whole = bool(name) and not call.pieces and is_json_object(text)
             call.pieces.append(text)
         return CallDelta(place, call.name, text, call.id)
 
@@ -86,18 +86,18 @@ class Calls:
             calls.append(ToolCall(id_, call.name, "".join(call.pieces) or "{}"))
         return tuple(calls), [call.extra for call in self._calls]
 
-    def _place(self, index: int | None, id_: str, name: str) -> int:
-        place = self._known(index, id_, name)
-        if place is None or self._calls[place].is_other_than(id_, name):
+    def _find_or_add(self, index: int | None, id_: str, name: str) -> int:
+        place = self._find_index(index, id_, name)
+        if place is None or self._calls[place].differs_from(id_, name):
             place = len(self._calls)
-            self._calls.append(_Call())
+            self._calls.append(_PartialCall())
         if index is not None:
             self._by_index[index] = place
         if id_:
             self._by_id.setdefault(id_, place)
         return place
 
-    def _known(self, index: int | None, id_: str, name: str) -> int | None:
+    def _find_index(self, index: int | None, id_: str, name: str) -> int | None:
         if index is not None:
             return self._by_index.get(index)
         if id_ in self._by_id:

@@ -27,34 +27,40 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from dodona.core.errors import ConfigError, Fault, Location, ProviderError, did_you_mean
+from dodona.core.errors import (
+    ConfigError,
+    ProviderError,
+    ProviderErrorKind,
+    SourceLocation,
+    did_you_mean,
+)
 from dodona.core.messages import AssistantText, ToolCall
 
-_MEND = "Mend the file at this place."
+_FIX_HINT = "Mend the file at this place."
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenAnswer:
     """An answer that breaks off: this much is streamed, then the error is raised."""
 
-    shown: AssistantText | str
+    partial: AssistantText | str
     error: Exception
 
 
-Answer: TypeAlias = str | AssistantText | Broken | Exception
+ScriptedAnswer: TypeAlias = str | AssistantText | BrokenAnswer | Exception
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True):
+class _CallEntry(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] | str = {}  # a string is taken as it is, malformed or not
     id: str = ""
 
 
-class _Answer(msgspec.Struct, forbid_unknown_fields=True):
+class _AnswerEntry(msgspec.Struct, forbid_unknown_fields=True):
     text: str = ""
     thinking: str = ""
-    calls: list[_Call] = []
-    error: Fault | None = None
+    calls: list[_CallEntry] = []
+    error: ProviderErrorKind | None = None
     message: str = ""
     retry_after: float | None = None
 
@@ -63,28 +69,28 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError("message and retry_after need an error")
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    answers: list[str | _Answer]
+class _AnswersFile(msgspec.Struct, forbid_unknown_fields=True):
+    answers: list[str | _AnswerEntry]
 
 
-def read_answers(path: Path) -> list[Answer]:
+def read_answers(path: Path) -> list[ScriptedAnswer]:
     """The answers of a file; `ConfigError` says what is wrong with it, and where."""
     parse = {".json": _parse_json, ".toml": _parse_toml}.get(path.suffix)
     if parse is None:
         raise ConfigError(
             f"{path} is neither TOML nor JSON.", hint="Name the file of answers .toml or .json."
         )
-    text = _read(path)
+    text = _read_text(path)
     try:
-        file = msgspec.convert(parse(text, path), _File)
+        file = msgspec.convert(parse(text, path), _AnswersFile)
     except msgspec.ValidationError as error:
-        raise _misshapen(str(error), text, path) from None
+        raise _validation_error(str(error), text, path) from None
     if not file.answers:
         raise ConfigError(f"{path}: there are no answers.", hint="Add at least one.")
-    return [_answer(n, answer) for n, answer in enumerate(file.answers, 1)]
+    return [_build_answer(n, answer) for n, answer in enumerate(file.answers, 1)]
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except OSError as error:
@@ -102,10 +108,10 @@ def _parse_json(text: str, path: Path) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        where = Location(str(path), error.lineno, error.colno)
-        raise ConfigError(f"this is no JSON: {error.msg}.", where=where, hint=_MEND) from None
+        where = SourceLocation(str(path), error.lineno, error.colno)
+        raise ConfigError(f"this is no JSON: {error.msg}.", where=where, hint=_FIX_HINT) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read as JSON: {error}.", hint=_MEND) from None
+        raise ConfigError(f"{path} cannot be read as JSON: {error}.", hint=_FIX_HINT) from None
 
 
 def _parse_toml(text: str, path: Path) -> Any:
@@ -116,19 +122,25 @@ def _parse_toml(text: str, path: Path) -> Any:
         at = re.match(r"line (\d+), column (\d+)", place)
         end = text.count("\n") + 1, len(text) - text.rfind("\n")
         line, column = (int(at[1]), int(at[2])) if at else end
-        where = Location(str(path), line, column)
-        raise ConfigError(f"this is no TOML: {what}.", where=where, hint=_MEND) from None
+        where = SourceLocation(str(path), line, column)
+        raise ConfigError(f"this is no TOML: {what}.", where=where, hint=_FIX_HINT) from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read as TOML: {error}.", hint=_MEND) from None
+        raise ConfigError(f"{path} cannot be read as TOML: {error}.", hint=_FIX_HINT) from None
 
 
-def _misshapen(message: str, text: str, path: Path) -> ConfigError:
+def _validation_error(message: str, text: str, path: Path) -> ConfigError:
     """What msgspec found, in our words: its places are `$.answers[1].text`."""
     what, _, place = message.partition(" - at ")
     hint = "An answer is a string, or has text, thinking, calls, or error with message."
     unknown = re.search(r"unknown field `(.*)`", what)
     if unknown:
-        known = _Call if ".calls[" in place else _Answer if ".answers[" in place else _File
+        known = (
+            _CallEntry
+            if ".calls[" in place
+            else _AnswerEntry
+            if ".answers[" in place
+            else _AnswersFile
+        )
         what, hint = (
             f"unknown key '{unknown[1]}'",
             did_you_mean(unknown[1], known.__struct_fields__) or hint,
@@ -141,7 +153,7 @@ def _misshapen(message: str, text: str, path: Path) -> ConfigError:
     message = f"answer {index + 1}:{key} {what}."
     if line is None:
         return ConfigError(f"{path}: {message}", hint=hint)
-    return ConfigError(message, where=Location(str(path), line, 1), hint=hint)
+    return ConfigError(message, where=SourceLocation(str(path), line, 1), hint=hint)
 
 
 def _line_of(index: int, text: str) -> int | None:
@@ -150,11 +162,11 @@ def _line_of(index: int, text: str) -> int | None:
     return text.count("\n", 0, headers[index]) + 1 if index < len(headers) else None
 
 
-def _answer(number: int, answer: str | _Answer) -> Answer:
+def _build_answer(number: int, answer: str | _AnswerEntry) -> ScriptedAnswer:
     if isinstance(answer, str):
         return answer
     calls = tuple(
-        ToolCall(call.id or f"call_{number}_{n}", call.name, _arguments(call))
+        ToolCall(call.id or f"call_{number}_{n}", call.name, _encode_arguments(call))
         for n, call in enumerate(answer.calls, 1)
     )
     shown = AssistantText(answer.text, calls, answer.thinking)
@@ -162,14 +174,14 @@ def _answer(number: int, answer: str | _Answer) -> Answer:
         return shown
     error = ProviderError(
         answer.message or f"the script says: {answer.error.value}.",
-        fault=answer.error,
+        kind=answer.error,
         provider="scripted",
         retry_after=answer.retry_after,
     )
-    return Broken(shown, error)
+    return BrokenAnswer(shown, error)
 
 
-def _arguments(call: _Call) -> str:
+def _encode_arguments(call: _CallEntry) -> str:
     if isinstance(call.arguments, str):
         return call.arguments
     return msgspec.json.encode(call.arguments).decode()

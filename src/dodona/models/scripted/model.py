@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from dodona.core.errors import Fault, ProviderError
+from dodona.core.errors import ProviderError, ProviderErrorKind
 from dodona.core.messages import AssistantText, Message
 from dodona.core.ports.model import (
     CallDelta,
@@ -33,30 +33,30 @@ from dodona.core.ports.model import (
     ThinkingDelta,
     Usage,
 )
-from dodona.models.scripted.answers import Answer, Broken, read_answers
+from dodona.models.scripted.answers import BrokenAnswer, ScriptedAnswer, read_answers
 
-PROVIDER = "scripted"
+PROVIDER_NAME = "scripted"
 _WORD = re.compile(r"\s*\S+\s*|\s+")
 
-Script: TypeAlias = Iterable[Answer | Callable[[ModelRequest], Answer]]
+Script: TypeAlias = Iterable[ScriptedAnswer | Callable[[ModelRequest], ScriptedAnswer]]
 
 
 class ScriptedModel:
     """Gives these answers, one to each request; a callable makes its answer from the request."""
 
-    def __init__(self, answers: Script, *, name: str = PROVIDER) -> None:
+    def __init__(self, answers: Script, *, name: str = PROVIDER_NAME) -> None:
         self._answers = tuple(answers)
         self._name = name
         self.requests: list[ModelRequest] = []
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def from_file(cls, path: Path) -> Self:
         """The answers of a TOML or JSON file, whose name is the model's."""
         return cls(read_answers(path), name=path.name)
 
     @property
     def provider(self) -> str:
-        return PROVIDER
+        return PROVIDER_NAME
 
     @property
     def name(self) -> str:
@@ -64,29 +64,29 @@ class ScriptedModel:
 
     @asynccontextmanager
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
-        yield _Scripted(self._next(request), request, name=self._name)
+        yield _ScriptedStream(self._next_answer(request), request, name=self._name)
 
-    def _next(self, request: ModelRequest) -> Answer:
+    def _next_answer(self, request: ModelRequest) -> ScriptedAnswer:
         self.requests.append(request)
         asked, given = len(self.requests), len(self._answers)
         if asked > given:
             # Refused: neither a retry nor another model should cover up a script's mistake.
             return ProviderError(
                 f"the script has {given} answers, and this is request {asked}.",
-                fault=Fault.REFUSED,
-                provider=PROVIDER,
+                kind=ProviderErrorKind.REJECTED,
+                provider=PROVIDER_NAME,
                 hint="Add an answer to the script.",
             )
         answer = self._answers[asked - 1]
         return answer(request) if callable(answer) else answer
 
 
-class _Scripted:
+class _ScriptedStream:
     """One answer on its way."""
 
-    def __init__(self, answer: Answer, request: ModelRequest, *, name: str) -> None:
-        self._events = self._play(answer, name)
-        self._usage = Usage(input_tokens=sum(map(_words_of, request.messages)))
+    def __init__(self, answer: ScriptedAnswer, request: ModelRequest, *, name: str) -> None:
+        self._events = self._stream_events(answer, name)
+        self._usage = Usage(input_tokens=sum(map(_count_message_words, request.messages)))
 
     @property
     def usage(self) -> Usage:
@@ -101,22 +101,22 @@ class _Scripted:
             return event
         raise StopAsyncIteration
 
-    def _play(self, answer: Answer, name: str) -> Iterator[ModelEvent]:
+    def _stream_events(self, answer: ScriptedAnswer, name: str) -> Iterator[ModelEvent]:
         if isinstance(answer, Exception):
             raise answer
-        message = answer.shown if isinstance(answer, Broken) else answer
+        message = answer.partial if isinstance(answer, BrokenAnswer) else answer
         if isinstance(message, str):
             message = AssistantText(message)
         for delta in _deltas(message):
             self._count(delta)
             yield delta
-        if isinstance(answer, Broken):
+        if isinstance(answer, BrokenAnswer):
             raise answer.error
         finish = FinishReason.TOOL_CALLS if message.calls else FinishReason.STOP
-        yield Done(finish, message, self._usage, PROVIDER, name)
+        yield Done(finish, message, self._usage, PROVIDER_NAME, name)
 
     def _count(self, delta: TextDelta | ThinkingDelta | CallDelta) -> None:
-        words = _words(delta.text)
+        words = _count_words(delta.text)
         thought = words if isinstance(delta, ThinkingDelta) else 0
         self._usage = replace(
             self._usage,
@@ -135,11 +135,13 @@ def _deltas(message: AssistantText) -> Iterator[TextDelta | ThinkingDelta | Call
             yield CallDelta(index, call.name, word, call.id)
 
 
-def _words_of(message: Message) -> int:
+def _count_message_words(message: Message) -> int:
     if isinstance(message, AssistantText):
-        return _words(message.text) + sum(_words(call.arguments) for call in message.calls)
-    return _words(message.text)
+        return _count_words(message.text) + sum(
+            _count_words(call.arguments) for call in message.calls
+        )
+    return _count_words(message.text)
 
 
-def _words(text: str) -> int:
+def _count_words(text: str) -> int:
     return len(text.split())

@@ -11,9 +11,9 @@ from collections.abc import Generator
 from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
-Parsing: TypeAlias = Generator[None, None, T]
+IncrementalParser: TypeAlias = Generator[None, None, T]
 
-MAX_WORD = 128
+MAX_WORD_CHARS = 128
 _WORD = re.compile(r"[\w.:\-]*")
 
 
@@ -30,13 +30,13 @@ class Cursor:
         self.rest = ""
         self.ended = False
 
-    def more(self) -> Parsing[None]:
+    def wait_for_text(self) -> IncrementalParser[None]:
         """Wait for text; there is none after the end."""
         if self.ended:
             raise Mismatch
         yield
 
-    def take(self, literal: str) -> Parsing[bool]:
+    def accept(self, literal: str) -> IncrementalParser[bool]:
         """Read exactly this, or nothing."""
         while len(self.rest) < len(literal) and literal.startswith(self.rest) and not self.ended:
             yield
@@ -45,11 +45,11 @@ class Cursor:
         self.rest = self.rest[len(literal) :]
         return True
 
-    def expect(self, literal: str) -> Parsing[None]:
-        if not (yield from self.take(literal)):
+    def expect(self, literal: str) -> IncrementalParser[None]:
+        if not (yield from self.accept(literal)):
             raise Mismatch
 
-    def blank(self) -> Parsing[bool]:
+    def skip_blanks(self) -> IncrementalParser[bool]:
         """Skip blanks; does anything follow?"""
         while True:
             self.rest = self.rest.lstrip()
@@ -57,19 +57,19 @@ class Cursor:
                 return bool(self.rest)
             yield
 
-    def word(self) -> Parsing[str]:
+    def read_word(self) -> IncrementalParser[str]:
         """A name: letters, digits and `_ . : -`."""
         while True:
             match = _WORD.match(self.rest)
             length = match.end() if match else 0
-            if length > MAX_WORD:
+            if length > MAX_WORD_CHARS:
                 raise Mismatch
             if length < len(self.rest):
                 word, self.rest = self.rest[:length], self.rest[length:]
                 return word
-            yield from self.more()
+            yield from self.wait_for_text()
 
-    def until(self, literal: str) -> Parsing[str]:
+    def read_until(self, literal: str) -> IncrementalParser[str]:
         """All before this, which is read too."""
         parts: list[str] = []
         while (at := self.rest.find(literal)) < 0:
@@ -77,33 +77,33 @@ class Cursor:
             keep = max(len(self.rest) - len(literal) + 1, 0)
             parts.append(self.rest[:keep])
             self.rest = self.rest[keep:]
-            yield from self.more()
+            yield from self.wait_for_text()
         parts.append(self.rest[:at])
         self.rest = self.rest[at + len(literal) :]
         return "".join(parts)
 
-    def json(self, read: str = "") -> Parsing[str]:
+    def read_json(self, prefix: str = "") -> IncrementalParser[str]:
         """An object or array, to the bracket that closes it; its inside may still be no JSON.
 
         `read` is what has been read of it already.
         """
-        self.rest = read + self.rest
+        self.rest = prefix + self.rest
         while not self.rest:
-            yield from self.more()
+            yield from self.wait_for_text()
         if self.rest[0] not in "{[":
             raise Mismatch
         parts: list[str] = []
-        brackets = _Brackets()
-        while (end := brackets.end(self.rest)) < 0:
+        brackets = _BracketCounter()
+        while (end := brackets.find_end(self.rest)) < 0:
             parts.append(self.rest)
             self.rest = ""
-            yield from self.more()
+            yield from self.wait_for_text()
         parts.append(self.rest[:end])
         self.rest = self.rest[end:]
         return "".join(parts)
 
 
-class _Brackets:
+class _BracketCounter:
     """Counts the open brackets of a JSON text, and knows its strings."""
 
     _MARK = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
@@ -113,7 +113,7 @@ class _Brackets:
         self._in_string = False
         self._escaped = False
 
-    def end(self, text: str) -> int:
+    def find_end(self, text: str) -> int:
         """The position after the last bracket is closed; -1 while it is open."""
         start = 1 if self._escaped and text else 0
         self._escaped = self._escaped and not text

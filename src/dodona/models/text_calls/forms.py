@@ -19,114 +19,116 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from dodona.models.text_calls.arguments import Called, Offered
-from dodona.models.text_calls.cursor import Cursor, Mismatch, Parsing
+from dodona.models.text_calls.arguments import OfferedTools, ParsedCall
+from dodona.models.text_calls.cursor import Cursor, IncrementalParser, Mismatch
 
-Form: TypeAlias = Callable[[Cursor, Offered], Parsing[list[Called]]]
+CallParser: TypeAlias = Callable[[Cursor, OfferedTools], IncrementalParser[list[ParsedCall]]]
 
-_PREFIXES = ("", "antml:", "｜DSML｜")
+_TAG_PREFIXES = ("", "antml:", "｜DSML｜")
 # What a call without a marker may begin with: JSON that begins otherwise is shown at once.
 _FIRST_KEYS = ("name", "arguments", "parameters", "type", "id")
 
 
-def _tool_call(cursor: Cursor, offered: Offered) -> Parsing[list[Called]]:
-    yield from cursor.blank()
-    if (yield from cursor.take("<function=")):
-        calls = yield from _function(cursor, offered)
+def _parse_tool_call(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[list[ParsedCall]]:
+    yield from cursor.skip_blanks()
+    if (yield from cursor.accept("<function=")):
+        calls = yield from _parse_function(cursor, offered)
     else:
-        calls = offered.from_json((yield from cursor.json()), arguments_optional=True)
-    yield from cursor.blank()
+        calls = offered.parse_calls((yield from cursor.read_json()), arguments_optional=True)
+    yield from cursor.skip_blanks()
     yield from cursor.expect("</tool_call>")
     return calls
 
 
-def _function(cursor: Cursor, offered: Offered) -> Parsing[list[Called]]:
-    name = offered.check((yield from cursor.word()))
+def _parse_function(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[list[ParsedCall]]:
+    name = offered.check_name((yield from cursor.read_word()))
     yield from cursor.expect(">")
-    yield from cursor.blank()
+    yield from cursor.skip_blanks()
     if cursor.rest.startswith("{"):
-        call = offered.from_object(name, (yield from cursor.json()))
+        call = offered.parse_json_arguments(name, (yield from cursor.read_json()))
     else:
         values: dict[str, str] = {}
-        while (yield from cursor.take("<parameter=")):
-            key = yield from cursor.word()
+        while (yield from cursor.accept("<parameter=")):
+            key = yield from cursor.read_word()
             yield from cursor.expect(">")
-            value = yield from cursor.until("</parameter>")
+            value = yield from cursor.read_until("</parameter>")
             # These models put each value on lines of its own.
             values[key] = value.removeprefix("\n").removesuffix("\n")
-            yield from cursor.blank()
-        call = offered.from_texts(name, values)
-    yield from cursor.blank()
+            yield from cursor.skip_blanks()
+        call = offered.parse_text_arguments(name, values)
+    yield from cursor.skip_blanks()
     yield from cursor.expect("</function>")
     return [call]
 
 
-def _invokes(prefix: str, cursor: Cursor, offered: Offered) -> Parsing[list[Called]]:
-    calls: list[Called] = []
-    yield from cursor.blank()
-    while (yield from cursor.take(f'<{prefix}invoke name="')):
-        name = offered.check((yield from cursor.word()))
+def _parse_invokes(
+    prefix: str, cursor: Cursor, offered: OfferedTools
+) -> IncrementalParser[list[ParsedCall]]:
+    calls: list[ParsedCall] = []
+    yield from cursor.skip_blanks()
+    while (yield from cursor.accept(f'<{prefix}invoke name="')):
+        name = offered.check_name((yield from cursor.read_word()))
         yield from cursor.expect('">')
-        yield from cursor.blank()
+        yield from cursor.skip_blanks()
         values: dict[str, str] = {}
-        while (yield from cursor.take(f'<{prefix}parameter name="')):
-            key = yield from cursor.word()
+        while (yield from cursor.accept(f'<{prefix}parameter name="')):
+            key = yield from cursor.read_word()
             yield from cursor.expect('"')
-            yield from cursor.until(">")  # further attributes: the schema knows better
-            values[key] = yield from cursor.until(f"</{prefix}parameter>")
-            yield from cursor.blank()
+            yield from cursor.read_until(">")  # further attributes: the schema knows better
+            values[key] = yield from cursor.read_until(f"</{prefix}parameter>")
+            yield from cursor.skip_blanks()
         yield from cursor.expect(f"</{prefix}invoke>")
-        yield from cursor.blank()
-        calls.append(offered.from_texts(name, values))
+        yield from cursor.skip_blanks()
+        calls.append(offered.parse_text_arguments(name, values))
     yield from cursor.expect(f"</{prefix}function_calls>")
     if not calls:
         raise Mismatch
     return calls
 
 
-def _kimi(cursor: Cursor, offered: Offered) -> Parsing[list[Called]]:
-    yield from cursor.blank()
-    word = yield from cursor.word()  # functions.NAME:0
-    name = offered.check(word.removeprefix("functions.").rpartition(":")[0])
-    yield from cursor.blank()
+def _parse_kimi(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[list[ParsedCall]]:
+    yield from cursor.skip_blanks()
+    word = yield from cursor.read_word()  # functions.NAME:0
+    name = offered.check_name(word.removeprefix("functions.").rpartition(":")[0])
+    yield from cursor.skip_blanks()
     yield from cursor.expect("<|tool_call_argument_begin|>")
-    yield from cursor.blank()
-    call = offered.from_object(name, (yield from cursor.json()))
-    yield from cursor.blank()
+    yield from cursor.skip_blanks()
+    call = offered.parse_json_arguments(name, (yield from cursor.read_json()))
+    yield from cursor.skip_blanks()
     yield from cursor.expect("<|tool_call_end|>")
     return [call]
 
 
-def _deepseek(cursor: Cursor, offered: Offered) -> Parsing[list[Called]]:
-    yield from cursor.blank()
-    name = yield from cursor.word()
+def _parse_deepseek(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[list[ParsedCall]]:
+    yield from cursor.skip_blanks()
+    name = yield from cursor.read_word()
     yield from cursor.expect("<｜tool▁sep｜>")
     is_fenced = name == "function"  # the older form: the kind, then the name, then fenced JSON
     if is_fenced:
-        yield from cursor.blank()
-        name = yield from cursor.word()
-        yield from cursor.blank()
+        yield from cursor.skip_blanks()
+        name = yield from cursor.read_word()
+        yield from cursor.skip_blanks()
         yield from cursor.expect("```json")
-    offered.check(name)
-    yield from cursor.blank()
-    call = offered.from_object(name, (yield from cursor.json()))
-    yield from cursor.blank()
+    offered.check_name(name)
+    yield from cursor.skip_blanks()
+    call = offered.parse_json_arguments(name, (yield from cursor.read_json()))
+    yield from cursor.skip_blanks()
     if is_fenced:
         yield from cursor.expect("```")
-        yield from cursor.blank()
+        yield from cursor.skip_blanks()
     yield from cursor.expect("<｜tool▁call▁end｜>")
     return [call]
 
 
-def _section(
-    form: Form, opening: str, closing: str, cursor: Cursor, offered: Offered
-) -> Parsing[list[Called]]:
+def _parse_section(
+    parser: CallParser, opening: str, closing: str, cursor: Cursor, offered: OfferedTools
+) -> IncrementalParser[list[ParsedCall]]:
     """Calls in a row; the answer's end may stand for the end of the section."""
-    calls: list[Called] = []
-    yield from cursor.blank()
-    while (yield from cursor.take(opening)):
-        calls += yield from form(cursor, offered)
-        if not (yield from cursor.blank()):
+    calls: list[ParsedCall] = []
+    yield from cursor.skip_blanks()
+    while (yield from cursor.accept(opening)):
+        calls += yield from parser(cursor, offered)
+        if not (yield from cursor.skip_blanks()):
             return calls
     yield from cursor.expect(closing)
     if not calls:
@@ -134,58 +136,58 @@ def _section(
     return calls
 
 
-def _mistral(cursor: Cursor, offered: Offered) -> Parsing[list[Called]]:
-    yield from cursor.blank()
+def _parse_mistral(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[list[ParsedCall]]:
+    yield from cursor.skip_blanks()
     if cursor.rest.startswith(("[", "{")):
-        return offered.from_json((yield from cursor.json()), arguments_optional=False)
-    name = offered.check((yield from cursor.word()))
-    yield from cursor.take("[ARGS]")
-    return [offered.from_object(name, (yield from cursor.json()))]
+        return offered.parse_calls((yield from cursor.read_json()), arguments_optional=False)
+    name = offered.check_name((yield from cursor.read_word()))
+    yield from cursor.accept("[ARGS]")
+    return [offered.parse_json_arguments(name, (yield from cursor.read_json()))]
 
 
-def whole_json(cursor: Cursor, offered: Offered) -> Parsing[list[Called]]:
+def parse_whole_json(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[list[ParsedCall]]:
     """A call, or a list of calls, after which nothing follows."""
     read = "{"
-    if (yield from cursor.take("[")):
-        yield from cursor.blank()
+    if (yield from cursor.accept("[")):
+        yield from cursor.skip_blanks()
         read = "[{"
     yield from cursor.expect("{")
-    yield from cursor.blank()
+    yield from cursor.skip_blanks()
     yield from cursor.expect('"')
-    key = yield from cursor.word()
+    key = yield from cursor.read_word()
     if key not in _FIRST_KEYS:
         raise Mismatch
     read += f'"{key}'
     if key == "name":
-        read += yield from _offered_name(cursor, offered)
-    text = yield from cursor.json(read)
-    calls = offered.from_json(text, arguments_optional=False)
-    if (yield from cursor.blank()):
+        read += yield from _parse_offered_name(cursor, offered)
+    text = yield from cursor.read_json(read)
+    calls = offered.parse_calls(text, arguments_optional=False)
+    if (yield from cursor.skip_blanks()):
         raise Mismatch
     return calls
 
 
-def _offered_name(cursor: Cursor, offered: Offered) -> Parsing[str]:
+def _parse_offered_name(cursor: Cursor, offered: OfferedTools) -> IncrementalParser[str]:
     """An answer about somebody's name must not wait for its last bracket."""
     yield from cursor.expect('"')
-    yield from cursor.blank()
+    yield from cursor.skip_blanks()
     yield from cursor.expect(":")
-    yield from cursor.blank()
+    yield from cursor.skip_blanks()
     yield from cursor.expect('"')
-    return '":"' + offered.check((yield from cursor.word()))
+    return '":"' + offered.check_name((yield from cursor.read_word()))
 
 
-FORMS: Mapping[str, Form] = {
-    "<tool_call>": _tool_call,
-    "<function=": _function,
-    **{f"<{prefix}function_calls>": partial(_invokes, prefix) for prefix in _PREFIXES},
-    "<|tool_call_begin|>": _kimi,
+PARSERS_BY_MARKER: Mapping[str, CallParser] = {
+    "<tool_call>": _parse_tool_call,
+    "<function=": _parse_function,
+    **{f"<{prefix}function_calls>": partial(_parse_invokes, prefix) for prefix in _TAG_PREFIXES},
+    "<|tool_call_begin|>": _parse_kimi,
     "<|tool_calls_section_begin|>": partial(
-        _section, _kimi, "<|tool_call_begin|>", "<|tool_calls_section_end|>"
+        _parse_section, _parse_kimi, "<|tool_call_begin|>", "<|tool_calls_section_end|>"
     ),
-    "<｜tool▁call▁begin｜>": _deepseek,
+    "<｜tool▁call▁begin｜>": _parse_deepseek,
     "<｜tool▁calls▁begin｜>": partial(
-        _section, _deepseek, "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>"
+        _parse_section, _parse_deepseek, "<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>"
     ),
-    "[TOOL_CALLS]": _mistral,
+    "[TOOL_CALLS]": _parse_mistral,
 }

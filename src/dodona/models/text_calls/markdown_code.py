@@ -12,8 +12,8 @@ import re
 _PIECE = re.compile(r"`+|~+|\n|[^`~\n]+")
 # What may stand before a fence: indentation, quote marks, list marks.
 _MARGIN = re.compile(r"[\s>*+\-0-9.)]*\Z")
-_TAB = 4
-_SLACK = 3  # how much further than its opening a closing fence may be indented
+_TAB_WIDTH = 4
+_MAX_EXTRA_INDENT = 3  # how much further than its opening a closing fence may be indented
 
 
 class MarkdownCode:
@@ -22,16 +22,16 @@ class MarkdownCode:
     def __init__(self) -> None:
         self._fence: str = ""  # the character of the open fence
         self._inline: bool = False
-        self._length: int = 0  # of the run that opened the code
+        self._opening_length: int = 0  # of the run that opened the code
         self._indent = 0  # of the open fence
         self._was_quoted = False  # the open fence stands in a quotation
         self._in_info = False  # on the line that opened the fence
         self._closing = False  # a closing fence was read; only blanks may follow it
         self._run = ""  # the character of a run that may go on
-        self._count = 0
-        self._begin_line()
+        self._run_length = 0
+        self._start_line()
 
-    def _begin_line(self) -> None:
+    def _start_line(self) -> None:
         self._blank = True  # nothing but blanks so far
         self._bare = True  # nothing but blanks and quote marks
         self._margin = True  # nothing that forbids a fence
@@ -41,64 +41,64 @@ class MarkdownCode:
         for match in _PIECE.finditer(text):
             piece = match[0]
             if piece[0] in "`~":
-                self._extend(piece)
+                self._extend_run(piece)
                 continue
-            self._settle()
+            self._end_run()
             if piece == "\n":
                 self._end_line()
             else:
-                self._prose(piece)
+                self._read_prose(piece)
 
-    def inside(self) -> bool:
+    def is_inside(self) -> bool:
         """Is what comes next code? It must not go on with the same run of backticks."""
-        self._settle()
+        self._end_run()
         return bool(self._fence) or self._inline
 
-    def _extend(self, piece: str) -> None:
+    def _extend_run(self, piece: str) -> None:
         if piece[0] != self._run:
-            self._settle()
+            self._end_run()
             self._run = piece[0]
-        self._count += len(piece)
+        self._run_length += len(piece)
 
-    def _settle(self) -> None:
+    def _end_run(self) -> None:
         """The run has ended: what does it open or close?"""
-        run, count = self._run, self._count
+        run, count = self._run, self._run_length
         if not run:
             return
-        self._run, self._count = "", 0
+        self._run, self._run_length = "", 0
         self._closing = False
         if self._fence:
-            self._settle_in_fence(run, count)
-        elif self._inline and run == "`" and count == self._length:
+            self._end_run_in_fence(run, count)
+        elif self._inline and run == "`" and count == self._opening_length:
             self._inline = False
         elif count >= 3 and self._margin:
             self._open_fence(run, count)
         elif run == "`" and not self._inline:
-            self._inline, self._length = True, count
+            self._inline, self._opening_length = True, count
         self._blank = self._bare = self._margin = False
 
     def _open_fence(self, run: str, count: int) -> None:
-        self._fence, self._length, self._indent = run, count, self._width
+        self._fence, self._opening_length, self._indent = run, count, self._width
         self._was_quoted = self._bare and not self._blank
         self._in_info = True
         self._inline = False  # a fence ends the paragraph
 
-    def _settle_in_fence(self, run: str, count: int) -> None:
+    def _end_run_in_fence(self, run: str, count: int) -> None:
         if run != self._fence:
             return
         if self._in_info:
             if run == "`":  # no info string has backticks: this was inline code
                 self._fence = ""
-                self._inline = count != self._length
-        elif count >= self._length and self._width <= self._indent + _SLACK:
+                self._inline = count != self._opening_length
+        elif count >= self._opening_length and self._width <= self._indent + _MAX_EXTRA_INDENT:
             self._closing = self._blank or (self._was_quoted and self._bare)
 
-    def _prose(self, piece: str) -> None:
+    def _read_prose(self, piece: str) -> None:
         filled = not piece.isspace()
         self._closing = self._closing and not filled
         if not self._margin:
             return
-        self._width += len(piece) + piece.count("\t") * (_TAB - 1)
+        self._width += len(piece) + piece.count("\t") * (_TAB_WIDTH - 1)
         self._blank = self._blank and not filled
         self._bare = self._bare and not piece.strip(" \t>")
         self._margin = _MARGIN.match(piece) is not None
@@ -109,4 +109,4 @@ class MarkdownCode:
         if self._blank:
             self._inline = False
         self._closing = self._in_info = False
-        self._begin_line()
+        self._start_line()

@@ -38,11 +38,11 @@ from dodona.core.ports.model import (
     ThinkingDelta,
     Usage,
 )
-from dodona.models.text_calls.arguments import Called, Offered
-from dodona.models.text_calls.scanner import Scanner
+from dodona.models.text_calls.arguments import OfferedTools, ParsedCall
+from dodona.models.text_calls.scanner import TextCallScanner
 
 
-class TextCalls:
+class TextCallModel:
     """A model, and the calls in its text."""
 
     def __init__(self, model: Model) -> None:
@@ -57,27 +57,27 @@ class TextCalls:
         return self._model.name
 
     def stream(self, request: ModelRequest) -> AbstractAsyncContextManager[ModelStream]:
-        return self._scanned(request) if request.tools else self._model.stream(request)
+        return self._scan_stream(request) if request.tools else self._model.stream(request)
 
     @asynccontextmanager
-    async def _scanned(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
+    async def _scan_stream(self, request: ModelRequest) -> AsyncGenerator[ModelStream]:
         async with self._model.stream(request) as stream:
-            yield _Scanned(stream, request)
+            yield _ScannedStream(stream, request)
 
 
-class _Scanned:
+class _ScannedStream:
     """The events of another stream, read as they pass."""
 
     def __init__(self, stream: ModelStream, request: ModelRequest) -> None:
         self._stream = stream
         self._request = request
-        self._offered = Offered(request.tools)
+        self._offered = OfferedTools(request.tools)
         self._ready: deque[ModelEvent] = deque()
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
-        self._content = Scanner(self._offered, may_be_json=True)
-        self._thinking = Scanner(self._offered, may_be_json=False)
+    def _reset(self) -> None:
+        self._content = TextCallScanner(self._offered, may_be_json=True)
+        self._thinking = TextCallScanner(self._offered, may_be_json=False)
         self._has_content = False
 
     @property
@@ -97,15 +97,15 @@ class _Scanned:
             case TextDelta(text):
                 if not self._has_content and text.strip():
                     self._has_content = True
-                    self._show_thinking(self._thinking.resign())
+                    self._show_thinking(self._thinking.abandon())
                 self._show_content(self._content.feed(text))
             case ThinkingDelta(text):
                 self._show_thinking(self._thinking.feed(text))
             case CallDelta():
-                self._resign()
+                self._abandon()
                 self._ready.append(event)
             case Restart():
-                self._begin()
+                self._reset()
                 self._ready.append(event)
             case Done():
                 self._ready.append(self._finish(event))
@@ -118,32 +118,32 @@ class _Scanned:
         if text:
             self._ready.append(ThinkingDelta(text))
 
-    def _resign(self) -> None:
-        self._show_thinking(self._thinking.resign())
-        self._show_content(self._content.resign())
+    def _abandon(self) -> None:
+        self._show_thinking(self._thinking.abandon())
+        self._show_content(self._content.abandon())
 
     def _finish(self, done: Done) -> Done:
         if done.message.calls or done.finish is FinishReason.REFUSAL:
-            self._resign()
+            self._abandon()
             return done
         # Thinking before which content came was given up then, and has no calls left.
         thinking, thought = self._thinking.close()
         content, said = self._content.close()
         self._show_thinking(thinking)
         self._show_content(content)
-        calls = self._named(thought + said)
+        calls = self._assign_ids(thought + said)
         if not calls:
             return done
         for index, call in enumerate(calls):
             self._ready.append(CallDelta(index, call.name, call.arguments, call.id))
         message = AssistantText(
-            text=_unless_blank(self._content.text),
+            text=_blank_to_empty(self._content.text),
             calls=calls,
-            thinking=_unless_blank(self._thinking.text),
+            thinking=_blank_to_empty(self._thinking.text),
         )
         return replace(done, finish=FinishReason.TOOL_CALLS, message=message)
 
-    def _named(self, found: list[Called]) -> tuple[ToolCall, ...]:
+    def _assign_ids(self, calls: list[ParsedCall]) -> tuple[ToolCall, ...]:
         """The calls with ids that the conversation does not have yet: some providers insist."""
         taken = {
             call.id
@@ -152,8 +152,8 @@ class _Scanned:
             for call in message.calls
         }
         free = (name for n in count(1) if (name := f"text_call_{n}") not in taken)
-        return tuple(ToolCall(next(free), name, arguments) for name, arguments in found)
+        return tuple(ToolCall(next(free), name, arguments) for name, arguments in calls)
 
 
-def _unless_blank(text: str) -> str:
+def _blank_to_empty(text: str) -> str:
     return text if text.strip() else ""

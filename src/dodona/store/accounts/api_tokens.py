@@ -12,28 +12,32 @@ from typing import Final
 
 from sqlalchemy import bindparam, or_, select, update
 
-from dodona.core.domain.api_tokens import PREFIX, SCOPES, ApiToken
+from dodona.core.domain.api_tokens import SCOPES, TOKEN_PREFIX, ApiToken
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.errors import BadRequest, NotFound, did_you_mean
 from dodona.store.accounts.audit import add_entry
 from dodona.store.db.database import Database, Row, Transaction
-from dodona.store.db.statements import addition, statement
+from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.db.text import check_length, from_json, to_json
 from dodona.store.schema import tokens
 
-LONGEST_LABEL: Final = 200
+MAX_LABEL_CHARS: Final = 200
 
 # Names become folders, also where these do not tell capitals apart.
-_USER = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+_USER_PATTERN = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 _COLUMNS = (
     *(tokens.c.id, tokens.c.user_id, tokens.c.label, tokens.c.scopes_json, tokens.c.created_at),
     *(tokens.c.expires_at, tokens.c.last_used_at, tokens.c.revoked_at),
 )
-_ADD = addition(tokens, "user_id", "label", "hash", "scopes_json", "created_at", "expires_at")
-_FIND = statement(select(tokens.c.hash, *_COLUMNS).where(tokens.c.hash == bindparam("its_hash")))
-_READ = statement(select(*_COLUMNS).where(tokens.c.id == bindparam("its_id")))
-_LIST = statement(select(*_COLUMNS).order_by(tokens.c.id))
-_ACTIVE = statement(
+_INSERT_TOKEN = insert_returning_id(
+    tokens, "user_id", "label", "hash", "scopes_json", "created_at", "expires_at"
+)
+_SELECT_TOKEN_BY_HASH = statement(
+    select(tokens.c.hash, *_COLUMNS).where(tokens.c.hash == bindparam("its_hash"))
+)
+_SELECT_TOKEN = statement(select(*_COLUMNS).where(tokens.c.id == bindparam("its_id")))
+_SELECT_TOKENS = statement(select(*_COLUMNS).order_by(tokens.c.id))
+_SELECT_ANY_ACTIVE = statement(
     select(tokens.c.id)
     .where(
         tokens.c.revoked_at.is_(None),
@@ -46,7 +50,7 @@ _REVOKE = statement(
     .where(tokens.c.id == bindparam("its_id"), tokens.c.revoked_at.is_(None))
     .values(revoked_at=bindparam("now"))
 )
-_USED = statement(
+_UPDATE_LAST_USED = statement(
     update(tokens)
     .where(
         tokens.c.id == bindparam("its_id"),
@@ -61,7 +65,7 @@ def digest_of(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-class Tokens:
+class ApiTokens:
     """The tokens of all users. What is done to them goes into the audit log along with it."""
 
     def __init__(self, database: Database) -> None:
@@ -77,8 +81,8 @@ class Tokens:
         expires_at: float | None = None,
     ) -> tuple[ApiToken, str]:
         """A new token and its text, which cannot be had again."""
-        _check(user_id, scopes, label)
-        text = PREFIX + secrets.token_urlsafe(32)
+        _check_new_token(user_id, scopes, label)
+        text = TOKEN_PREFIX + secrets.token_urlsafe(32)
         values = {
             "user_id": user_id,
             "label": label,
@@ -90,47 +94,55 @@ class Tokens:
         allowed = ", ".join(sorted(scopes))
 
         def create(tx: Transaction) -> ApiToken:
-            made = _find(tx, tx.add(_ADD, **values))
+            made = _find_token(tx, tx.insert(_INSERT_TOKEN, **values))
             told = f"token {made.id} was made for {user_id}: {allowed}."
-            add_entry(tx, AuditEntry.of_admin(told, user_id=by))
+            add_entry(tx, AuditEntry.for_admin(told, user_id=by))
             return made
 
         return await self._database.write(create), text
 
     async def list(self) -> list[ApiToken]:
         """All that there ever were, the oldest first."""
-        return [_token(row) for row in await self._database.read(lambda tx: tx.rows(_LIST))]
+        return [
+            _token_from_row(row)
+            for row in await self._database.read(lambda tx: tx.fetch_all(_SELECT_TOKENS))
+        ]
 
     async def revoke(self, token_id: int, *, by: str) -> ApiToken:
         """It counts no more, at once. Revoking it again changes nothing."""
 
         def revoke(tx: Transaction) -> ApiToken:
-            found = _find(tx, token_id)
-            if not tx.run(_REVOKE, its_id=token_id, now=time()):
+            found = _find_token(tx, token_id)
+            if not tx.execute(_REVOKE, its_id=token_id, now=time()):
                 return found
             told = f"token {token_id} of {found.user_id} was revoked."
-            add_entry(tx, AuditEntry.of_admin(told, user_id=by))
-            return _find(tx, token_id)
+            add_entry(tx, AuditEntry.for_admin(told, user_id=by))
+            return _find_token(tx, token_id)
 
         return await self._database.write(revoke)
 
-    async def any_active(self) -> bool:
+    async def has_active(self) -> bool:
         now = time()
-        return await self._database.read(lambda tx: tx.row(_ACTIVE, now=now)) is not None
+        return (
+            await self._database.read(lambda tx: tx.fetch_one(_SELECT_ANY_ACTIVE, now=now))
+            is not None
+        )
 
     async def find(self, digest: str) -> ApiToken | None:
-        row = await self._database.read(lambda tx: tx.row(_FIND, its_hash=digest))
+        row = await self._database.read(
+            lambda tx: tx.fetch_one(_SELECT_TOKEN_BY_HASH, its_hash=digest)
+        )
         if row is None or not compare_digest(row[0], digest):
             return None
-        return _token(row[1:])
+        return _token_from_row(row[1:])
 
-    async def used(self, ids: Sequence[int], at: float) -> None:
-        rows = [{"its_id": each, "now": at} for each in ids]
-        await self._database.write(lambda tx: tx.run_all(_USED, rows), soft=True)
+    async def record_use(self, ids: Sequence[int], used_at: float) -> None:
+        rows = [{"its_id": each, "now": used_at} for each in ids]
+        await self._database.write(lambda tx: tx.execute_many(_UPDATE_LAST_USED, rows), soft=True)
 
 
-def _check(user_id: str, scopes: Collection[str], label: str) -> None:
-    if not _USER.fullmatch(user_id):
+def _check_new_token(user_id: str, scopes: Collection[str], label: str) -> None:
+    if not _USER_PATTERN.fullmatch(user_id):
         raise BadRequest(
             f"{user_id!r:.80} is no name for a user.",
             hint="Use up to 64 small letters, digits and . _ @ + -, a letter or digit first.",
@@ -141,17 +153,17 @@ def _check(user_id: str, scopes: Collection[str], label: str) -> None:
             raise BadRequest(f"there is no scope {scope!r:.80}.", hint=near)
     if not scopes:
         raise BadRequest("a token needs a scope.", hint=f"Scopes are {', '.join(SCOPES)}.")
-    check_length("the label of a token", label, most=LONGEST_LABEL)
+    check_length("the label of a token", label, max_chars=MAX_LABEL_CHARS)
 
 
-def _find(tx: Transaction, token_id: int) -> ApiToken:
-    row = tx.row(_READ, its_id=token_id)
+def _find_token(tx: Transaction, token_id: int) -> ApiToken:
+    row = tx.fetch_one(_SELECT_TOKEN, its_id=token_id)
     if row is None:
         raise NotFound(f"there is no token {token_id}.", hint="List them: dodona token list")
-    return _token(row)
+    return _token_from_row(row)
 
 
-def _token(row: Row) -> ApiToken:
+def _token_from_row(row: Row) -> ApiToken:
     id_, user_id, label, scopes, created_at, expires_at, last_used_at, revoked_at = row
     return ApiToken(
         id=id_,

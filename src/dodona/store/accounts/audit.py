@@ -15,23 +15,23 @@ from dodona.core.domain.audit import AuditEntry
 from dodona.core.errors import StoreError
 from dodona.store.accounts.sampling import AuditSampler
 from dodona.store.db.database import Database, Transaction
-from dodona.store.db.statements import Statement, insertion, statement
+from dodona.store.db.statements import Statement, insert_into, statement
 from dodona.store.db.text import Redact
 from dodona.store.schema import audit
 
-LONGEST: Final = 500  # characters of what happened
-SOON: Final = 0.2  # seconds for which entries are collected
-MOST_WAITING: Final = 10_000  # entries, while the store does not write; then they are counted only
-_LONGEST_NAME: Final = 100
+MAX_ENTRY_CHARS: Final = 500  # characters of what happened
+BATCH_SECONDS: Final = 0.2  # seconds for which entries are collected
+MAX_PENDING: Final = 10_000  # entries, while the store does not write; then they are counted only
+_MAX_NAME_CHARS: Final = 100
 
 _log = logging.getLogger(__name__)
 
 _FIELDS = ("at", "kind", "outcome", "user_id", "token_id", "address", "what", "more")
-_ADD = insertion(audit, *_FIELDS)
-_EXPIRE = statement(delete(audit).where(audit.c.at < bindparam("before")))
+_INSERT_ENTRY = insert_into(audit, *_FIELDS)
+_DELETE_OLD = statement(delete(audit).where(audit.c.at < bindparam("before")))
 
 
-def _page(*, of_kind: bool) -> Statement:
+def _page_statement(*, of_kind: bool) -> Statement:
     wanted = [audit.c.at >= bindparam("since"), audit.c.id < bindparam("before")]
     if of_kind:
         wanted.append(audit.c.kind == bindparam("its_kind"))
@@ -40,105 +40,113 @@ def _page(*, of_kind: bool) -> Statement:
     return statement(found.limit(bindparam("limit")))
 
 
-_PAGE = {of_kind: _page(of_kind=of_kind) for of_kind in (False, True)}
-_NEWEST: Final = 2**63 - 1
+_SELECT_PAGE = {of_kind: _page_statement(of_kind=of_kind) for of_kind in (False, True)}
+_MAX_ID: Final = 2**63 - 1
 
 
 def add_entry(tx: Transaction, entry: AuditEntry) -> None:
     """Write an entry in one transaction with what it is about."""
-    tx.run(_ADD, **_values(entry))
+    tx.execute(_INSERT_ENTRY, **_row_values(entry))
 
 
 class AuditLog:
     """The `Audit` of the store. `hide` takes known secrets out of what is kept."""
 
-    def __init__(self, database: Database, *, hide: Redact) -> None:
+    def __init__(self, database: Database, *, redact: Redact) -> None:
         self._database = database
-        self._hide = hide
-        self._thinning = AuditSampler()
-        self._waiting: list[AuditEntry] = []
-        self._lost = 0
+        self._redact = redact
+        self._sampler = AuditSampler()
+        self._pending: list[AuditEntry] = []
+        self._dropped_count = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Future[None] | None = None
+        self._write_future: asyncio.Future[None] | None = None
 
-    def note(self, entry: AuditEntry) -> None:
-        kept = self._thinning.take(replace(entry, at=entry.at or time()))
+    def record(self, entry: AuditEntry) -> None:
+        kept = self._sampler.sample(replace(entry, at=entry.at or time()))
         if kept is not None:
-            self._add(kept)
+            self._enqueue(kept)
 
     async def page(
         self, *, since: float = 0.0, kind: str = "", before: int | None = None, limit: int = 100
     ) -> list[AuditEntry]:
         """Entries, the newest first; `before` is the last id of the page before."""
-        values: dict[str, Any] = {"since": since, "before": before or _NEWEST, "limit": limit}
+        values: dict[str, Any] = {"since": since, "before": before or _MAX_ID, "limit": limit}
         if kind:
             values["its_kind"] = kind
-        rows = await self._database.read(lambda tx: tx.rows(_PAGE[bool(kind)], **values))
+        rows = await self._database.read(
+            lambda tx: tx.fetch_all(_SELECT_PAGE[bool(kind)], **values)
+        )
         names = ("id", *_FIELDS)
         return [AuditEntry(**dict(zip(names, row, strict=True))) for row in rows]
 
     async def expire(self, before: float) -> int:
         """Delete what is older; how many entries those were."""
-        for entry in self._thinning.left_over(time()):
-            self._add(entry)
-        return await self._database.write(lambda tx: tx.run(_EXPIRE, before=before), soft=True)
+        for entry in self._sampler.drain_omitted(time()):
+            self._enqueue(entry)
+        return await self._database.write(
+            lambda tx: tx.execute(_DELETE_OLD, before=before), soft=True
+        )
 
     async def close(self) -> None:
         """Write what waits. Whatever is wrong with the store by now goes to the log."""
-        for entry in self._thinning.left_over(float("inf")):
-            self._add(entry)
+        for entry in self._sampler.drain_omitted(float("inf")):
+            self._enqueue(entry)
         if self._timer is not None:
             self._timer.cancel()
         try:
-            if self._writing is not None:
-                await asyncio.wait({self._writing})
-            if self._waiting:
-                await self._database.write(_adding(self._taken()))
+            if self._write_future is not None:
+                await asyncio.wait({self._write_future})
+            if self._pending:
+                await self._database.write(_insert_operation(self._drain_pending()))
         except StoreError as error:
             _log.error("the audit log cannot be written: %s", error)
 
-    def _add(self, entry: AuditEntry) -> None:
-        if len(self._waiting) >= MOST_WAITING:
-            self._lost += 1
+    def _enqueue(self, entry: AuditEntry) -> None:
+        if len(self._pending) >= MAX_PENDING:
+            self._dropped_count += 1
             return
-        what = self._hide(entry.what)
-        self._waiting.append(replace(entry, what=what[:LONGEST]))
-        if self._timer is None and self._writing is None:
-            self._timer = asyncio.get_running_loop().call_later(SOON, self._write)
+        what = self._redact(entry.what)
+        self._pending.append(replace(entry, what=what[:MAX_ENTRY_CHARS]))
+        if self._timer is None and self._write_future is None:
+            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
 
-    def _write(self) -> None:
+    def _flush(self) -> None:
         self._timer = None
         try:
-            self._writing = self._database.submit(_adding(self._taken()), soft=True)
+            self._write_future = self._database.submit(
+                _insert_operation(self._drain_pending()), soft=True
+            )
         except StoreError as error:
             _log.error("the audit log cannot be written: %s", error)
             return
-        self._writing.add_done_callback(self._written)
+        self._write_future.add_done_callback(self._on_flushed)
 
-    def _written(self, done: asyncio.Future[None]) -> None:
-        self._writing = None
+    def _on_flushed(self, done: asyncio.Future[None]) -> None:
+        self._write_future = None
         error = None if done.cancelled() else done.exception()
         if error is not None:
             _log.error("the audit log cannot be written: %s", error)
-        if self._waiting:
-            self._timer = asyncio.get_running_loop().call_later(SOON, self._write)
+        if self._pending:
+            self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._flush)
 
-    def _taken(self) -> list[dict[str, Any]]:
-        entries, self._waiting = self._waiting, []
-        if self._lost:
-            _log.error("%d entries of the audit log were lost: the store was slow", self._lost)
-            self._lost = 0
-        return [_values(entry) for entry in entries]
+    def _drain_pending(self) -> list[dict[str, Any]]:
+        entries, self._pending = self._pending, []
+        if self._dropped_count:
+            _log.error(
+                "%d entries of the audit log were lost: the store was slow", self._dropped_count
+            )
+            self._dropped_count = 0
+        return [_row_values(entry) for entry in entries]
 
 
-def _adding(rows: Sequence[dict[str, Any]]) -> Any:
+def _insert_operation(rows: Sequence[dict[str, Any]]) -> Any:
     def add(tx: Transaction) -> None:
-        tx.run_all(_ADD, rows)
+        tx.execute_many(_INSERT_ENTRY, rows)
 
     return add
 
 
-def _values(entry: AuditEntry) -> dict[str, Any]:
+def _row_values(entry: AuditEntry) -> dict[str, Any]:
     values = {name: getattr(entry, name) for name in _FIELDS}
-    names = {name: values[name][:_LONGEST_NAME] for name in ("user_id", "address")}
+    names = {name: values[name][:_MAX_NAME_CHARS] for name in ("user_id", "address")}
     return {**values, **names}

@@ -14,9 +14,9 @@ from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import from_json, to_json
 from dodona.store.schema import settings
 
-_THIS = settings.c.user_id == bindparam("its_user")
-_READ = statement(select(settings.c.model_settings_json).where(_THIS))
-_ENSURE = upsert(
+_BY_USER = settings.c.user_id == bindparam("its_user")
+_SELECT_SETTINGS = statement(select(settings.c.model_settings_json).where(_BY_USER))
+_UPSERT_AND_LOCK = upsert(
     settings,
     lambda add: (
         add.values(user_id=bindparam("user_id"), model_settings_json="{}", updated_at=0.0)
@@ -25,9 +25,9 @@ _ENSURE = upsert(
         .returning(settings.c.model_settings_json)
     ),
 )
-_PUT = statement(
+_UPDATE_SETTINGS = statement(
     update(settings)
-    .where(_THIS)
+    .where(_BY_USER)
     .values(model_settings_json=bindparam("new_settings"), updated_at=bindparam("now"))
 )
 
@@ -39,10 +39,10 @@ class UserSettings:
         self._database = database
 
     async def get(self, user_id: str) -> dict[str, Any]:
-        row = await self._database.read(lambda tx: tx.row(_READ, its_user=user_id))
+        row = await self._database.read(lambda tx: tx.fetch_one(_SELECT_SETTINGS, its_user=user_id))
         return {} if row is None else from_json(row[0])
 
-    async def change(
+    async def update(
         self, user_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]]
     ) -> dict[str, Any]:
         """Replace the settings by what a function makes of them; the settings after that.
@@ -54,10 +54,10 @@ class UserSettings:
             raise BadRequest("settings need a user.")
 
         def write(tx: Transaction) -> dict[str, Any]:
-            row = tx.row(_ENSURE, user_id=user_id)
+            row = tx.fetch_one(_UPSERT_AND_LOCK, user_id=user_id)
             assert row is not None
             changed = to_json(change(from_json(row[0])))
-            tx.run(_PUT, its_user=user_id, new_settings=changed, now=time())
+            tx.execute(_UPDATE_SETTINGS, its_user=user_id, new_settings=changed, now=time())
             return from_json(changed)
 
         return await self._database.write(write)

@@ -13,17 +13,17 @@ import msgspec
 
 from dodona.core.errors import NotFound, StoreError
 
-NAME: Final = "manifest.json"
-FORMAT: Final = 1
-_LARGEST: Final = 8 << 20  # bytes of a manifest
-_BLOCK: Final = 1 << 20
+MANIFEST_FILE: Final = "manifest.json"
+FORMAT_VERSION: Final = 1
+_MAX_MANIFEST_BYTES: Final = 8 << 20  # bytes of a manifest
+_BLOCK_BYTES: Final = 1 << 20
 
 # Told how much is done, of how much.
-Show: TypeAlias = Callable[[int, int], None]
+OnProgress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     sha256: str
     bytes: int
 
@@ -37,7 +37,7 @@ class Manifest:
     schema: str
     dodona: str
     made_at: str
-    files: dict[str, Entry]
+    files: dict[str, FileEntry]
     tables: dict[str, int]
     columns: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     sequences: dict[str, tuple[int, bool]] = field(default_factory=dict[str, tuple[int, bool]])
@@ -53,8 +53,8 @@ class Manifest:
     @classmethod
     def read(cls, folder: Path) -> Self:
         try:
-            with (folder / NAME).open("rb") as file:
-                raw = file.read(_LARGEST)
+            with (folder / MANIFEST_FILE).open("rb") as file:
+                raw = file.read(_MAX_MANIFEST_BYTES)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise NotFound(
                 f"there is no backup at {folder}.", hint="Name the folder that it is in."
@@ -65,10 +65,10 @@ class Manifest:
             found = msgspec.json.decode(raw, type=cls)
         except (msgspec.DecodeError, RecursionError) as error:
             raise StoreError(
-                f"the backup {folder} is damaged: its {NAME} does not read.",
+                f"the backup {folder} is damaged: its {MANIFEST_FILE} does not read.",
                 hint="Use another backup.",
             ) from error
-        if found.format != FORMAT or any(
+        if found.format != FORMAT_VERSION or any(
             Path(name).is_absolute() or ".." in Path(name).parts for name in found.files
         ):
             raise StoreError(
@@ -78,10 +78,10 @@ class Manifest:
         return found
 
     def write(self, folder: Path) -> None:
-        put(folder / NAME, msgspec.json.format(msgspec.json.encode(self), indent=2))
+        write_file(folder / MANIFEST_FILE, msgspec.json.format(msgspec.json.encode(self), indent=2))
 
 
-def put(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """A file for its owner alone; it is on the disk when this returns."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
@@ -89,23 +89,23 @@ def put(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def entry_of(path: Path, show: Show | None = None) -> Entry:
+def entry_of(path: Path, on_progress: OnProgress | None = None) -> FileEntry:
     digest, size, total = hashlib.sha256(), 0, path.stat().st_size
-    for block in blocks(path):
+    for block in read_blocks(path):
         digest.update(block)
         size += len(block)
-        if show is not None:
-            show(size, total)
-    return Entry(digest.hexdigest(), size)
+        if on_progress is not None:
+            on_progress(size, total)
+    return FileEntry(digest.hexdigest(), size)
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def read_blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BLOCK_BYTES):
             yield block
 
 
-def sync(path: Path) -> None:
+def fsync_path(path: Path) -> None:
     """Have a file, or what a folder lists, on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

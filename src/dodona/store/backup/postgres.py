@@ -16,69 +16,69 @@ import psycopg
 from psycopg.sql import SQL, Composed, Identifier
 
 from dodona.core.errors import StoreError
-from dodona.store.backup.manifest import Manifest, Show, blocks
+from dodona.store.backup.manifest import Manifest, OnProgress, read_blocks
 from dodona.store.db import postgres
-from dodona.store.db.location import Location
+from dodona.store.db.location import StoreLocation
 from dodona.store.db.migrate import VERSION_TABLE, upgrade
-from dodona.store.db.open import MIGRATING
+from dodona.store.db.open import MIGRATION_LOCK_ID
 from dodona.store.schema import metadata
 
-FOLDER: Final = "tables"
-KEPT: Final = "dodona_before_restore"
+TABLES_FOLDER: Final = "tables"
+PREVIOUS_SCHEMA: Final = "dodona_before_restore"
 
-_COLUMNS: Final = (
+_SELECT_COLUMNS: Final = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = current_schema() "
     "AND table_name = %s AND is_generated = 'NEVER' ORDER BY ordinal_position"
 )
-_OURS: Final = (
+_SELECT_TABLES: Final = (
     "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() "
     "AND table_type = 'BASE TABLE' AND table_name = ANY(%s) ORDER BY table_name"
 )
-_FUNCTIONS: Final = (
+_SELECT_FUNCTIONS: Final = (
     "SELECT oid::regprocedure::text FROM pg_proc "
     "WHERE pronamespace = current_schema()::regnamespace AND proname LIKE 'dodona\\_%'"
 )
-_REFERENCES: Final = (
+_SELECT_FOREIGN_KEYS: Final = (
     "SELECT relname, conname, pg_get_constraintdef(pg_constraint.oid) FROM pg_constraint "
     "JOIN pg_class ON pg_class.oid = conrelid WHERE contype = 'f' "
     "AND connamespace = current_schema()::regnamespace AND relname = ANY(%s)"
 )
-_OTHERS: Final = (
+_COUNT_CONNECTIONS: Final = (
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
     "AND application_name = 'dodona' AND pid <> pg_backend_pid()"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyResult:
     tables: dict[str, int]
     columns: dict[str, list[str]]
     sequences: dict[str, tuple[int, bool]]
 
 
-def copy(location: Location, folder: Path, show: Show) -> Copied:
+def copy(location: StoreLocation, folder: Path, on_progress: OnProgress) -> CopyResult:
     """All that was committed when this began, of one moment; nobody waits for it."""
-    (folder / FOLDER).mkdir(mode=0o700)
-    with _connected(location) as connection:
+    (folder / TABLES_FOLDER).mkdir(mode=0o700)
+    with _connect(location) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        names = _tables(connection)
-        columns = {name: _column(connection, _COLUMNS, name) for name in names}
-        rows = {name: _count(connection, name) for name in names}
+        names = _list_tables(connection)
+        columns = {name: _fetch_column(connection, _SELECT_COLUMNS, name) for name in names}
+        rows = {name: _count_rows(connection, name) for name in names}
         done, total = 0, sum(rows.values())
         for name in names:
-            for count in _unload(connection, name, columns[name], folder / FOLDER / name):
-                show(done + count, total)
+            for count in _copy_out(connection, name, columns[name], folder / TABLES_FOLDER / name):
+                on_progress(done + count, total)
             done += rows[name]
-        sequences = dict(_sequences(connection, columns))
+        sequences = dict(_read_sequences(connection, columns))
         connection.execute("ROLLBACK")
-    return Copied(rows, columns, sequences)
+    return CopyResult(rows, columns, sequences)
 
 
-def _unload(
+def _copy_out(
     connection: postgres.Connection, name: str, columns: list[str], file: Path
 ) -> Iterator[int]:
     """Write a table to a file; how many rows are written so far, now and then."""
-    query = SQL("COPY {} ({}) TO STDOUT").format(Identifier(name), _listed(columns))
+    query = SQL("COPY {} ({}) TO STDOUT").format(Identifier(name), _column_list(columns))
     count = 0
     with (
         open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as target,
@@ -99,71 +99,79 @@ def problems(folder: Path, manifest: Manifest) -> list[str]:
     """What is wrong with the rows; of PostgreSQL only a server could tell more."""
     found: list[str] = []
     for name, expected in manifest.tables.items():
-        lines = sum(block.count(b"\n") for block in blocks(folder / FOLDER / name))
+        lines = sum(block.count(b"\n") for block in read_blocks(folder / TABLES_FOLDER / name))
         if lines != expected:
             found.append(f"{name} has {lines:,} rows, not {expected:,}")
     return found
 
 
-def put_in_place(folder: Path, manifest: Manifest, location: Location, show: Show) -> str | None:
+def restore(
+    folder: Path, manifest: Manifest, location: StoreLocation, on_progress: OnProgress
+) -> str | None:
     """Load the copy in one transaction; the schema in which the tables are kept that were there."""
-    with _connected(location) as connection:
+    with _connect(location) as connection:
         connection.autocommit = False
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-        row = connection.execute(_OTHERS).fetchone()
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
+        row = connection.execute(_COUNT_CONNECTIONS).fetchone()
         if row is not None and row[0]:
             raise StoreError(
                 f"the store {location} is in use by {row[0]} connections of Dodona.",
                 hint="Stop the gateway first. Nothing was changed.",
             )
-        kept = _move_away(connection)
+        kept = _move_to_previous_schema(connection)
         upgrade(connection, dialect="postgresql", to=manifest.schema)
-        _load(connection, folder, manifest, show)
+        _copy_in(connection, folder, manifest, on_progress)
         connection.commit()
         return kept
 
 
-def _move_away(connection: postgres.Connection) -> str | None:
+def _move_to_previous_schema(connection: postgres.Connection) -> str | None:
     """Put what is there into a schema of its own."""
-    names = [*_tables(connection), *_column(connection, _OURS, [VERSION_TABLE])]
+    names = [*_list_tables(connection), *_fetch_column(connection, _SELECT_TABLES, [VERSION_TABLE])]
     if not names:
         return None
-    kept, number = KEPT, 1
-    while _column(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", kept):
+    kept, number = PREVIOUS_SCHEMA, 1
+    while _fetch_column(connection, "SELECT 1 FROM pg_namespace WHERE nspname = %s", kept):
         number += 1
-        kept = f"{KEPT}_{number}"
-    _do(connection, SQL("CREATE SCHEMA {}").format(Identifier(kept)))
-    functions = _column(connection, _FUNCTIONS)
+        kept = f"{PREVIOUS_SCHEMA}_{number}"
+    _execute(connection, SQL("CREATE SCHEMA {}").format(Identifier(kept)))
+    functions = _fetch_column(connection, _SELECT_FUNCTIONS)
     for name in names:
-        _do(connection, SQL("ALTER TABLE {} SET SCHEMA {}").format(*map(Identifier, (name, kept))))
+        _execute(
+            connection, SQL("ALTER TABLE {} SET SCHEMA {}").format(*map(Identifier, (name, kept)))
+        )
     for name in functions:
-        _do(
+        _execute(
             connection, SQL("ALTER FUNCTION ") + _raw(name) + SQL(" SET SCHEMA ") + Identifier(kept)
         )
     return kept
 
 
-def _load(connection: postgres.Connection, folder: Path, manifest: Manifest, show: Show) -> None:
+def _copy_in(
+    connection: postgres.Connection, folder: Path, manifest: Manifest, on_progress: OnProgress
+) -> None:
     """Fill the tables; references are checked when all rows are there."""
-    references: list[Any] = connection.execute(_REFERENCES, (list(manifest.tables),)).fetchall()
+    references: list[Any] = connection.execute(
+        _SELECT_FOREIGN_KEYS, (list(manifest.tables),)
+    ).fetchall()
     for table, name, _ in references:
-        _do(
+        _execute(
             connection,
             SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(Identifier(table), Identifier(name)),
         )
     done = 0
     for name, count in manifest.tables.items():
         query = SQL("COPY {} ({}) FROM STDIN").format(
-            Identifier(name), _listed(manifest.columns[name])
+            Identifier(name), _column_list(manifest.columns[name])
         )
         with connection.cursor() as cursor, cursor.copy(query) as rows:
-            for block in blocks(folder / FOLDER / name):
+            for block in read_blocks(folder / TABLES_FOLDER / name):
                 rows.write(block)
         done += count
-        show(done, manifest.rows)
+        on_progress(done, manifest.rows)
     for table, name, definition in references:
         add = SQL("ALTER TABLE {} ADD CONSTRAINT {} ").format(Identifier(table), Identifier(name))
-        _do(connection, add + _raw(definition))
+        _execute(connection, add + _raw(definition))
     for place, (value, is_called) in manifest.sequences.items():
         table, _, column = place.partition(".")
         connection.execute(
@@ -176,37 +184,39 @@ def _load(connection: postgres.Connection, folder: Path, manifest: Manifest, sho
 
 
 @contextmanager
-def _connected(location: Location) -> Generator[postgres.Connection]:
+def _connect(location: StoreLocation) -> Generator[postgres.Connection]:
     with closing(postgres.connect(location, durability="full")) as connection:
         try:
             yield connection
         except psycopg.Error as error:
-            raise postgres.translated(error, location) from error
+            raise postgres.to_store_error(error, location) from error
 
 
-def _tables(connection: postgres.Connection) -> list[str]:
+def _list_tables(connection: postgres.Connection) -> list[str]:
     """Those of ours that are there: an older schema has fewer."""
-    return _column(connection, _OURS, list(metadata.tables))
+    return _fetch_column(connection, _SELECT_TABLES, list(metadata.tables))
 
 
-def _column(connection: postgres.Connection, query: Any, *values: Any) -> list[Any]:
+def _fetch_column(connection: postgres.Connection, query: Any, *values: Any) -> list[Any]:
     return [row[0] for row in connection.execute(query, values or None).fetchall()]
 
 
-def _count(connection: postgres.Connection, name: str) -> int:
+def _count_rows(connection: postgres.Connection, name: str) -> int:
     query = SQL("SELECT count(*) FROM {}").format(Identifier(name))
     row = connection.execute(query).fetchone()
     assert row is not None
     return row[0]
 
 
-def _sequences(
+def _read_sequences(
     connection: postgres.Connection, columns: dict[str, list[str]]
 ) -> Iterator[tuple[str, tuple[int, bool]]]:
     """Where each goes on: the ids of what was deleted are not given again."""
     for table, names in columns.items():
         for column in names:
-            (found,) = _column(connection, "SELECT pg_get_serial_sequence(%s, %s)", table, column)
+            (found,) = _fetch_column(
+                connection, "SELECT pg_get_serial_sequence(%s, %s)", table, column
+            )
             if found is not None:
                 query = SQL("SELECT last_value, is_called FROM ") + _raw(found)
                 row = connection.execute(query).fetchone()
@@ -214,11 +224,11 @@ def _sequences(
                 yield f"{table}.{column}", (row[0], row[1])
 
 
-def _do(connection: postgres.Connection, query: Composed) -> None:
+def _execute(connection: postgres.Connection, query: Composed) -> None:
     connection.execute(query)
 
 
-def _listed(names: list[str]) -> Composed:
+def _column_list(names: list[str]) -> Composed:
     return SQL(", ").join(map(Identifier, names))
 
 

@@ -16,25 +16,25 @@ from sqlalchemy import bindparam, delete, exists, func, select, update
 
 from dodona.core.domain.budgets import (
     Budget,
+    BudgetLimit,
     BudgetLine,
-    Limit,
+    BudgetUnit,
     Reservation,
     TokenRecord,
-    Unit,
     kind_of,
     resets_at,
 )
 from dodona.core.errors import BudgetExceeded
 from dodona.core.ports.model import Usage
-from dodona.store.billing.token_records import record, spent_before
+from dodona.store.billing.token_records import record, sum_recorded_usage
 from dodona.store.db.database import Database, Owners, Row, Transaction
-from dodona.store.db.statements import addition, statement, upsert
+from dodona.store.db.statements import insert_returning_id, statement, upsert
 from dodona.store.db.text import to_json
-from dodona.store.schema import IS_HELD, budgets, reservations, token_records
+from dodona.store.schema import IS_RESERVED, budgets, reservations, token_records
 
 _KEY = ("scope", "period", "unit")
-_THIS = tuple(budgets.c[name] == bindparam(f"its_{name}") for name in _KEY)
-_ENSURE = upsert(
+_BY_KEY = tuple(budgets.c[name] == bindparam(f"its_{name}") for name in _KEY)
+_UPSERT_BUDGET = upsert(
     budgets,
     lambda add: (
         add.values({name: bindparam(name) for name in (*_KEY, "ceiling")})
@@ -43,66 +43,70 @@ _ENSURE = upsert(
         .returning(budgets.c.used, budgets.c.held)
     ),
 )
-_HOLD = statement(update(budgets).where(*_THIS).values(held=budgets.c.held + bindparam("amount")))
-_SETTLE = statement(
+_ADD_RESERVED = statement(
+    update(budgets).where(*_BY_KEY).values(held=budgets.c.held + bindparam("amount"))
+)
+_SETTLE_BUDGET = statement(
     update(budgets)
-    .where(*_THIS)
+    .where(*_BY_KEY)
     .values(held=budgets.c.held - bindparam("amount"), used=budgets.c.used + bindparam("spent"))
 )
-_ADD = addition(
+_INSERT_RESERVATION = insert_returning_id(
     reservations,
     *("run_id", "step_key", "attempt", "owner", "lines_json", "if_cut_json", "created_at"),
 )
-_CLOSE = statement(
+_SETTLE_RESERVATION = statement(
     update(reservations)
-    .where(reservations.c.id == bindparam("hold_id"), IS_HELD)
+    .where(reservations.c.id == bindparam("hold_id"), IS_RESERVED)
     .values(status="settled", estimated=bindparam("is_estimated"), settled_at=bindparam("now"))
     .returning(reservations.c.lines_json, reservations.c.if_cut_json)
 )
-_OPEN_OF_RUN = statement(
+_SELECT_RESERVED_IN_RUN = statement(
     select(reservations.c.id)
-    .where(reservations.c.run_id == bindparam("run_id"), IS_HELD)
+    .where(reservations.c.run_id == bindparam("run_id"), IS_RESERVED)
     .order_by(reservations.c.id)
 )
-_OPEN_OUTSIDE = statement(
+_SELECT_RESERVED_OUTSIDE_RUNS = statement(
     select(reservations.c.id, reservations.c.owner)
-    .where(reservations.c.run_id.is_(None), IS_HELD)
+    .where(reservations.c.run_id.is_(None), IS_RESERVED)
     .order_by(reservations.c.id)
 )
-_EXPIRE = statement(
+_DELETE_SETTLED = statement(
     delete(reservations).where(
         reservations.c.status == "settled", reservations.c.settled_at < bindparam("before")
     )
 )
-_USED = statement(update(budgets).where(*_THIS).values(used=bindparam("spent")))
-_PERIOD = budgets.c.period == bindparam("period")
-_UNIT = budgets.c.unit == bindparam("unit")
-_MOST_FIRST = (budgets.c.used.desc(), budgets.c.scope)
-_ONE = statement(select(*budgets.c).where(*_THIS))
-_OF_KIND = statement(
+_UPDATE_USED = statement(update(budgets).where(*_BY_KEY).values(used=bindparam("spent")))
+_IN_PERIOD = budgets.c.period == bindparam("period")
+_IN_UNIT = budgets.c.unit == bindparam("unit")
+_MOST_USED_FIRST = (budgets.c.used.desc(), budgets.c.scope)
+_SELECT_BUDGET = statement(select(*budgets.c).where(*_BY_KEY))
+_SELECT_BUDGETS_OF_KIND = statement(
     select(*budgets.c)
-    .where(budgets.c.scope.like(bindparam("pattern")), _PERIOD, _UNIT)
-    .order_by(*_MOST_FIRST)
+    .where(budgets.c.scope.like(bindparam("pattern")), _IN_PERIOD, _IN_UNIT)
+    .order_by(*_MOST_USED_FIRST)
     .limit(bindparam("most"))
 )
-_OF_SESSIONS = statement(
+_SELECT_BUDGETS_OF_SESSIONS = statement(
     select(*budgets.c)
     .where(
         budgets.c.scope.like("session:%"),
-        _PERIOD,
-        _UNIT,
+        _IN_PERIOD,
+        _IN_UNIT,
         exists().where(
             token_records.c.session_key == func.substr(budgets.c.scope, len("session:") + 1),
             token_records.c.user_id == bindparam("user_id"),
         ),
     )
-    .order_by(*_MOST_FIRST)
+    .order_by(*_MOST_USED_FIRST)
     .limit(bindparam("most"))
 )
-_ALL = statement(select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit))
+_SELECT_BUDGETS = statement(
+    select(*budgets.c).order_by(budgets.c.period, budgets.c.scope, budgets.c.unit)
+)
 
-_lines = msgspec.json.Decoder(list[BudgetLine])
-_record = msgspec.json.Decoder(TokenRecord)
+_lines_decoder = msgspec.json.Decoder(list[BudgetLine])
+_record_decoder = msgspec.json.Decoder(TokenRecord)
 
 
 def reserve(
@@ -113,91 +117,105 @@ def reserve(
     step_key: str,
     attempt: int,
     owner: str | None = None,
-    if_cut: TokenRecord | None = None,
+    crash_record: TokenRecord | None = None,
 ) -> Reservation:
     """Put aside what a call may use at most, or raise BudgetExceeded and put aside nothing.
 
-    Outside a run the hold needs an owner: when that has died, the hold is settled. `if_cut` is
+    Outside a run the hold needs an owner: when that has died, the hold is settled. `crash_record` is
     recorded when a crash cuts the call: every call has a record.
     """
-    ordered = sorted(lines, key=_order)
+    ordered = sorted(lines, key=_lock_order)
     for line in ordered:
-        row = tx.row(_ENSURE, **_named(line, ""), ceiling=line.ceiling)
+        row = tx.fetch_one(_UPSERT_BUDGET, **_key_values(line, ""), ceiling=line.ceiling)
         assert row is not None
         used, held = row
         if not (used or held):
-            used = _take_over(tx, line)
+            used = _backfill_used(tx, line)
         if used + held + line.amount > line.ceiling:
-            raise _exceeded(line, used, held)
-        tx.run(_HOLD, **_named(line, "its_"), amount=line.amount)
-    added = tx.add(
-        _ADD,
+            raise _exceeded_error(line, used, held)
+        tx.execute(_ADD_RESERVED, **_key_values(line, "its_"), amount=line.amount)
+    added = tx.insert(
+        _INSERT_RESERVATION,
         run_id=run_id,
         step_key=step_key,
         attempt=attempt,
         owner=owner,
         lines_json=to_json(ordered),
-        if_cut_json=None if if_cut is None else to_json(if_cut),
+        if_cut_json=None if crash_record is None else to_json(crash_record),
         created_at=time(),
     )
     return Reservation(added)
 
 
-def _take_over(tx: Transaction, line: BudgetLine) -> int:
+def _backfill_used(tx: Transaction, line: BudgetLine) -> int:
     """A ceiling that was just set counts from the records what was spent without it."""
-    spent = spent_before(tx, line.scope, line.period, line.unit)
+    spent = sum_recorded_usage(tx, line.scope, line.period, line.unit)
     if spent:
-        tx.run(_USED, **_named(line, "its_"), spent=spent)
+        tx.execute(_UPDATE_USED, **_key_values(line, "its_"), spent=spent)
     return spent
 
 
 def settle(
-    tx: Transaction, hold: Reservation, *, tokens: int, nanos: int | None, estimated: bool = False
+    tx: Transaction,
+    reservation: Reservation,
+    *,
+    tokens: int,
+    nanos: int | None,
+    estimated: bool = False,
 ) -> bool:
     """Turn what was put aside into what was used; False when that has happened before.
 
     With an unknown price (`nanos` is None) all that was put aside counts as used.
     """
-    spent = {Unit.TOKENS: tokens, Unit.USD: nanos}
-    return len(_close(tx, [hold.id], spent, estimated=estimated or nanos is None)) == 1
+    spent = {BudgetUnit.TOKENS: tokens, BudgetUnit.USD: nanos}
+    return len(_settle_all(tx, [reservation.id], spent, estimated=estimated or nanos is None)) == 1
 
 
-def settle_cut(tx: Transaction, run_id: int) -> None:
+def settle_interrupted(tx: Transaction, run_id: int) -> None:
     """Settle the calls that a crash cut, in full: the provider may have billed them."""
-    _close_cut(tx, [row[0] for row in tx.rows(_OPEN_OF_RUN, run_id=run_id)])
+    _settle_and_record(tx, [row[0] for row in tx.fetch_all(_SELECT_RESERVED_IN_RUN, run_id=run_id)])
 
 
-def settle_dead(tx: Transaction, owners: Owners) -> None:
+def settle_orphaned(tx: Transaction, owners: Owners) -> None:
     """The same for calls outside any run, whose process has died."""
-    found = tx.rows(_OPEN_OUTSIDE)
+    found = tx.fetch_all(_SELECT_RESERVED_OUTSIDE_RUNS)
     dead = [id_ for id_, owner in found if owner is None or not owners.is_alive(owner, tx)]
-    _close_cut(tx, dead)
+    _settle_and_record(tx, dead)
 
 
-def _close_cut(tx: Transaction, hold_ids: Sequence[int]) -> None:
-    for _, if_cut in _close(tx, hold_ids, {}, estimated=True):
+def _settle_and_record(tx: Transaction, reservation_ids: Sequence[int]) -> None:
+    for _, if_cut in _settle_all(tx, reservation_ids, {}, estimated=True):
         if if_cut is not None:
-            record(tx, replace(_record.decode(if_cut), estimated=True), Usage())
+            record(tx, replace(_record_decoder.decode(if_cut), estimated=True), Usage())
 
 
-def _close(
-    tx: Transaction, hold_ids: Sequence[int], spent: dict[Unit, int | None], *, estimated: bool
+def _settle_all(
+    tx: Transaction,
+    reservation_ids: Sequence[int],
+    spent: dict[BudgetUnit, int | None],
+    *,
+    estimated: bool,
 ) -> list[Row]:
     """Settle those that are open; what they were. Their budgets are taken in one order."""
     closed = [
         row
-        for hold_id in hold_ids
-        if (row := tx.row(_CLOSE, hold_id=hold_id, is_estimated=estimated, now=time())) is not None
+        for hold_id in reservation_ids
+        if (
+            row := tx.fetch_one(
+                _SETTLE_RESERVATION, hold_id=hold_id, is_estimated=estimated, now=time()
+            )
+        )
+        is not None
     ]
-    lines = [line for row in closed for line in _lines.decode(row[0])]
-    for line in sorted(lines, key=_order):
+    lines = [line for row in closed for line in _lines_decoder.decode(row[0])]
+    for line in sorted(lines, key=_lock_order):
         known = spent.get(line.unit)
         used = line.amount if known is None else known
-        tx.run(_SETTLE, **_named(line, "its_"), amount=line.amount, spent=used)
+        tx.execute(_SETTLE_BUDGET, **_key_values(line, "its_"), amount=line.amount, spent=used)
     return closed
 
 
-def _order(line: BudgetLine) -> tuple[str, str, str]:
+def _lock_order(line: BudgetLine) -> tuple[str, str, str]:
     """In which everybody takes the rows of budgets, so that nobody waits in a circle.
 
     The period comes first: a run may settle a call of yesterday and reserve one of today in one
@@ -206,14 +224,14 @@ def _order(line: BudgetLine) -> tuple[str, str, str]:
     return line.period, line.scope, line.unit.value
 
 
-def _named(line: BudgetLine, prefix: str) -> dict[str, str]:
+def _key_values(line: BudgetLine, prefix: str) -> dict[str, str]:
     values = (line.scope, line.period, line.unit.value)
     return {f"{prefix}{name}": value for name, value in zip(_KEY, values, strict=True)}
 
 
-def _exceeded(line: BudgetLine, used: int, held: int) -> BudgetExceeded:
+def _exceeded_error(line: BudgetLine, used: int, reserved: int) -> BudgetExceeded:
     unit, again = line.unit, resets_at(line.period)
-    aside = f", {unit.format(held)} held by calls on their way" if held else ""
+    aside = f", {unit.format(reserved)} held by calls on their way" if reserved else ""
     period = f" for {line.period}" if again else ""
     anew = f"It begins anew on {again:%Y-%m-%d} at 00:00 UTC." if again else "It does not reset."
     if used + line.amount <= line.ceiling:
@@ -226,10 +244,10 @@ def _exceeded(line: BudgetLine, used: int, held: int) -> BudgetExceeded:
             "scope": line.scope,
             "period": line.period if again else None,
             "unit": unit.value,
-            "limit": unit.number(line.ceiling),
-            "used": unit.number(used),
-            "held": unit.number(held),
-            "wanted": unit.number(line.amount),
+            "limit": unit.to_number(line.ceiling),
+            "used": unit.to_number(used),
+            "held": unit.to_number(reserved),
+            "wanted": unit.to_number(line.amount),
             "resets_at": again.strftime("%Y-%m-%dT%H:%M:%SZ") if again else None,
         },
     )
@@ -245,53 +263,67 @@ class Budgets:
         """Reserve for a call outside any run. Within one, the run's journal commits it."""
         return await self._database.write(
             lambda tx: reserve(
-                tx, lines, run_id=None, step_key=step_key, attempt=0, owner=self._database.owners.me
+                tx,
+                lines,
+                run_id=None,
+                step_key=step_key,
+                attempt=0,
+                owner=self._database.owners.current,
             )
         )
 
-    async def settle(self, hold: Reservation, *, tokens: int, nanos: int | None) -> bool:
-        return await self._database.write(lambda tx: settle(tx, hold, tokens=tokens, nanos=nanos))
+    async def settle(self, reservation: Reservation, *, tokens: int, nanos: int | None) -> bool:
+        return await self._database.write(
+            lambda tx: settle(tx, reservation, tokens=tokens, nanos=nanos)
+        )
 
-    async def settle_dead(self) -> None:
+    async def settle_orphaned(self) -> None:
         """What calls held whose process is no more counts as used: at a start, and now and then."""
-        await self._database.write(lambda tx: settle_dead(tx, self._database.owners))
+        await self._database.write(lambda tx: settle_orphaned(tx, self._database.owners))
 
     async def expire(self, before: float) -> int:
         """Forget holds that were settled before a time; what was used stays counted."""
-        return await self._database.write(lambda tx: tx.run(_EXPIRE, before=before))
+        return await self._database.write(lambda tx: tx.execute(_DELETE_SETTLED, before=before))
 
-    async def status(self, limit: Limit, *, user_id: str | None, most: int = 100) -> list[Budget]:
+    async def status(
+        self, limit: BudgetLimit, *, user_id: str | None, max_rows: int = 100
+    ) -> list[Budget]:
         """The budgets under a limit, those that have used most first; a user's own, or all."""
-        return await self._database.read(lambda tx: _standing(tx, limit, user_id, most))
+        return await self._database.read(lambda tx: _load_status(tx, limit, user_id, max_rows))
 
     async def all(self) -> list[Budget]:
-        return [_budget(row) for row in await self._database.read(lambda tx: tx.rows(_ALL))]
+        return [
+            _budget_from_row(row)
+            for row in await self._database.read(lambda tx: tx.fetch_all(_SELECT_BUDGETS))
+        ]
 
 
-def _budget(row: Row) -> Budget:
+def _budget_from_row(row: Row) -> Budget:
     scope, period, unit, ceiling, used, held = row
-    return Budget(scope, period, Unit(unit), ceiling, used, held)
+    return Budget(scope, period, BudgetUnit(unit), ceiling, used, held)
 
 
-def _standing(tx: Transaction, limit: Limit, user_id: str | None, most: int) -> list[Budget]:
-    key: dict[str, Any] = {"period": limit.period, "unit": limit.unit.value, "most": most}
+def _load_status(
+    tx: Transaction, limit: BudgetLimit, user_id: str | None, max_results: int
+) -> list[Budget]:
+    key: dict[str, Any] = {"period": limit.period, "unit": limit.unit.value, "most": max_results}
     match limit.kind:
         case "user" if user_id is not None:
-            return [_one(tx, limit, f"user:{user_id}")]
+            return [_load_budget(tx, limit, f"user:{user_id}")]
         case "session" if user_id is not None:
-            rows = tx.rows(_OF_SESSIONS, **key, user_id=user_id)
+            rows = tx.fetch_all(_SELECT_BUDGETS_OF_SESSIONS, **key, user_id=user_id)
         case "session" | "agent" | "user":
-            rows = tx.rows(_OF_KIND, **key, pattern=f"{limit.kind}:%")
+            rows = tx.fetch_all(_SELECT_BUDGETS_OF_KIND, **key, pattern=f"{limit.kind}:%")
         case _:
-            return [_one(tx, limit, limit.kind)]
-    return [_budget(row) for row in rows]
+            return [_load_budget(tx, limit, limit.kind)]
+    return [_budget_from_row(row) for row in rows]
 
 
-def _one(tx: Transaction, limit: Limit, scope: str) -> Budget:
+def _load_budget(tx: Transaction, limit: BudgetLimit, scope: str) -> Budget:
     """A budget that nobody has asked for yet stands where the records say."""
     line = BudgetLine(scope, limit.period, limit.unit, 0, limit.ceiling)
-    row = tx.row(_ONE, **_named(line, "its_"))
+    row = tx.fetch_one(_SELECT_BUDGET, **_key_values(line, "its_"))
     if row is not None and (row[4] or row[5]):
-        return _budget(row)
-    spent = spent_before(tx, scope, limit.period, limit.unit)
+        return _budget_from_row(row)
+    spent = sum_recorded_usage(tx, scope, limit.period, limit.unit)
     return Budget(scope, limit.period, limit.unit, limit.ceiling, spent, 0)

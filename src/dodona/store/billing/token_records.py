@@ -7,11 +7,11 @@ from time import time
 
 from sqlalchemy import bindparam, func, select
 
-from dodona.core.domain.budgets import NANOS, TokenRecord, Unit, period_bounds
+from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit, TokenRecord, period_bounds
 from dodona.core.ports.model import Usage
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Row, Transaction
-from dodona.store.db.statements import insertion, statement
+from dodona.store.db.statements import insert_into, statement
 from dodona.store.db.text import to_json
 from dodona.store.schema import token_records
 
@@ -20,8 +20,8 @@ _FIELDS = (
     *("cost_estimate_usd", "session_key", "run_id", "cache_read_tokens", "cache_write_tokens"),
     *("reasoning_tokens", "estimated", "timestamp"),
 )
-_ADD = insertion(token_records, *_FIELDS, "usage_json")
-_OF_USER = statement(
+_INSERT_RECORD = insert_into(token_records, *_FIELDS, "usage_json")
+_SELECT_BY_USER = statement(
     select(*(token_records.c[name] for name in _FIELDS))
     .where(
         token_records.c.user_id == bindparam("user_id"),
@@ -30,7 +30,7 @@ _OF_USER = statement(
     .order_by(token_records.c.timestamp, token_records.c.id)
     .limit(bindparam("limit"))
 )
-_OF_RUN = statement(
+_SELECT_BY_RUN = statement(
     select(*(token_records.c[name] for name in _FIELDS))
     .where(
         token_records.c.user_id == bindparam("user_id"),
@@ -42,21 +42,21 @@ _OF_RUN = statement(
 )
 
 
-_SPENT = (
+_TOTALS = (
     func.coalesce(func.sum(token_records.c.input_tokens + token_records.c.output_tokens), 0),
     func.coalesce(func.sum(token_records.c.cost_estimate_usd), 0.0),
 )
 # What each kind of budget counts.
-_SPENT_BY = {
-    kind: statement(select(*_SPENT).where(column == bindparam("name")))
+_SUM_BY_KIND = {
+    kind: statement(select(*_TOTALS).where(column == bindparam("name")))
     for kind, column in (
         ("session", token_records.c.session_key),
         ("agent", token_records.c.agent_id),
         ("user", token_records.c.user_id),
     )
 }
-_SPENT_BETWEEN = statement(
-    select(*_SPENT).where(
+_SUM_IN_PERIOD = statement(
+    select(*_TOTALS).where(
         token_records.c.timestamp >= bindparam("since"),
         token_records.c.timestamp < bindparam("until"),
     )
@@ -67,49 +67,49 @@ def record(tx: Transaction, entry: TokenRecord, usage: Usage) -> None:
     """Write a record, with the provider's own account of the call."""
     values = {name: getattr(entry, name) for name in _FIELDS}
     values["timestamp"] = entry.timestamp or time()
-    tx.run(_ADD, **values, usage_json=to_json(usage.wire) if usage.wire else None)
+    tx.execute(_INSERT_RECORD, **values, usage_json=to_json(usage.wire) if usage.wire else None)
 
 
-def spent_before(tx: Transaction, scope: str, period: str, unit: Unit) -> int:
+def sum_recorded_usage(tx: Transaction, scope: str, period: str, unit: BudgetUnit) -> int:
     """What the records say that a budget has used; calls of an unknown price cost nothing here."""
     kind, _, name = scope.partition(":")
     bounds = period_bounds(period)
     if bounds is not None and kind in ("daily", "monthly"):
         since, until = (each.timestamp() for each in bounds)
-        row = tx.row(_SPENT_BETWEEN, since=since, until=until)
-    elif kind in _SPENT_BY:
-        row = tx.row(_SPENT_BY[kind], name=name)
+        row = tx.fetch_one(_SUM_IN_PERIOD, since=since, until=until)
+    elif kind in _SUM_BY_KIND:
+        row = tx.fetch_one(_SUM_BY_KIND[kind], name=name)
     else:
         return 0
     assert row is not None
     tokens, usd = row
-    return int(tokens) if unit is Unit.TOKENS else math.ceil(round(usd * NANOS, 3))
+    return int(tokens) if unit is BudgetUnit.TOKENS else math.ceil(round(usd * NANOS_PER_USD, 3))
 
 
-class Records:
+class TokenRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, entry: TokenRecord, usage: Usage) -> None:
         await self._database.write(lambda tx: record(tx, entry, usage))
 
-    async def of_user(
+    async def list_for_user(
         self, user_id: str, *, since: float = 0.0, limit: int = 1000
     ) -> list[TokenRecord]:
         rows = await self._database.read(
-            lambda tx: tx.rows(_OF_USER, user_id=user_id, since=since, limit=limit)
+            lambda tx: tx.fetch_all(_SELECT_BY_USER, user_id=user_id, since=since, limit=limit)
         )
-        return [_read(row) for row in rows]
+        return [_record_from_row(row) for row in rows]
 
-    async def of_run(self, user_id: str, run_id: int) -> list[TokenRecord]:
+    async def list_for_run(self, user_id: str, run_id: int) -> list[TokenRecord]:
         """What the calls of a run were billed as, in their order."""
 
         def read(tx: Transaction) -> list[Row]:
             since = find_node(tx, user_id, run_id).created_at
-            return tx.rows(_OF_RUN, user_id=user_id, run_id=run_id, since=since)
+            return tx.fetch_all(_SELECT_BY_RUN, user_id=user_id, run_id=run_id, since=since)
 
-        return [_read(row) for row in await self._database.read(read)]
+        return [_record_from_row(row) for row in await self._database.read(read)]
 
 
-def _read(row: Row) -> TokenRecord:
+def _record_from_row(row: Row) -> TokenRecord:
     return TokenRecord(**dict(zip(_FIELDS, row, strict=True)))

@@ -11,24 +11,24 @@ from sqlalchemy import bindparam, case, exists, select, update
 
 from dodona.core.domain.agents import DEFAULT_AGENT
 from dodona.core.domain.conversations.contexts import (
-    TOKEN_BUDGET,
+    DEFAULT_TOKEN_BUDGET,
     TOKEN_BUDGET_BOUNDS,
     ContextStatus,
     OracleContext,
 )
 from dodona.core.errors import BadRequest, NotFound
-from dodona.store.conversations.conversations import begin_conversation
+from dodona.store.conversations.conversations import insert_conversation
 from dodona.store.db.database import Database, Row, Transaction
 from dodona.store.db.statements import statement, upsert
 from dodona.store.db.text import from_json, to_json
 from dodona.store.projects.projects import find_project
 from dodona.store.schema import IS_OPEN, oracle_contexts, runs
 
-MOST_DECISIONS: Final = 200  # the newest are kept
-MOST_MENTIONED: Final = 200  # of symbols, and of files
+MAX_DECISIONS: Final = 200  # the newest are kept
+MAX_MENTIONS: Final = 200  # of symbols, and of files
 
 # A closed one becomes active again by being opened, and so gets a new conversation.
-_MAY_BECOME = {
+_TRANSITIONS = {
     ContextStatus.ACTIVE: (ContextStatus.SUSPENDED, ContextStatus.CLOSED),
     ContextStatus.SUSPENDED: (ContextStatus.ACTIVE, ContextStatus.CLOSED),
     ContextStatus.CLOSED: (),
@@ -37,35 +37,35 @@ _MAY_BECOME = {
 
 _STATUSES = {status.value: status for status in ContextStatus}
 
-_contexts = oracle_contexts.c
+_columns = oracle_contexts.c
 CONTEXT_COLUMNS = (
-    *(_contexts.id, _contexts.user_id, _contexts.project_id, _contexts.conversation_id),
-    *(_contexts.session_start, _contexts.last_activity, _contexts.last_model),
-    *(_contexts.token_budget, _contexts.tokens_used, _contexts.key_decisions_json),
-    *(_contexts.mentioned_symbols, _contexts.mentioned_files, _contexts.status),
-    _contexts.compression_count,
+    *(_columns.id, _columns.user_id, _columns.project_id, _columns.conversation_id),
+    *(_columns.session_start, _columns.last_activity, _columns.last_model),
+    *(_columns.token_budget, _columns.tokens_used, _columns.key_decisions_json),
+    *(_columns.mentioned_symbols, _columns.mentioned_files, _columns.status),
+    _columns.compression_count,
 )
-_MINE = (
-    _contexts.user_id == bindparam("its_user"),
-    _contexts.project_id == bindparam("its_project"),
+_IN_USER_PROJECT = (
+    _columns.user_id == bindparam("its_user"),
+    _columns.project_id == bindparam("its_project"),
 )
-_THIS = _contexts.id == bindparam("context_id")
-_READ = statement(select(*CONTEXT_COLUMNS).where(*_MINE))
-_LOCK = statement(select(*CONTEXT_COLUMNS).where(*_MINE).with_for_update())
-_ABOUT = statement(
+_BY_ID = _columns.id == bindparam("context_id")
+_SELECT_CONTEXT = statement(select(*CONTEXT_COLUMNS).where(*_IN_USER_PROJECT))
+_LOCK_CONTEXT = statement(select(*CONTEXT_COLUMNS).where(*_IN_USER_PROJECT).with_for_update())
+_LOCK_BY_CONVERSATION = statement(
     select(*CONTEXT_COLUMNS)
     .where(
-        _contexts.user_id == bindparam("its_user"),
-        _contexts.conversation_id == bindparam("conversation_id"),
-        _contexts.status != ContextStatus.CLOSED.value,
+        _columns.user_id == bindparam("its_user"),
+        _columns.conversation_id == bindparam("conversation_id"),
+        _columns.status != ContextStatus.CLOSED.value,
     )
     .with_for_update()
 )
-_GIVEN = ("id", "user_id", "project_id", "session_start", "last_activity", "token_budget")
-_ENSURE = upsert(
+_INSERT_FIELDS = ("id", "user_id", "project_id", "session_start", "last_activity", "token_budget")
+_UPSERT_CONTEXT = upsert(
     oracle_contexts,
     lambda add: (
-        add.values({name: bindparam(name) for name in _GIVEN})
+        add.values({name: bindparam(name) for name in _INSERT_FIELDS})
         # The update also locks the row, and whoever closes idle ones sees that this is none.
         .on_conflict_do_update(
             index_elements=["user_id", "project_id"],
@@ -74,9 +74,9 @@ _ENSURE = upsert(
         .returning(*CONTEXT_COLUMNS)
     ),
 )
-_BEGIN = statement(
+_RESET_CONTEXT = statement(
     update(oracle_contexts)
-    .where(_THIS)
+    .where(_BY_ID)
     .values(
         conversation_id=bindparam("new_conversation"),
         session_start=bindparam("now"),
@@ -90,53 +90,55 @@ _BEGIN = statement(
         compression_count=0,
     )
 )
-_MOVE = statement(update(oracle_contexts).where(_THIS).values(status=bindparam("new_status")))
-_TOUCH = statement(
+_UPDATE_STATUS = statement(
+    update(oracle_contexts).where(_BY_ID).values(status=bindparam("new_status"))
+)
+_UPDATE_ACTIVITY = statement(
     update(oracle_contexts)
-    .where(_THIS)
+    .where(_BY_ID)
     .values(
         last_activity=bindparam("now"),
         last_model=bindparam("new_model"),
         tokens_used=bindparam("new_tokens"),
     )
 )
-_DECIDE = statement(
-    update(oracle_contexts).where(_THIS).values(key_decisions_json=bindparam("new_decisions"))
+_UPDATE_DECISIONS = statement(
+    update(oracle_contexts).where(_BY_ID).values(key_decisions_json=bindparam("new_decisions"))
 )
-_MENTIONED = statement(
-    select(_contexts.key_decisions_json, _contexts.mentioned_symbols, _contexts.mentioned_files)
+_LOCK_MENTIONS = statement(
+    select(_columns.key_decisions_json, _columns.mentioned_symbols, _columns.mentioned_files)
     .where(
-        _contexts.conversation_id == bindparam("its_conversation"),
-        _contexts.status != ContextStatus.CLOSED.value,
+        _columns.conversation_id == bindparam("its_conversation"),
+        _columns.status != ContextStatus.CLOSED.value,
     )
     .with_for_update()
 )
-NEW_MENTIONS: Final[dict[str, Any]] = {
+MENTION_VALUES: Final[dict[str, Any]] = {
     "key_decisions_json": bindparam("new_decisions"),
     "mentioned_symbols": bindparam("new_symbols"),
     "mentioned_files": bindparam("new_files"),
 }
-_tokens = bindparam("new_tokens", type_=_contexts.tokens_used.type)
-_COMPRESS = statement(
+_new_tokens = bindparam("new_tokens", type_=_columns.tokens_used.type)
+_ADD_COMPRESSION = statement(
     update(oracle_contexts)
     .where(
-        _contexts.conversation_id == bindparam("its_conversation"),
-        _contexts.status != ContextStatus.CLOSED.value,
+        _columns.conversation_id == bindparam("its_conversation"),
+        _columns.status != ContextStatus.CLOSED.value,
     )
     .values(
-        **NEW_MENTIONS,
-        compression_count=_contexts.compression_count + 1,
+        **MENTION_VALUES,
+        compression_count=_columns.compression_count + 1,
         tokens_used=case(
-            (_tokens.between(0, _contexts.token_budget), _tokens), else_=_contexts.tokens_used
+            (_new_tokens.between(0, _columns.token_budget), _new_tokens), else_=_columns.tokens_used
         ),
     )
 )
 _CLOSE_IDLE = statement(
     update(oracle_contexts)
     .where(
-        _contexts.status != ContextStatus.CLOSED.value,
-        _contexts.last_activity < bindparam("before"),
-        ~exists().where(runs.c.conversation_id == _contexts.conversation_id, IS_OPEN),
+        _columns.status != ContextStatus.CLOSED.value,
+        _columns.last_activity < bindparam("before"),
+        ~exists().where(runs.c.conversation_id == _columns.conversation_id, IS_OPEN),
     )
     .values(status=ContextStatus.CLOSED.value)
 )
@@ -150,37 +152,41 @@ class Contexts:
 
     async def get(self, user_id: str, project_id: str) -> OracleContext:
         return await self._database.read(
-            lambda tx: _found(tx.row(_READ, **_key(user_id, project_id)), project_id)
+            lambda tx: _require_context(
+                tx.fetch_one(_SELECT_CONTEXT, **_key_values(user_id, project_id)), project_id
+            )
         )
 
     async def open(
-        self, user_id: str, project_id: str, *, token_budget: int = TOKEN_BUDGET
+        self, user_id: str, project_id: str, *, token_budget: int = DEFAULT_TOKEN_BUDGET
     ) -> OracleContext:
         """The context for a question, as it is; a new one if there is none.
 
         One that was closed, or whose conversation was deleted, begins anew: active, empty, in a
         new conversation, and from then on with this budget.
         """
-        check_budget(token_budget)
+        check_token_budget(token_budget)
 
         def open_(tx: Transaction) -> OracleContext:
             find_project(tx, user_id, project_id)
-            return opened(tx, user_id, project_id, token_budget=token_budget)
+            return open_context(tx, user_id, project_id, token_budget=token_budget)
 
         return await self._database.write(open_)
 
-    async def move(self, user_id: str, project_id: str, to: ContextStatus) -> OracleContext:
+    async def set_status(
+        self, user_id: str, project_id: str, status: ContextStatus
+    ) -> OracleContext:
         """Suspend, resume or close it."""
 
         def move(tx: Transaction) -> OracleContext:
-            key = _key(user_id, project_id)
-            context = _found(tx.row(_LOCK, **key), project_id)
-            if to not in _MAY_BECOME[context.status]:
+            key = _key_values(user_id, project_id)
+            context = _require_context(tx.fetch_one(_LOCK_CONTEXT, **key), project_id)
+            if status not in _TRANSITIONS[context.status]:
                 raise BadRequest(
-                    f"a context that is {context.status.value} cannot become {to.value}."
+                    f"a context that is {context.status.value} cannot become {status.value}."
                 )
-            tx.run(_MOVE, context_id=context.id, new_status=to.value)
-            return _found(tx.row(_READ, **key), project_id)
+            tx.execute(_UPDATE_STATUS, context_id=context.id, new_status=status.value)
+            return _require_context(tx.fetch_one(_SELECT_CONTEXT, **key), project_id)
 
         return await self._database.write(move)
 
@@ -193,14 +199,16 @@ class Contexts:
             )
         )
 
-    async def decide(self, user_id: str, conversation_id: int, decisions: Sequence[str]) -> bool:
+    async def add_decisions(
+        self, user_id: str, conversation_id: int, decisions: Sequence[str]
+    ) -> bool:
         return await self._database.write(
             lambda tx: add_decisions(tx, user_id, conversation_id, decisions)
         )
 
     async def close_idle(self, before: float) -> int:
         """Close those in which nothing happened since a time and nothing goes on; how many."""
-        return await self._database.write(lambda tx: tx.run(_CLOSE_IDLE, before=before))
+        return await self._database.write(lambda tx: tx.execute(_CLOSE_IDLE, before=before))
 
 
 def touch_context(
@@ -210,17 +218,19 @@ def touch_context(
 
     False when no open context is about it: it was closed meanwhile, or there never was one.
     """
-    row = tx.row(_ABOUT, its_user=user_id, conversation_id=conversation_id)
+    row = tx.fetch_one(_LOCK_BY_CONVERSATION, its_user=user_id, conversation_id=conversation_id)
     if row is None:
         return False
-    context = read_context(row)
+    context = context_from_row(row)
     if tokens_used * 10 > context.token_budget * 11:
         raise BadRequest(
             f"the context holds {tokens_used:,} tokens, past 110 % of its budget of "
             f"{context.token_budget:,}.",
             hint="Leave older exchanges out.",
         )
-    tx.run(_TOUCH, context_id=context.id, now=time(), new_model=model, new_tokens=tokens_used)
+    tx.execute(
+        _UPDATE_ACTIVITY, context_id=context.id, now=time(), new_model=model, new_tokens=tokens_used
+    )
     return True
 
 
@@ -228,12 +238,12 @@ def add_decisions(
     tx: Transaction, user_id: str, conversation_id: int, decisions: Sequence[str]
 ) -> bool:
     """Remember what was decided, each once, the newest last; False as with `touch_context`."""
-    row = tx.row(_ABOUT, its_user=user_id, conversation_id=conversation_id)
+    row = tx.fetch_one(_LOCK_BY_CONVERSATION, its_user=user_id, conversation_id=conversation_id)
     if row is None:
         return False
-    context = read_context(row)
-    kept = _newest(context.key_decisions, decisions, MOST_DECISIONS)
-    tx.run(_DECIDE, context_id=context.id, new_decisions=to_json(kept))
+    context = context_from_row(row)
+    kept = _merge_newest_last(context.key_decisions, decisions, MAX_DECISIONS)
+    tx.execute(_UPDATE_DECISIONS, context_id=context.id, new_decisions=to_json(kept))
     return True
 
 
@@ -250,59 +260,59 @@ class Mentions(Protocol):
     def mentioned_files(self) -> Sequence[str]: ...
 
 
-def mentions(tx: Transaction, conversation_id: int, told: Mentions) -> dict[str, Any] | None:
+def merge_mentions(tx: Transaction, conversation_id: int, new: Mentions) -> dict[str, Any] | None:
     """The values of NEW_MENTIONS: what the context knew, then what is new to it.
 
     None when no open context is about the conversation.
     """
-    row = tx.row(_MENTIONED, its_conversation=conversation_id)
+    row = tx.fetch_one(_LOCK_MENTIONS, its_conversation=conversation_id)
     if row is None:
         return None
     decisions, symbols, files = row
     return {
-        "new_decisions": to_json(_added(from_json(decisions), told.decisions, MOST_DECISIONS)),
-        "new_symbols": _joined(symbols, told.mentioned_symbols),
-        "new_files": _joined(files, told.mentioned_files),
+        "new_decisions": to_json(_merge(from_json(decisions), new.decisions, MAX_DECISIONS)),
+        "new_symbols": _merge_names(symbols, new.mentioned_symbols),
+        "new_files": _merge_names(files, new.mentioned_files),
     }
 
 
-def compress_context(
-    tx: Transaction, conversation_id: int, told: Mentions, *, tokens: int | None
+def record_compression(
+    tx: Transaction, conversation_id: int, new: Mentions, *, tokens: int | None
 ) -> None:
     """Count one more compression; `tokens` is what the context holds now, if that is known."""
-    if (values := mentions(tx, conversation_id, told)) is not None:
-        tx.run(
-            _COMPRESS,
+    if (values := merge_mentions(tx, conversation_id, new)) is not None:
+        tx.execute(
+            _ADD_COMPRESSION,
             its_conversation=conversation_id,
             new_tokens=-1 if tokens is None else tokens,
             **values,
         )
 
 
-def _newest(known: Sequence[str], fresh: Sequence[str], most: int) -> list[str]:
+def _merge_newest_last(existing: Sequence[str], new: Sequence[str], limit: int) -> list[str]:
     """Each once, in the order in which they were told last."""
-    again = set(fresh)
-    return [*(each for each in known if each not in again), *dict.fromkeys(fresh)][-most:]
+    again = set(new)
+    return [*(each for each in existing if each not in again), *dict.fromkeys(new)][-limit:]
 
 
-def _added(known: Sequence[str], fresh: Sequence[str], most: int) -> list[str]:
+def _merge(existing: Sequence[str], new: Sequence[str], limit: int) -> list[str]:
     """Each once, in the order in which they were told first."""
-    return list(dict.fromkeys([*known, *fresh]))[-most:]
+    return list(dict.fromkeys([*existing, *new]))[-limit:]
 
 
-def _joined(known: str | None, fresh: Sequence[str]) -> str | None:
+def _merge_names(existing: str | None, new: Sequence[str]) -> str | None:
     """Names in one text; one that has a comma itself is in the messages only."""
-    names = [name for name in fresh if "," not in name]
-    return ", ".join(_added(known.split(", ") if known else (), names, MOST_MENTIONED)) or None
+    names = [name for name in new if "," not in name]
+    return ", ".join(_merge(existing.split(", ") if existing else (), names, MAX_MENTIONS)) or None
 
 
-def check_budget(tokens: int) -> None:
+def check_token_budget(tokens: int) -> None:
     lowest, highest = TOKEN_BUDGET_BOUNDS
     if not lowest <= tokens <= highest:
         raise BadRequest(f"token_budget must be from {lowest} to {highest} (got {tokens}).")
 
 
-def opened(
+def open_context(
     tx: Transaction,
     user_id: str,
     project_id: str,
@@ -312,8 +322,8 @@ def opened(
 ) -> OracleContext:
     """The context for a question; one that was closed begins anew."""
     now = time()
-    row = tx.row(
-        _ENSURE,
+    row = tx.fetch_one(
+        _UPSERT_CONTEXT,
         id=uuid4().hex,
         user_id=user_id,
         project_id=project_id,
@@ -321,35 +331,37 @@ def opened(
         last_activity=now,
         token_budget=token_budget,
     )
-    context = _found(row, project_id)
+    context = _require_context(row, project_id)
     is_open = context.status is not ContextStatus.CLOSED and context.conversation_id is not None
     if is_open:
         return context
-    begin_anew(tx, context, token_budget=token_budget, agent_id=agent_id)
-    return _found(tx.row(_READ, **_key(user_id, project_id)), project_id)
+    reset_context(tx, context, token_budget=token_budget, agent_id=agent_id)
+    return _require_context(
+        tx.fetch_one(_SELECT_CONTEXT, **_key_values(user_id, project_id)), project_id
+    )
 
 
-def begin_anew(
+def reset_context(
     tx: Transaction, context: OracleContext, *, token_budget: int, agent_id: str
 ) -> None:
     """Make it active, empty, in a new conversation."""
     user_id, project_id = context.user_id, context.project_id
-    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id=agent_id)
+    begun = insert_conversation(tx, user_id, project_id=project_id, agent_id=agent_id)
     values = {"new_conversation": begun, "new_budget": token_budget, "now": time()}
-    tx.run(_BEGIN, context_id=context.id, **values)
+    tx.execute(_RESET_CONTEXT, context_id=context.id, **values)
 
 
-def _key(user_id: str, project_id: str) -> dict[str, str]:
+def _key_values(user_id: str, project_id: str) -> dict[str, str]:
     return {"its_user": user_id, "its_project": project_id}
 
 
-def _found(row: Row | None, project_id: str) -> OracleContext:
+def _require_context(row: Row | None, project_id: str) -> OracleContext:
     if row is None:
         raise NotFound(f"there is no context for project {project_id!r:.80}.")
-    return read_context(row)
+    return context_from_row(row)
 
 
-def read_context(row: Row) -> OracleContext:
+def context_from_row(row: Row) -> OracleContext:
     """The context in a row of CONTEXT_COLUMNS."""
     values: list[Any] = list(row)
     values[9] = () if row[9] == "[]" else tuple(from_json(row[9]))

@@ -11,7 +11,7 @@ from sqlalchemy import CTE, bindparam, case, delete, func, select, update
 from dodona.core.domain.conversations.conversation import Conversation, NewMessage, RunNode, Window
 from dodona.core.domain.conversations.conversation_tree import (
     MessageLocation,
-    Pruned,
+    PruneResult,
     TreeLinks,
     TreeNode,
     TreePage,
@@ -20,16 +20,16 @@ from dodona.core.errors import BadRequest
 from dodona.store.conversations.messages import add_messages, check_messages
 from dodona.store.conversations.nodes import (
     CONVERSATION_COLUMNS,
-    MINE,
     NODE_COLUMNS,
+    OWNED_CONVERSATION,
     find_conversation,
     find_node,
     find_parent,
-    read_node,
+    node_from_row,
 )
 from dodona.store.conversations.tree import (
+    find_by_label,
     find_message,
-    find_named,
     read_links,
     read_nodes,
     read_page,
@@ -37,25 +37,27 @@ from dodona.store.conversations.tree import (
 )
 from dodona.store.conversations.window import read_window
 from dodona.store.db.database import Database, Transaction
-from dodona.store.db.statements import addition, statement
+from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.schema import HOLDS_LANE, IS_OPEN, conversations, oracle_contexts, runs
 
 HEAD: Final[Literal["head"]] = "head"  # as a parent: wherever the head is by then
 
-_CREATE = addition(
+_INSERT_CONVERSATION = insert_returning_id(
     conversations,
     *("user_id", "project_id", "agent_id", "title", "created_at", "updated_at"),
 )
-_LIST = statement(
+_SELECT_CONVERSATIONS = statement(
     select(*CONVERSATION_COLUMNS)
     .where(conversations.c.user_id == bindparam("user_id"))
     .order_by(conversations.c.updated_at.desc(), conversations.c.id.desc())
     .limit(bindparam("limit"))
     .offset(bindparam("skip"))
 )
-_RENAME = statement(update(conversations).where(*MINE).values(title=bindparam("new_title")))
-_DELETE = statement(delete(conversations).where(*MINE))
-_MOVE_HEAD = statement(
+_UPDATE_TITLE = statement(
+    update(conversations).where(*OWNED_CONVERSATION).values(title=bindparam("new_title"))
+)
+_DELETE_CONVERSATION = statement(delete(conversations).where(*OWNED_CONVERSATION))
+_UPDATE_HEAD = statement(
     update(conversations)
     .where(
         conversations.c.id == bindparam("conversation_id"),
@@ -63,35 +65,38 @@ _MOVE_HEAD = statement(
     )
     .values(head_id=bindparam("to"), updated_at=bindparam("now"))
 )
-_held = (
+_head_tokens = (
     select(runs.c.window_tokens + runs.c.tokens)
     .join(conversations, conversations.c.head_id == runs.c.id)
     .where(conversations.c.id == bindparam("conversation_id"))
     .scalar_subquery()
 )
-_most = oracle_contexts.c.token_budget * 11 // 10
-_MEASURE = statement(
+_max_tokens = oracle_contexts.c.token_budget * 11 // 10
+_UPDATE_CONTEXT_TOKENS = statement(
     update(oracle_contexts)
     .where(oracle_contexts.c.conversation_id == bindparam("conversation_id"))
     .values(
-        tokens_used=case((func.coalesce(_held, 0) > _most, _most), else_=func.coalesce(_held, 0))
+        tokens_used=case(
+            (func.coalesce(_head_tokens, 0) > _max_tokens, _max_tokens),
+            else_=func.coalesce(_head_tokens, 0),
+        )
     )
 )
-_ADD_ENDED = addition(
+_INSERT_ENDED_RUN = insert_returning_id(
     runs,
     *("conversation_id", "user_id", "parent_id", "follows_head", "status", "origin", "tokens"),
     *("created_at", "started_at", "ended_at"),
 )
-_NODES = statement(
+_SELECT_NODES = statement(
     select(*NODE_COLUMNS)
     .where(runs.c.conversation_id == bindparam("conversation_id"), runs.c.id > bindparam("after"))
     .order_by(runs.c.id)
     .limit(bindparam("limit"))
 )
-_LABEL = statement(
+_UPDATE_LABEL = statement(
     update(runs).where(runs.c.id == bindparam("run_id")).values(label=bindparam("new_label"))
 )
-_LANE = statement(
+_SELECT_LANE_HOLDER = statement(
     select(runs.c.id, runs.c.status).where(
         runs.c.conversation_id == bindparam("conversation_id"), HOLDS_LANE
     )
@@ -107,13 +112,15 @@ def _descendants() -> CTE:
     return root.union_all(children)
 
 
-_BELOW = select(_descendants().c.id)
-_OPEN_BELOW = statement(
-    select(runs.c.id, runs.c.status).where(runs.c.id.in_(_BELOW), IS_OPEN).limit(1)
+_SUBTREE_IDS = select(_descendants().c.id)
+_SELECT_OPEN_IN_SUBTREE = statement(
+    select(runs.c.id, runs.c.status).where(runs.c.id.in_(_SUBTREE_IDS), IS_OPEN).limit(1)
 )
-_IS_BELOW = statement(select(runs.c.id).where(runs.c.id.in_(_BELOW), runs.c.id == bindparam("id")))
-_COUNT_BELOW = statement(select(func.count()).select_from(_BELOW.subquery()))
-_REMOVE = statement(delete(runs).where(runs.c.id.in_(_BELOW)))
+_IS_IN_SUBTREE = statement(
+    select(runs.c.id).where(runs.c.id.in_(_SUBTREE_IDS), runs.c.id == bindparam("id"))
+)
+_COUNT_SUBTREE = statement(select(func.count()).select_from(_SUBTREE_IDS.subquery()))
+_DELETE_SUBTREE = statement(delete(runs).where(runs.c.id.in_(_SUBTREE_IDS)))
 
 
 class Conversations:
@@ -134,7 +141,7 @@ class Conversations:
             raise BadRequest("a conversation needs a user.")
 
         def create(tx: Transaction) -> Conversation:
-            begun = begin_conversation(
+            begun = insert_conversation(
                 tx, user_id, project_id=project_id, agent_id=agent_id, title=title
             )
             return find_conversation(tx, user_id, begun)
@@ -147,15 +154,15 @@ class Conversations:
     async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Conversation]:
         """The user's conversations, the latest first."""
         rows = await self._database.read(
-            lambda tx: tx.rows(_LIST, user_id=user_id, limit=limit, skip=skip)
+            lambda tx: tx.fetch_all(_SELECT_CONVERSATIONS, user_id=user_id, limit=limit, skip=skip)
         )
         return [Conversation(*row) for row in rows]
 
     async def rename(self, user_id: str, conversation_id: int, title: str) -> None:
         def rename(tx: Transaction) -> None:
             find_conversation(tx, user_id, conversation_id)
-            tx.run(
-                _RENAME,
+            tx.execute(
+                _UPDATE_TITLE,
                 conversation_id=conversation_id,
                 user_id=user_id,
                 new_title=title,
@@ -168,8 +175,8 @@ class Conversations:
 
         def remove(tx: Transaction) -> None:
             find_conversation(tx, user_id, conversation_id, lock=True)
-            _refuse_while_driven(tx, conversation_id)
-            tx.run(_DELETE, conversation_id=conversation_id, user_id=user_id)
+            _reject_if_active(tx, conversation_id)
+            tx.execute(_DELETE_CONVERSATION, conversation_id=conversation_id, user_id=user_id)
 
         await self._database.write(remove)
 
@@ -194,14 +201,14 @@ class Conversations:
             after = conversation.head_id if parent == HEAD else parent
             if after is not None:
                 find_parent(tx, conversation, after)
-            run_id = add_ended(tx, conversation, messages, parent_id=after, origin=origin)
+            run_id = insert_ended_run(tx, conversation, messages, parent_id=after, origin=origin)
             if parent == HEAD:
                 move_head(tx, conversation_id, expected=after, to=run_id)
             return run_id
 
         return await self._database.write(append)
 
-    async def window(
+    async def load_window(
         self,
         user_id: str,
         conversation_id: int,
@@ -234,8 +241,10 @@ class Conversations:
 
         def nodes(tx: Transaction) -> list[RunNode]:
             find_conversation(tx, user_id, conversation_id)
-            rows = tx.rows(_NODES, conversation_id=conversation_id, after=after, limit=limit)
-            return [read_node(row) for row in rows]
+            rows = tx.fetch_all(
+                _SELECT_NODES, conversation_id=conversation_id, after=after, limit=limit
+            )
+            return [node_from_row(row) for row in rows]
 
         return await self._database.read(nodes)
 
@@ -283,16 +292,16 @@ class Conversations:
 
         return await self._database.read(nodes)
 
-    async def named(self, user_id: str, conversation_id: int, label: str) -> int | None:
+    async def find_by_label(self, user_id: str, conversation_id: int, label: str) -> int | None:
         """The node with a label."""
 
         def named(tx: Transaction) -> int | None:
             find_conversation(tx, user_id, conversation_id)
-            return find_named(tx, conversation_id, label)
+            return find_by_label(tx, conversation_id, label)
 
         return await self._database.read(named)
 
-    async def message(self, user_id: str, message_id: int) -> MessageLocation:
+    async def locate_message(self, user_id: str, message_id: int) -> MessageLocation:
         return await self._database.read(lambda tx: find_message(tx, user_id, message_id))
 
     async def move_head(
@@ -315,14 +324,14 @@ class Conversations:
                 find_parent(tx, conversation, to)
             if not move_head(tx, conversation_id, expected=expected, to=to):
                 return False
-            _measure_context(tx, conversation_id)
+            _update_context_tokens(tx, conversation_id)
             if to is not None and label is not None:
                 _set_label(tx, conversation_id, run_id=to, label=label)
             return True
 
         return await self._database.write(move)
 
-    async def label(self, user_id: str, run_id: int, label: str | None) -> None:
+    async def set_label(self, user_id: str, run_id: int, label: str | None) -> None:
         """Name a node, or (None) take its name away; a name is one node's in a conversation."""
 
         def name(tx: Transaction) -> None:
@@ -334,40 +343,40 @@ class Conversations:
 
         await self._database.write(name)
 
-    async def prune(self, user_id: str, run_id: int) -> Pruned:
+    async def prune(self, user_id: str, run_id: int) -> PruneResult:
         """Remove a node and all that follows from it; a head among them moves to its parent.
 
         What it cost stays on record.
         """
 
-        def prune(tx: Transaction) -> Pruned:
+        def prune(tx: Transaction) -> PruneResult:
             found = find_node(tx, user_id, run_id)
             conversation = find_conversation(tx, user_id, found.conversation_id, lock=True)
             # Again: while we waited for the lock it may have got a parent, or be gone.
             node = find_node(tx, user_id, run_id)
             below = {"run_id": run_id, "conversation_id": conversation.id}
-            if (open_ := tx.row(_OPEN_BELOW, **below)) is not None:
-                raise _in_use(*open_)
+            if (open_ := tx.fetch_one(_SELECT_OPEN_IN_SUBTREE, **below)) is not None:
+                raise _run_active_error(*open_)
             head = conversation.head_id
-            if head is not None and tx.row(_IS_BELOW, id=head, **below) is not None:
+            if head is not None and tx.fetch_one(_IS_IN_SUBTREE, id=head, **below) is not None:
                 move_head(tx, conversation.id, expected=head, to=node.parent_id)
-                _measure_context(tx, conversation.id)
+                _update_context_tokens(tx, conversation.id)
                 head = node.parent_id
             # Counted before: SQLite does not tell for a statement that begins with WITH.
-            counted = tx.row(_COUNT_BELOW, **below)
+            counted = tx.fetch_one(_COUNT_SUBTREE, **below)
             assert counted is not None
-            tx.run(_REMOVE, **below)
-            return Pruned(counted[0], head)
+            tx.execute(_DELETE_SUBTREE, **below)
+            return PruneResult(counted[0], head)
 
         return await self._database.write(prune)
 
 
-def begin_conversation(
+def insert_conversation(
     tx: Transaction, user_id: str, *, project_id: str, agent_id: str, title: str = ""
 ) -> int:
     now = time()
-    return tx.add(
-        _CREATE,
+    return tx.insert(
+        _INSERT_CONVERSATION,
         user_id=user_id,
         project_id=project_id,
         agent_id=agent_id,
@@ -388,25 +397,25 @@ def move_head(
     """Compare and set; did it move?"""
     at = time() if now is None else now
     values = {"conversation_id": conversation_id, "expected": expected, "to": to, "now": at}
-    return tx.run(_MOVE_HEAD, **values) == 1
+    return tx.execute(_UPDATE_HEAD, **values) == 1
 
 
 def _set_label(tx: Transaction, conversation_id: int, *, run_id: int, label: str | None) -> None:
-    holder = None if label is None else find_named(tx, conversation_id, label)
+    holder = None if label is None else find_by_label(tx, conversation_id, label)
     if holder not in (None, run_id):
         raise BadRequest(
             f"the label {label!r:.80} is that of run {holder}.",
             hint="Choose another, or take it away there first.",
         )
-    tx.run(_LABEL, run_id=run_id, new_label=label)
+    tx.execute(_UPDATE_LABEL, run_id=run_id, new_label=label)
 
 
-def _measure_context(tx: Transaction, conversation_id: int) -> None:
+def _update_context_tokens(tx: Transaction, conversation_id: int) -> None:
     """Let the context hold what is before its new head, as far as runs have noted it."""
-    tx.run(_MEASURE, conversation_id=conversation_id)
+    tx.execute(_UPDATE_CONTEXT_TOKENS, conversation_id=conversation_id)
 
 
-def add_ended(
+def insert_ended_run(
     tx: Transaction,
     conversation: Conversation,
     messages: Sequence[NewMessage],
@@ -416,8 +425,8 @@ def add_ended(
 ) -> int:
     """A run that was over before it came here."""
     now = time()
-    run_id = tx.add(
-        _ADD_ENDED,
+    run_id = tx.insert(
+        _INSERT_ENDED_RUN,
         conversation_id=conversation.id,
         user_id=conversation.user_id,
         parent_id=parent_id,
@@ -433,10 +442,10 @@ def add_ended(
     return run_id
 
 
-def _refuse_while_driven(tx: Transaction, conversation_id: int) -> None:
-    if (holder := tx.row(_LANE, conversation_id=conversation_id)) is not None:
-        raise _in_use(*holder)
+def _reject_if_active(tx: Transaction, conversation_id: int) -> None:
+    if (holder := tx.fetch_one(_SELECT_LANE_HOLDER, conversation_id=conversation_id)) is not None:
+        raise _run_active_error(*holder)
 
 
-def _in_use(run_id: int, status: str) -> BadRequest:
+def _run_active_error(run_id: int, status: str) -> BadRequest:
     return BadRequest(f"run {run_id} is {status}.", hint="Cancel it first.")

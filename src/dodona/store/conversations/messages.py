@@ -10,10 +10,10 @@ from sqlalchemy import bindparam, select
 
 from dodona.core.domain.conversations.conversation import NewMessage, StoredMessage
 from dodona.core.errors import BadRequest
-from dodona.core.messages import Raw
+from dodona.core.messages import RawMessage
 from dodona.store.db.database import Row, Transaction
-from dodona.store.db.statements import addition, insertion, statement
-from dodona.store.db.text import Redact, from_json, hidden, storable, to_json
+from dodona.store.db.statements import insert_into, insert_returning_id, statement
+from dodona.store.db.text import Redact, from_json, redact_value, to_json, to_storable
 from dodona.store.schema import messages
 
 # In the order of StoredMessage's fields; the provider of `raw` comes last.
@@ -34,13 +34,13 @@ MESSAGE_COLUMNS = (
     messages.c.raw_provider,
 )
 
-_NAMES = (
+_INSERT_FIELDS = (
     "conversation_id",
     *(column.name for column in MESSAGE_COLUMNS if column.name != "id"),
 )
-_ADD = insertion(messages, *_NAMES)
-_ADD_ONE = addition(messages, *_NAMES)
-_QUESTION = statement(
+_INSERT_MESSAGE = insert_into(messages, *_INSERT_FIELDS)
+_INSERT_MESSAGE_RETURNING_ID = insert_returning_id(messages, *_INSERT_FIELDS)
+_SELECT_QUESTION = statement(
     select(*MESSAGE_COLUMNS).where(
         messages.c.run_id == bindparam("run_id"), messages.c.ordinal == 0
     )
@@ -50,7 +50,7 @@ _ROLES = ("user", "assistant", "tool")
 
 def add_messages(
     tx: Transaction,
-    given: Sequence[NewMessage],
+    new_messages: Sequence[NewMessage],
     *,
     conversation_id: int,
     run_id: int,
@@ -58,23 +58,23 @@ def add_messages(
     now: float,
 ) -> None:
     """Append messages to a run; `first` is the ordinal of the first of them."""
-    if given:
+    if new_messages:
         rows = [
-            _row(message, conversation_id=conversation_id, run_id=run_id, ordinal=n, now=now)
-            for n, message in enumerate(given, first)
+            _row_values(message, conversation_id=conversation_id, run_id=run_id, ordinal=n, now=now)
+            for n, message in enumerate(new_messages, first)
         ]
-        tx.run_all(_ADD, rows)
+        tx.execute_many(_INSERT_MESSAGE, rows)
 
 
 def add_question(
     tx: Transaction, message: NewMessage, *, conversation_id: int, run_id: int, now: float
 ) -> StoredMessage:
     """The first message of a run, as it is kept."""
-    row = _row(message, conversation_id=conversation_id, run_id=run_id, ordinal=0, now=now)
-    added = tx.add(_ADD_ONE, **row)
+    row = _row_values(message, conversation_id=conversation_id, run_id=run_id, ordinal=0, now=now)
+    added = tx.insert(_INSERT_MESSAGE_RETURNING_ID, **row)
     return StoredMessage(
         message.role,
-        storable(message.content),
+        to_storable(message.content),
         message.token_count,
         message.metadata,
         message.raw,
@@ -89,31 +89,31 @@ def add_question(
     )
 
 
-def hidden_message(message: NewMessage, hide: Redact) -> NewMessage:
+def redact_message(message: NewMessage, redact: Redact) -> NewMessage:
     """The message without secrets. What a provider wants back as it was is not kept then."""
     raw = message.raw
-    if raw is not None and hide(text := raw.body.decode()) != text:
+    if raw is not None and redact(text := raw.body.decode()) != text:
         raw = None
     metadata = message.metadata
     return replace(
         message,
-        content=hide(message.content),
-        metadata=None if metadata is None else hidden(metadata, hide),
+        content=redact(message.content),
+        metadata=None if metadata is None else redact_value(metadata, redact),
         raw=raw,
-        key_insight=message.key_insight and hide(message.key_insight),
-        mentioned_symbols=tuple(map(hide, message.mentioned_symbols)),
-        mentioned_files=tuple(map(hide, message.mentioned_files)),
+        key_insight=message.key_insight and redact(message.key_insight),
+        mentioned_symbols=tuple(map(redact, message.mentioned_symbols)),
+        mentioned_files=tuple(map(redact, message.mentioned_files)),
     )
 
 
 def read_question(tx: Transaction, run_id: int) -> StoredMessage:
     """The first message of a run."""
-    row = tx.row(_QUESTION, run_id=run_id)
+    row = tx.fetch_one(_SELECT_QUESTION, run_id=run_id)
     assert row is not None  # it was written with the run
-    return read_message(row)
+    return message_from_row(row)
 
 
-def _row(
+def _row_values(
     message: NewMessage, *, conversation_id: int, run_id: int, ordinal: int, now: float
 ) -> dict[str, Any]:
     raw = message.raw
@@ -129,15 +129,15 @@ def _row(
         "raw_provider": raw and raw.provider,
         "token_count": message.token_count,
         "key_insight": message.key_insight,
-        "mentioned_symbols_json": _names(message.mentioned_symbols),
-        "mentioned_files_json": _names(message.mentioned_files),
+        "mentioned_symbols_json": _names_json(message.mentioned_symbols),
+        "mentioned_files_json": _names_json(message.mentioned_files),
         "created_at": now,
     }
 
 
-def check_messages(given: Sequence[NewMessage]) -> None:
+def check_messages(new_messages: Sequence[NewMessage]) -> None:
     """Raise what is wrong with them before the database would, in words."""
-    for message in given:
+    for message in new_messages:
         if message.role not in _ROLES:
             raise BadRequest(
                 f"a message has no role '{message.role}'.", hint=f"Roles are {', '.join(_ROLES)}."
@@ -150,7 +150,7 @@ def check_messages(given: Sequence[NewMessage]) -> None:
             raise BadRequest(f"a message has at least one token (got {message.token_count}).")
 
 
-def read_message(row: Row) -> StoredMessage:
+def message_from_row(row: Row) -> StoredMessage:
     """The message in a row that begins with MESSAGE_COLUMNS."""
     raw = row[4]
     return StoredMessage(
@@ -158,7 +158,7 @@ def read_message(row: Row) -> StoredMessage:
         row[1],
         row[2],
         None if row[3] is None else from_json(row[3]),
-        None if raw is None else Raw(row[13], raw.encode()),
+        None if raw is None else RawMessage(row[13], raw.encode()),
         row[5],
         row[6],
         () if row[7] == "[]" else tuple(from_json(row[7])),
@@ -170,5 +170,5 @@ def read_message(row: Row) -> StoredMessage:
     )
 
 
-def _names(names: tuple[str, ...]) -> str:
+def _names_json(names: tuple[str, ...]) -> str:
     return to_json(names) if names else "[]"

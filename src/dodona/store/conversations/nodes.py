@@ -41,21 +41,23 @@ CONVERSATION_COLUMNS = (
     conversations.c.created_at,
     conversations.c.updated_at,
 )
-MINE = (
+OWNED_CONVERSATION = (
     conversations.c.id == bindparam("conversation_id"),
     conversations.c.user_id == bindparam("user_id"),
 )
 
-_CONVERSATION = statement(select(*CONVERSATION_COLUMNS).where(*MINE))
-_LOCKED = statement(select(*CONVERSATION_COLUMNS).where(*MINE).with_for_update())
-_NODE = statement(
+_SELECT_CONVERSATION = statement(select(*CONVERSATION_COLUMNS).where(*OWNED_CONVERSATION))
+_LOCK_CONVERSATION = statement(
+    select(*CONVERSATION_COLUMNS).where(*OWNED_CONVERSATION).with_for_update()
+)
+_SELECT_NODE = statement(
     select(*NODE_COLUMNS)
     .join(conversations, conversations.c.id == runs.c.conversation_id)
     .where(runs.c.id == bindparam("run_id"), conversations.c.user_id == bindparam("user_id"))
 )
 
 
-def read_node(row: Row) -> RunNode:
+def node_from_row(row: Row) -> RunNode:
     """The node in a row of NODE_COLUMNS."""
     values: list[Any] = list(row)
     values[3], values[11] = RunStatus(row[3]), from_json(row[11])
@@ -66,18 +68,18 @@ def find_conversation(
     tx: Transaction, user_id: str, conversation_id: int, *, lock: bool = False
 ) -> Conversation:
     """The user's conversation. Locked, nothing in it changes until the transaction ends."""
-    found = _LOCKED if lock else _CONVERSATION
-    row = tx.row(found, conversation_id=conversation_id, user_id=user_id)
+    found = _LOCK_CONVERSATION if lock else _SELECT_CONVERSATION
+    row = tx.fetch_one(found, conversation_id=conversation_id, user_id=user_id)
     if row is None:
         raise NotFound(f"there is no conversation {conversation_id}.")
     return Conversation(*row)
 
 
 def find_node(tx: Transaction, user_id: str, run_id: int) -> RunNode:
-    row = tx.row(_NODE, run_id=run_id, user_id=user_id)
+    row = tx.fetch_one(_SELECT_NODE, run_id=run_id, user_id=user_id)
     if row is None:
         raise NotFound(f"there is no run {run_id}.")
-    return read_node(row)
+    return node_from_row(row)
 
 
 def find_parent(tx: Transaction, conversation: Conversation, run_id: int) -> RunNode:

@@ -9,10 +9,10 @@ from time import time
 
 from sqlalchemy import bindparam, select, update
 
-from dodona.core.domain.conversations.sessions import LONGEST_KEY, Session
+from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, Session
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import BadRequest, NotFound
-from dodona.store.conversations.conversations import begin_conversation
+from dodona.store.conversations.conversations import insert_conversation
 from dodona.store.conversations.nodes import find_conversation
 from dodona.store.db.database import Database, Operation, Row, Transaction
 from dodona.store.db.statements import statement, upsert
@@ -24,31 +24,34 @@ _COLUMNS = (
     *(sessions.c.message_count, sessions.c.input_tokens, sessions.c.output_tokens),
     *(sessions.c.created_at, sessions.c.updated_at),
 )
-_MINE = (sessions.c.key == bindparam("its_key"), sessions.c.user_id == bindparam("its_user"))
-_READ = statement(select(*_COLUMNS).where(*_MINE))
-_LIST = statement(
+_BY_KEY_AND_USER = (
+    sessions.c.key == bindparam("its_key"),
+    sessions.c.user_id == bindparam("its_user"),
+)
+_SELECT_SESSION = statement(select(*_COLUMNS).where(*_BY_KEY_AND_USER))
+_SELECT_SESSIONS = statement(
     select(*_COLUMNS)
-    .where(_MINE[1])
+    .where(_BY_KEY_AND_USER[1])
     .order_by(sessions.c.updated_at.desc(), sessions.c.key)
     .limit(bindparam("limit"))
     .offset(bindparam("skip"))
 )
-_GIVEN = ("key", "user_id", "agent_id", "created_at", "updated_at")
-_ADD = upsert(
+_INSERT_FIELDS = ("key", "user_id", "agent_id", "created_at", "updated_at")
+_INSERT_SESSION = upsert(
     sessions,
     lambda add: (
         # A conflict is with another user's: then there is none of ours to be found.
-        add.values({name: bindparam(name) for name in _GIVEN}).on_conflict_do_nothing()
+        add.values({name: bindparam(name) for name in _INSERT_FIELDS}).on_conflict_do_nothing()
     ),
 )
-_POINT = statement(
+_UPDATE_CONVERSATION = statement(
     update(sessions)
-    .where(*_MINE)
+    .where(*_BY_KEY_AND_USER)
     .values(conversation_id=bindparam("new_conversation"), updated_at=bindparam("now"))
 )
-_COUNT = statement(
+_ADD_USAGE = statement(
     update(sessions)
-    .where(*_MINE)
+    .where(*_BY_KEY_AND_USER)
     .values(
         message_count=sessions.c.message_count + bindparam("messages"),
         input_tokens=sessions.c.input_tokens + bindparam("more_input"),
@@ -67,13 +70,15 @@ class Sessions:
     async def get(self, user_id: str, key: str) -> Session:
         """The user's session; another's is not found, as one that does not exist."""
         return await self._database.read(
-            lambda tx: _found(tx.row(_READ, **_key(user_id, key)), key)
+            lambda tx: _require_session(
+                tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key)), key
+            )
         )
 
     async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[Session]:
         """The user's sessions, the latest first."""
         rows = await self._database.read(
-            lambda tx: tx.rows(_LIST, its_user=user_id, limit=limit, skip=skip)
+            lambda tx: tx.fetch_all(_SELECT_SESSIONS, its_user=user_id, limit=limit, skip=skip)
         )
         return [Session(*row) for row in rows]
 
@@ -89,20 +94,22 @@ class Sessions:
         """Go on in a new conversation of the same project. The old one stays, and so do counts."""
 
         def clear(tx: Transaction) -> Session:
-            tx.lock_name(_name(key))
-            session = _found(tx.row(_READ, **_key(user_id, key)), key)
+            tx.lock_name(_lock_name(key))
+            session = _require_session(
+                tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key)), key
+            )
             old, project_id = session.conversation_id, DEFAULT_PROJECT
             if old is not None:
                 project_id = find_conversation(tx, user_id, old).project_id
-            return _begin(tx, session, project_id)
+            return _start_conversation(tx, session, project_id)
 
         return await self._database.write(clear)
 
-    def counted(
+    def add_counts(
         self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
     ) -> Operation[bool]:
         """Add up what a run said and used; False when the user has no such session."""
-        return lambda tx: count_session(
+        return lambda tx: add_session_usage(
             tx,
             user_id,
             key,
@@ -119,21 +126,25 @@ def open_session(
 
     Not its row: whoever ends a run holds the lane, and then takes the row to count.
     """
-    if not 0 < len(key) <= LONGEST_KEY:
-        raise BadRequest(f"a session's key has 1 to {LONGEST_KEY} characters (got {len(key)}).")
-    tx.lock_name(_name(key))
-    row = tx.row(_READ, **_key(user_id, key))
+    if not 0 < len(key) <= MAX_KEY_LENGTH:
+        raise BadRequest(f"a session's key has 1 to {MAX_KEY_LENGTH} characters (got {len(key)}).")
+    tx.lock_name(_lock_name(key))
+    row = tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key))
     if row is None:
         find_project(tx, user_id, project_id)
         values = {"key": key, "user_id": user_id, "agent_id": agent_id}
         now = time()
-        tx.run(_ADD, **values, created_at=now, updated_at=now)
-        row = tx.row(_READ, **_key(user_id, key))
-    session = _found(row, key)
-    return session if session.conversation_id is not None else _begin(tx, session, project_id)
+        tx.execute(_INSERT_SESSION, **values, created_at=now, updated_at=now)
+        row = tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key))
+    session = _require_session(row, key)
+    return (
+        session
+        if session.conversation_id is not None
+        else _start_conversation(tx, session, project_id)
+    )
 
 
-def count_session(
+def add_session_usage(
     tx: Transaction,
     user_id: str,
     key: str,
@@ -143,9 +154,9 @@ def count_session(
     output_tokens: int,
 ) -> bool:
     """Add up what a run said and used; False when the user has no such session."""
-    touched = tx.run(
-        _COUNT,
-        **_key(user_id, key),
+    touched = tx.execute(
+        _ADD_USAGE,
+        **_key_values(user_id, key),
         messages=messages,
         more_input=input_tokens,
         more_output=output_tokens,
@@ -154,22 +165,24 @@ def count_session(
     return touched == 1
 
 
-def _begin(tx: Transaction, session: Session, project_id: str) -> Session:
+def _start_conversation(tx: Transaction, session: Session, project_id: str) -> Session:
     user_id, key = session.user_id, session.key
-    begun = begin_conversation(tx, user_id, project_id=project_id, agent_id=session.agent_id)
-    tx.run(_POINT, **_key(user_id, key), new_conversation=begun, now=time())
-    return _found(tx.row(_READ, **_key(user_id, key)), key)
+    begun = insert_conversation(tx, user_id, project_id=project_id, agent_id=session.agent_id)
+    tx.execute(
+        _UPDATE_CONVERSATION, **_key_values(user_id, key), new_conversation=begun, now=time()
+    )
+    return _require_session(tx.fetch_one(_SELECT_SESSION, **_key_values(user_id, key)), key)
 
 
-def _name(key: str) -> str:
+def _lock_name(key: str) -> str:
     return f"session\n{key}"
 
 
-def _key(user_id: str, key: str) -> dict[str, str]:
+def _key_values(user_id: str, key: str) -> dict[str, str]:
     return {"its_user": user_id, "its_key": key}
 
 
-def _found(row: Row | None, key: str) -> Session:
+def _require_session(row: Row | None, key: str) -> Session:
     if row is None:
         raise NotFound(f"there is no session {key!r:.80}.")
     return Session(*row)

@@ -8,23 +8,25 @@ from sqlalchemy import bindparam, update
 
 from dodona.core.domain.conversations.conversation import NewSummary
 from dodona.core.errors import BadRequest
-from dodona.store.conversations.contexts import compress_context
+from dodona.store.conversations.contexts import record_compression
 from dodona.store.conversations.nodes import find_conversation, find_node
 from dodona.store.db.database import Database, Transaction
 from dodona.store.db.statements import statement, upsert
 from dodona.store.schema import conversations, messages, summaries
 
-_NAMES = ("run_id", "content", "token_count", "model", "created_at")
-_ADD = upsert(
+_INSERT_FIELDS = ("run_id", "content", "token_count", "model", "created_at")
+_INSERT_SUMMARY = upsert(
     summaries,
-    lambda add: add.values({name: bindparam(name) for name in _NAMES}).on_conflict_do_nothing(),
+    lambda add: add.values(
+        {name: bindparam(name) for name in _INSERT_FIELDS}
+    ).on_conflict_do_nothing(),
 )
-_TOUCH = statement(
+_UPDATE_CONVERSATION_TIME = statement(
     update(conversations)
     .where(conversations.c.id == bindparam("conversation_id"))
     .values(updated_at=bindparam("now"))
 )
-_INSIGHT = statement(
+_UPDATE_INSIGHT = statement(
     update(messages)
     .where(
         messages.c.run_id == bindparam("its_run"),
@@ -41,7 +43,7 @@ class Summaries:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def keep(self, user_id: str, summary: NewSummary) -> bool:
+    async def save(self, user_id: str, summary: NewSummary) -> bool:
         """Let a text stand for its run and all before it, and remember what was found for it.
 
         The first one is kept: of those who summed up the same at once, one gets True. What was
@@ -49,26 +51,26 @@ class Summaries:
         """
         if not summary.content.strip() or summary.token_count < 1:
             raise BadRequest("a summary needs a text and its tokens.")
-        return await self._database.write(lambda tx: _keep(tx, user_id, summary))
+        return await self._database.write(lambda tx: _save(tx, user_id, summary))
 
 
-def _keep(tx: Transaction, user_id: str, summary: NewSummary) -> bool:
+def _save(tx: Transaction, user_id: str, summary: NewSummary) -> bool:
     node = find_node(tx, user_id, summary.run_id)
     # The lane before the context, as everybody takes them.
     conversation = find_conversation(tx, user_id, node.conversation_id, lock=True)
     now = time()
-    values = {name: getattr(summary, name) for name in _NAMES[:-1]}
-    if tx.run(_ADD, **values, created_at=now) == 0:
+    values = {name: getattr(summary, name) for name in _INSERT_FIELDS[:-1]}
+    if tx.execute(_INSERT_SUMMARY, **values, created_at=now) == 0:
         return False
     rows = [
         {"its_run": run_id, "its_conversation": conversation.id, "new_insight": insight}
         for run_id, insight in summary.insights.items()
     ]
     if rows:
-        tx.run_all(_INSIGHT, rows)
+        tx.execute_many(_UPDATE_INSIGHT, rows)
     # Who knows the window as it was must read it again.
-    tx.run(_TOUCH, conversation_id=conversation.id, now=now)
+    tx.execute(_UPDATE_CONVERSATION_TIME, conversation_id=conversation.id, now=now)
     is_current = summary.head_id == conversation.head_id
     tokens = summary.context_tokens if is_current else None
-    compress_context(tx, conversation.id, summary, tokens=tokens)
+    record_compression(tx, conversation.id, summary, tokens=tokens)
     return True

@@ -12,7 +12,7 @@ from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, litera
 
 from dodona.core.domain.conversations.conversation import Conversation, RunStatus
 from dodona.core.domain.conversations.conversation_tree import (
-    BEGINNING,
+    MAX_EXCERPT_CHARS,
     Excerpt,
     MessageLocation,
     TreeLink,
@@ -21,30 +21,30 @@ from dodona.core.domain.conversations.conversation_tree import (
     TreePage,
 )
 from dodona.core.errors import NotFound
-from dodona.store.conversations.nodes import NODE_COLUMNS, read_node
+from dodona.store.conversations.nodes import NODE_COLUMNS, node_from_row
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, runs, summaries
 
-_BATCH: Final = 100  # ids in one statement
-_STRIDE: Final = 2_000  # runs that are walked at once
-_ALL: Final = 2**31 - 1
-_NEWEST: Final = 2**62
+_BATCH_SIZE: Final = 100  # ids in one statement
+_PATH_CHUNK: Final = 2_000  # runs that are walked at once
+_UNLIMITED: Final = 2**31 - 1
+_MAX_ID: Final = 2**62
 
-_IN_IT = runs.c.conversation_id == bindparam("conversation_id")
+_IN_CONVERSATION = runs.c.conversation_id == bindparam("conversation_id")
 # It waits for its turn, and has no parent until then.
-_IS_FOLLOWER = and_(IS_OPEN, IS_QUEUED, runs.c.follows_head)  # by the index of open runs
+_IS_QUEUED_FOLLOWER = and_(IS_OPEN, IS_QUEUED, runs.c.follows_head)  # by the index of open runs
 
 
-def _among(column: ColumnElement[Any]) -> ColumnElement[bool]:
-    return column.in_([bindparam(f"among_{n}", type_=runs.c.id.type) for n in range(_BATCH)])
+def _in_batch(column: ColumnElement[Any]) -> ColumnElement[bool]:
+    return column.in_([bindparam(f"among_{n}", type_=runs.c.id.type) for n in range(_BATCH_SIZE)])
 
 
-def _upwards() -> CTE:
+def _ancestors_cte() -> CTE:
     """A run and those before it, up to a number of them."""
     newest = (
         select(runs.c.id, runs.c.parent_id, literal(0).label("depth"))
-        .where(_IN_IT, runs.c.id == bindparam("from_id"))
+        .where(_IN_CONVERSATION, runs.c.id == bindparam("from_id"))
         .cte("up", recursive=True)
     )
     older = select(runs.c.id, runs.c.parent_id, newest.c.depth + 1).where(
@@ -53,46 +53,56 @@ def _upwards() -> CTE:
     return newest.union_all(older)
 
 
-def _ids(*conditions: ColumnElement[bool]) -> Select[Any]:
-    return select(runs.c.id).where(_IN_IT, *conditions).limit(bindparam("limit"))
+def _select_ids(*conditions: ColumnElement[bool]) -> Select[Any]:
+    return select(runs.c.id).where(_IN_CONVERSATION, *conditions).limit(bindparam("limit"))
 
 
-_up = _upwards()
-_PATH = statement(select(_up.c.id, _up.c.parent_id).order_by(_up.c.depth))
-_PARENT = statement(select(runs.c.parent_id).where(_IN_IT, runs.c.id == bindparam("run_id")))
-_PAGE = statement(_ids(runs.c.id < bindparam("before")).order_by(runs.c.id.desc()))
+_ancestors = _ancestors_cte()
+_SELECT_PATH = statement(
+    select(_ancestors.c.id, _ancestors.c.parent_id).order_by(_ancestors.c.depth)
+)
+_SELECT_PARENT = statement(
+    select(runs.c.parent_id).where(_IN_CONVERSATION, runs.c.id == bindparam("run_id"))
+)
+_SELECT_PAGE = statement(_select_ids(runs.c.id < bindparam("before")).order_by(runs.c.id.desc()))
 # By a sum, or SQLite would rather walk over all runs than sort a few.
-_BELOW = statement(_ids(_among(runs.c.parent_id)).order_by((runs.c.id + 0).desc()))
-_ROOTS = statement(_ids(runs.c.parent_id.is_(None), not_(_IS_FOLLOWER)).order_by(runs.c.id.desc()))
-_FOLLOWERS = statement(_ids(_IS_FOLLOWER).order_by(runs.c.id))
-_NODES = statement(
+_SELECT_CHILDREN = statement(
+    _select_ids(_in_batch(runs.c.parent_id)).order_by((runs.c.id + 0).desc())
+)
+_SELECT_ROOTS = statement(
+    _select_ids(runs.c.parent_id.is_(None), not_(_IS_QUEUED_FOLLOWER)).order_by(runs.c.id.desc())
+)
+_SELECT_FOLLOWERS = statement(_select_ids(_IS_QUEUED_FOLLOWER).order_by(runs.c.id))
+_SELECT_NODES = statement(
     select(
         *(runs.c.id, runs.c.parent_id, runs.c.status, runs.c.label, runs.c.tokens),
         *(runs.c.created_at, runs.c.follows_head),
-    ).where(_IN_IT, _among(runs.c.id))
+    ).where(_IN_CONVERSATION, _in_batch(runs.c.id))
 )
-_CHILDREN = statement(
+_COUNT_CHILDREN = statement(
     select(runs.c.parent_id, func.count())
-    .where(_IN_IT, _among(runs.c.parent_id))
+    .where(_IN_CONVERSATION, _in_batch(runs.c.parent_id))
     .group_by(runs.c.parent_id)
 )
-_SAID = statement(
+_SELECT_EXCERPTS = statement(
     select(
         *(messages.c.run_id, messages.c.role, messages.c.id),
-        func.substr(messages.c.content, 1, BEGINNING + 1),
+        func.substr(messages.c.content, 1, MAX_EXCERPT_CHARS + 1),
     )
-    .where(messages.c.role != "tool", _among(messages.c.run_id))
+    .where(messages.c.role != "tool", _in_batch(messages.c.run_id))
     .order_by(messages.c.run_id, messages.c.ordinal)
 )
-_SUMMARISED = statement(select(summaries.c.run_id).where(_among(summaries.c.run_id)))
-_LINKS = statement(
+_SELECT_SUMMARISED = statement(select(summaries.c.run_id).where(_in_batch(summaries.c.run_id)))
+_SELECT_LINKS = statement(
     select(runs.c.id, runs.c.parent_id, runs.c.label, runs.c.status, runs.c.follows_head)
-    .where(_IN_IT, runs.c.id > bindparam("after"))
+    .where(_IN_CONVERSATION, runs.c.id > bindparam("after"))
     .order_by(runs.c.id)
     .limit(bindparam("limit"))
 )
-_NAMED = statement(select(runs.c.id).where(_IN_IT, runs.c.label == bindparam("name")))
-_MESSAGE = statement(
+_SELECT_BY_LABEL = statement(
+    select(runs.c.id).where(_IN_CONVERSATION, runs.c.label == bindparam("name"))
+)
+_SELECT_MESSAGE = statement(
     select(*NODE_COLUMNS, messages.c.role)
     .join(runs, runs.c.id == messages.c.run_id)
     .join(conversations, conversations.c.id == runs.c.conversation_id)
@@ -106,10 +116,13 @@ def read_page(
     tx: Transaction, conversation: Conversation, *, before: int | None, limit: int
 ) -> TreePage:
     """The nodes with smaller ids than one, the newest first."""
-    last = _NEWEST if before is None else before
-    rows = tx.rows(_PAGE, conversation_id=conversation.id, before=last, limit=limit + 1)
+    last = _MAX_ID if before is None else before
+    rows = tx.fetch_all(_SELECT_PAGE, conversation_id=conversation.id, before=last, limit=limit + 1)
     ids = [row[0] for row in rows[:limit]]
-    nodes, on_path = tuple(read_nodes(tx, conversation, ids)), _on_path(tx, conversation, ids)
+    nodes, on_path = (
+        tuple(read_nodes(tx, conversation, ids)),
+        _filter_on_path(tx, conversation, ids),
+    )
     return TreePage(conversation.head_id, nodes, on_path, ids[-1] if rows[limit:] else None)
 
 
@@ -120,28 +133,28 @@ def read_path(
 
     Behind it the newest nodes that branch off from there, as many as nodes at most.
     """
-    start = conversation.head_id if before is None else _parent(tx, conversation, before)
-    rows = _path(tx, conversation, start, most=limit + 1)
+    start = conversation.head_id if before is None else _fetch_parent_id(tx, conversation, before)
+    rows = _fetch_path(tx, conversation, start, limit=limit + 1)
     walked = [row[0] for row in rows[:limit]]
     following = walked[-1] if rows[limit:] else None
-    branches = _branches(tx, conversation, walked, limit=limit, is_top=following is None)
+    branches = _fetch_branches(tx, conversation, walked, limit=limit, is_top=following is None)
     if before is None:
         where = {"conversation_id": conversation.id, "limit": limit}
-        branches += [row[0] for row in tx.rows(_FOLLOWERS, **where)]
+        branches += [row[0] for row in tx.fetch_all(_SELECT_FOLLOWERS, **where)]
     new = [each for each in branches if each not in walked and each != before]
     shown = [*walked, *new[:limit]]
     # Above another node may be some that are not on the way to the head.
-    on_path = frozenset(walked) if before is None else _on_path(tx, conversation, shown)
+    on_path = frozenset(walked) if before is None else _filter_on_path(tx, conversation, shown)
     nodes = tuple(read_nodes(tx, conversation, shown))
     return TreePage(conversation.head_id, nodes, on_path, following)
 
 
-def _on_path(tx: Transaction, conversation: Conversation, ids: list[int]) -> frozenset[int]:
+def _filter_on_path(tx: Transaction, conversation: Conversation, ids: list[int]) -> frozenset[int]:
     """Those of these nodes that are on the way from the root to the head."""
     found: set[int] = set()
     at = conversation.head_id
     while at is not None and ids:
-        rows = _path(tx, conversation, at, most=_STRIDE)
+        rows = _fetch_path(tx, conversation, at, limit=_PATH_CHUNK)
         passed = [row[0] for row in rows]
         found.update(passed)
         # Runs follow older ones, but for those that waited while others were answered; so many
@@ -150,28 +163,33 @@ def _on_path(tx: Transaction, conversation: Conversation, ids: list[int]) -> fro
     return frozenset(found.intersection(ids))
 
 
-def _parent(tx: Transaction, conversation: Conversation, run_id: int) -> int | None:
-    row = tx.row(_PARENT, conversation_id=conversation.id, run_id=run_id)
+def _fetch_parent_id(tx: Transaction, conversation: Conversation, run_id: int) -> int | None:
+    row = tx.fetch_one(_SELECT_PARENT, conversation_id=conversation.id, run_id=run_id)
     if row is None:
         raise NotFound(f"there is no run {run_id} in conversation {conversation.id}.")
     return row[0]
 
 
-def _path(
-    tx: Transaction, conversation: Conversation, start: int | None, *, most: int
+def _fetch_path(
+    tx: Transaction, conversation: Conversation, start: int | None, *, limit: int
 ) -> list[Row]:
     if start is None:
         return []
-    return tx.rows(_PATH, conversation_id=conversation.id, from_id=start, most=most)
+    return tx.fetch_all(_SELECT_PATH, conversation_id=conversation.id, from_id=start, most=limit)
 
 
-def _branches(
+def _fetch_branches(
     tx: Transaction, conversation: Conversation, walked: list[int], *, limit: int, is_top: bool
 ) -> list[int]:
     """What follows from some nodes, and from the root if they reach up to it."""
-    found = [row[0] for row in _rows(tx, _BELOW, walked, conversation, {"limit": 2 * limit})]
+    found = [
+        row[0]
+        for row in _fetch_in_batches(
+            tx, _SELECT_CHILDREN, walked, conversation, {"limit": 2 * limit}
+        )
+    ]
     if is_top:
-        rows = tx.rows(_ROOTS, conversation_id=conversation.id, limit=limit)
+        rows = tx.fetch_all(_SELECT_ROOTS, conversation_id=conversation.id, limit=limit)
         found += [row[0] for row in rows]
     return found
 
@@ -181,34 +199,36 @@ def read_nodes(
 ) -> Iterator[TreeNode]:
     """Those of these nodes that there are, in the same order."""
     head = conversation.head_id
-    rows = {row[0]: row for row in _rows(tx, _NODES, ids, conversation)}
-    children: dict[int | None, int] = dict(_rows(tx, _CHILDREN, ids, conversation))
-    where = {"conversation_id": conversation.id, "limit": _ALL}
-    children[head] = children.get(head, 0) + len(tx.rows(_FOLLOWERS, **where))
-    summarised = {row[0] for row in _rows(tx, _SUMMARISED, ids)}
-    questions, answers = _said(_rows(tx, _SAID, ids))
+    rows = {row[0]: row for row in _fetch_in_batches(tx, _SELECT_NODES, ids, conversation)}
+    children: dict[int | None, int] = dict(
+        _fetch_in_batches(tx, _COUNT_CHILDREN, ids, conversation)
+    )
+    where = {"conversation_id": conversation.id, "limit": _UNLIMITED}
+    children[head] = children.get(head, 0) + len(tx.fetch_all(_SELECT_FOLLOWERS, **where))
+    summarised = {row[0] for row in _fetch_in_batches(tx, _SELECT_SUMMARISED, ids)}
+    questions, answers = _questions_and_answers(_fetch_in_batches(tx, _SELECT_EXCERPTS, ids))
     for id_ in ids:
         if (row := rows.get(id_)) is not None:
             yield TreeNode(
                 id=id_,
-                parent_id=_hangs_on(row[1], head, status=row[2], follows_head=row[6]),
+                parent_id=_effective_parent(row[1], head, status=row[2], follows_head=row[6]),
                 status=RunStatus(row[2]),
                 label=row[3],
                 tokens=row[4],
                 created_at=row[5],
-                children=children.get(id_, 0),
+                child_count=children.get(id_, 0),
                 has_summary=id_ in summarised,
                 question=questions.get(id_),
                 answer=answers.get(id_),
             )
 
 
-def _said(rows: list[Row]) -> tuple[dict[int, Excerpt], dict[int, Excerpt]]:
+def _questions_and_answers(rows: list[Row]) -> tuple[dict[int, Excerpt], dict[int, Excerpt]]:
     """Of each run what the user said first, and what the assistant said last."""
     questions: dict[int, Excerpt] = {}
     answers: dict[int, Excerpt] = {}
     for run_id, role, message_id, text in rows:
-        short = text if len(text) <= BEGINNING else f"{text[: BEGINNING - 1]}…"
+        short = text if len(text) <= MAX_EXCERPT_CHARS else f"{text[: MAX_EXCERPT_CHARS - 1]}…"
         if role == "user":
             questions.setdefault(run_id, Excerpt(message_id, short))
         else:
@@ -217,12 +237,12 @@ def _said(rows: list[Row]) -> tuple[dict[int, Excerpt], dict[int, Excerpt]]:
 
 
 def read_links(tx: Transaction, conversation: Conversation, *, after: int, limit: int) -> TreeLinks:
-    rows = tx.rows(_LINKS, conversation_id=conversation.id, after=after, limit=limit)
+    rows = tx.fetch_all(_SELECT_LINKS, conversation_id=conversation.id, after=after, limit=limit)
     head = conversation.head_id
     links = [
         TreeLink(
             id_,
-            _hangs_on(parent_id, head, status=status, follows_head=follows_head),
+            _effective_parent(parent_id, head, status=status, follows_head=follows_head),
             label,
             not RunStatus(status).has_ended,
         )
@@ -231,39 +251,39 @@ def read_links(tx: Transaction, conversation: Conversation, *, after: int, limit
     return TreeLinks(head, tuple(links))
 
 
-def _hangs_on(
+def _effective_parent(
     parent_id: int | None, head_id: int | None, *, status: str, follows_head: bool
 ) -> int | None:
     return head_id if status == "queued" and follows_head else parent_id
 
 
-def find_named(tx: Transaction, conversation_id: int, label: str) -> int | None:
+def find_by_label(tx: Transaction, conversation_id: int, label: str) -> int | None:
     """The node with a label."""
-    row = tx.row(_NAMED, conversation_id=conversation_id, name=label)
+    row = tx.fetch_one(_SELECT_BY_LABEL, conversation_id=conversation_id, name=label)
     return None if row is None else row[0]
 
 
 def find_message(tx: Transaction, user_id: str, message_id: int) -> MessageLocation:
-    row = tx.row(_MESSAGE, message_id=message_id, its_user=user_id)
+    row = tx.fetch_one(_SELECT_MESSAGE, message_id=message_id, its_user=user_id)
     if row is None:
         raise NotFound(f"there is no message {message_id}.")
-    return MessageLocation(row[-1], read_node(row[:-1]))
+    return MessageLocation(row[-1], node_from_row(row[:-1]))
 
 
-def _rows(
+def _fetch_in_batches(
     tx: Transaction,
-    wanted: Statement,
+    query: Statement,
     ids: Sequence[int],
     conversation: Conversation | None = None,
-    more: dict[str, Any] | None = None,
+    extra: dict[str, Any] | None = None,
 ) -> list[Row]:
     """The rows about some ids; the last id fills a batch that is not full."""
-    values = {**(more or {})}
+    values = {**(extra or {})}
     if conversation is not None:
         values["conversation_id"] = conversation.id
     found: list[Row] = []
-    for first in range(0, len(ids), _BATCH):
-        batch = list(ids[first : first + _BATCH])
-        batch += batch[-1:] * (_BATCH - len(batch))
-        found += tx.rows(wanted, **values, **{f"among_{n}": id_ for n, id_ in enumerate(batch)})
+    for first in range(0, len(ids), _BATCH_SIZE):
+        batch = list(ids[first : first + _BATCH_SIZE])
+        batch += batch[-1:] * (_BATCH_SIZE - len(batch))
+        found += tx.fetch_all(query, **values, **{f"among_{n}": id_ for n, id_ in enumerate(batch)})
     return found

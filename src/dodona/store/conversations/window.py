@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from sqlalchemy import and_, bindparam, func, literal, or_, select
 
 from dodona.core.domain.conversations.conversation import Summary, Window
-from dodona.store.conversations.messages import MESSAGE_COLUMNS, read_message
+from dodona.store.conversations.messages import MESSAGE_COLUMNS, message_from_row
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.schema import messages, runs, summaries
 
-_ALL: Final = 2**31 - 1  # more than any window holds
+_UNLIMITED: Final = 2**31 - 1  # more than any window holds
 _NO_RUN: Final = 0
 _NEVER: Final = float("inf")
 
@@ -32,10 +32,10 @@ class WindowExtent(NamedTuple):
     tokens: int
 
 
-NOTHING: Final = WindowExtent(None, 0, 0)
+EMPTY_EXTENT: Final = WindowExtent(None, 0, 0)
 
 
-class _Step(NamedTuple):
+class _PathRow(NamedTuple):
     """A run on the way back, with one of its messages."""
 
     run_id: int
@@ -45,10 +45,10 @@ class _Step(NamedTuple):
     total: int
 
 
-_MESSAGE: Final = len(_Step._fields)  # where a row's message begins
+_MESSAGE_OFFSET: Final = len(_PathRow._fields)  # where a row's message begins
 
 
-def _walk() -> Statement:
+def _path_statement() -> Statement:
     weight = func.coalesce(summaries.c.token_count, runs.c.tokens)
     runs_with_summaries = runs.outerjoin(
         summaries,
@@ -100,8 +100,8 @@ def _walk() -> Statement:
     )
 
 
-_WALK = _walk()
-_SUMMARY = statement(
+_SELECT_PATH = _path_statement()
+_SELECT_SUMMARY = statement(
     select(summaries.c.run_id, summaries.c.content, summaries.c.token_count).where(
         summaries.c.run_id == bindparam("run_id")
     )
@@ -114,8 +114,8 @@ def read_window(
     """Whole runs, so that a call and its result stay together; at least the newest."""
     if from_id is None:
         return Window(None, ())
-    rows = _rows(tx, conversation_id, from_id, budget=budget, max_runs=max_runs)
-    return _window(tx, from_id, rows)
+    rows = _fetch_path(tx, conversation_id, from_id, budget=budget, max_runs=max_runs)
+    return _build_window(tx, from_id, rows)
 
 
 def next_window(
@@ -128,40 +128,42 @@ def next_window(
     max_runs: int,
 ) -> tuple[Window, WindowExtent]:
     """What a run sees that begins now after a parent; `oldest` is what that one saw first."""
-    rows = _rows(
+    rows = _fetch_path(
         tx, conversation_id, parent_id, budget=budget, max_runs=max_runs, oldest=oldest or _NO_RUN
     )
     if not rows:
-        return Window(parent_id, ()), NOTHING
-    first = _step(rows[0])
+        return Window(parent_id, ()), EMPTY_EXTENT
+    first = _path_row(rows[0])
     is_full = first.parent_id is not None and first.summary is None and first.run_id != oldest
     if is_full:
-        rows = [row for row in rows if _is_in_half(_step(row), budget, max_runs)]
-        first = _step(rows[0])
-    return _window(tx, parent_id, rows), WindowExtent(first.run_id, first.depth + 1, first.total)
+        rows = [row for row in rows if _fits_half(_path_row(row), budget, max_runs)]
+        first = _path_row(rows[0])
+    return _build_window(tx, parent_id, rows), WindowExtent(
+        first.run_id, first.depth + 1, first.total
+    )
 
 
-def same_window(
+def reload_window(
     tx: Transaction, *, conversation_id: int, parent_id: int, oldest: int, until: float
 ) -> Window:
     """What a run saw that began at a time, read again."""
-    rows = _rows(tx, conversation_id, parent_id, oldest=oldest, until=until)
-    return _window(tx, parent_id, rows)
+    rows = _fetch_path(tx, conversation_id, parent_id, oldest=oldest, until=until)
+    return _build_window(tx, parent_id, rows)
 
 
-def _rows(
+def _fetch_path(
     tx: Transaction,
     conversation_id: int,
     from_id: int,
     *,
-    budget: int = _ALL,
-    max_runs: int = _ALL,
+    budget: int = _UNLIMITED,
+    max_runs: int = _UNLIMITED,
     oldest: int = _NO_RUN,
     until: float = _NEVER,
 ) -> list[Row]:
     """A row for each message, the oldest first; runs without any have a row too."""
-    return tx.rows(
-        _WALK,
+    return tx.fetch_all(
+        _SELECT_PATH,
         from_id=from_id,
         conversation_id=conversation_id,
         budget=budget,
@@ -171,22 +173,28 @@ def _rows(
     )
 
 
-def _step(row: Row) -> _Step:
-    return _Step._make(row[:_MESSAGE])
+def _path_row(row: Row) -> _PathRow:
+    return _PathRow._make(row[:_MESSAGE_OFFSET])
 
 
-def _is_in_half(step: _Step, budget: int, max_runs: int) -> bool:
-    return step.depth == 0 or (step.total * 2 <= budget and (step.depth + 1) * 2 <= max_runs)
+def _fits_half(row: _PathRow, budget: int, max_runs: int) -> bool:
+    return row.depth == 0 or (row.total * 2 <= budget and (row.depth + 1) * 2 <= max_runs)
 
 
-def _window(tx: Transaction, head_id: int, rows: list[Row]) -> Window:
+def _build_window(tx: Transaction, head_id: int, rows: list[Row]) -> Window:
     if not rows:
         return Window(head_id, ())
-    first = _step(rows[0])
-    found = None if first.summary is None else tx.row(_SUMMARY, run_id=first.summary)
+    first = _path_row(rows[0])
+    found = None if first.summary is None else tx.fetch_one(_SELECT_SUMMARY, run_id=first.summary)
     return Window(
         head_id,
-        tuple([read_message(row[_MESSAGE:]) for row in rows if row[_MESSAGE] is not None]),
+        tuple(
+            [
+                message_from_row(row[_MESSAGE_OFFSET:])
+                for row in rows
+                if row[_MESSAGE_OFFSET] is not None
+            ]
+        ),
         None if found is None else Summary(*found),
-        is_cut=found is None and first.parent_id is not None,
+        is_truncated=found is None and first.parent_id is not None,
     )

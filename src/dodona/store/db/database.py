@@ -23,21 +23,21 @@ _log = logging.getLogger(__name__)
 class Transaction(Protocol):
     """What an operation may do; all of it counts, or nothing does."""
 
-    def run(self, statement: Statement, **values: Any) -> int:
+    def execute(self, statement: Statement, **values: Any) -> int:
         """Execute it; how many rows it touched."""
         ...
 
-    def row(self, statement: Statement, **values: Any) -> Row | None:
+    def fetch_one(self, statement: Statement, **values: Any) -> Row | None:
         """The first row, if there is one."""
         ...
 
-    def rows(self, statement: Statement, **values: Any) -> list[Row]: ...
+    def fetch_all(self, statement: Statement, **values: Any) -> list[Row]: ...
 
-    def add(self, statement: Statement, **values: Any) -> int:
+    def insert(self, statement: Statement, **values: Any) -> int:
         """Execute an `addition`; the id of the new row."""
         ...
 
-    def run_all(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
+    def execute_many(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
         """Execute it once for each row, in one go."""
         ...
 
@@ -57,7 +57,7 @@ class Owners(Protocol):
     """Who is alive: a process holds a lock of the database's own for as long as it lives."""
 
     @property
-    def me(self) -> str:
+    def current(self) -> str:
         """This process, by a name that is never used again."""
         ...
 
@@ -83,7 +83,7 @@ class Database(Protocol):
         ...
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = ...
+        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = ...
     ) -> asyncio.Future[T]:
         """The same. Who cancels the future does not wait; `lost` is told how it ended."""
         ...
@@ -91,7 +91,7 @@ class Database(Protocol):
     async def close(self) -> None: ...
 
 
-def log_lost(_: Any, error: BaseException | None) -> None:
+def log_orphaned(_: Any, error: BaseException | None) -> None:
     """Nobody waits for it any more, so this is the last chance to say that it failed."""
     if error is not None:
         _log.error("a write whose caller was cancelled has failed: %s", error)

@@ -9,13 +9,13 @@ from pathlib import Path
 from dodona.core.errors import ConfigError, did_you_mean
 
 # Not by parsing: what does not parse may hold a password too.
-_USER = re.compile(r"(\w+://[^:@/?]*):.*@", re.DOTALL)
-_PASSWORD = re.compile(r"(\w*pass\w*)=[^&]*", re.IGNORECASE)
+_USERINFO_PATTERN = re.compile(r"(\w+://[^:@/?]*):.*@", re.DOTALL)
+_PASSWORD_PATTERN = re.compile(r"(\w*pass\w*)=[^&]*", re.IGNORECASE)
 _SCHEMES = ("sqlite", "postgresql", "postgres")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Location:
+class StoreLocation:
     """`path` of a SQLite file, or `dsn` of a PostgreSQL database: one of them is set."""
 
     path: Path | None = None
@@ -25,38 +25,38 @@ class Location:
         """The address without its password."""
         if self.path is not None:
             return str(self.path)
-        return without_passwords(self.dsn)
+        return strip_passwords(self.dsn)
 
     def __repr__(self) -> str:
         return f"Location({self})"
 
 
-def without_passwords(text: str) -> str:
+def strip_passwords(text: str) -> str:
     """A text that may quote the address of a database."""
-    return _PASSWORD.sub(r"\1=***", _USER.sub(r"\1@", text))
+    return _PASSWORD_PATTERN.sub(r"\1=***", _USERINFO_PATTERN.sub(r"\1@", text))
 
 
-def locate(url: str) -> Location:
+def parse_location(url: str) -> StoreLocation:
     """Read `postgresql://…`, `sqlite:///path` or a path.
 
     After `sqlite:///` a path is relative, after `sqlite:////` absolute, as elsewhere.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
-        return _file(url)
+        return _file_location(url)
     if scheme == "sqlite":
-        return _file(rest.removeprefix("/"))
+        return _file_location(rest.removeprefix("/"))
     if scheme in ("postgresql", "postgres"):
-        return Location(dsn=f"postgresql://{rest}")
+        return StoreLocation(dsn=f"postgresql://{rest}")
     raise ConfigError(
         f"the store has no driver '{scheme}'.",
         hint=did_you_mean(scheme, _SCHEMES) or "Use a path, sqlite:///PATH or postgresql://….",
     )
 
 
-def _file(path: str) -> Location:
+def _file_location(path: str) -> StoreLocation:
     if not path or path.startswith(":memory:"):
         raise ConfigError(
             "the store needs a file.", hint="What is only in memory does not survive the process."
         )
-    return Location(path=Path(path).expanduser())
+    return StoreLocation(path=Path(path).expanduser())

@@ -8,18 +8,18 @@ from typing import Any, Final
 from dodona.core.errors import StoreError
 
 REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006")  # oldest first
-NEWEST: Final = REVISIONS[-1]
+NEWEST_REVISION: Final = REVISIONS[-1]
 VERSION_TABLE: Final = "dodona_version"
 
-_alembic = threading.Lock()  # its context is global: one migration at a time in a process
+_alembic_lock = threading.Lock()  # its context is global: one migration at a time in a process
 
 
-def refuse_newer(revision: str, place: str) -> None:
+def reject_newer(revision: str, location: str) -> None:
     """Raise when a newer Dodona has been here."""
     if revision not in REVISIONS:
         raise StoreError(
-            f"the store {place} was written by a newer Dodona (its schema is {revision}, this "
-            f"version knows {NEWEST}).",
+            f"the store {location} was written by a newer Dodona (its schema is {revision}, this "
+            f"version knows {NEWEST_REVISION}).",
             hint="Nothing was changed. Upgrade Dodona, or name another store with [store] url.",
         )
 
@@ -37,16 +37,16 @@ def upgrade(connection: Any, *, dialect: str, to: str = "head") -> None:
     engine = create_engine(url, creator=lambda: connection, poolclass=StaticPool)
     # The transaction is the caller's: all of a migration is there, or nothing.
     for name in ("do_begin", "do_commit", "do_rollback", "do_close"):
-        setattr(engine.dialect, name, _leave)
+        setattr(engine.dialect, name, _do_nothing)
     config = Config()
     config.set_main_option("script_location", "dodona.store:migrations")
     try:
-        with _alembic, engine.connect() as borrowed:
+        with _alembic_lock, engine.connect() as borrowed:
             config.attributes["connection"] = borrowed
             command.upgrade(config, to)
     except DBAPIError as error:
         raise error.orig or error from error  # the driver's own, as the caller knows it
 
 
-def _leave(connection: Any) -> None:
+def _do_nothing(connection: Any) -> None:
     """Begin, commit and roll back nothing."""

@@ -17,38 +17,38 @@ import psycopg
 from dodona.core.errors import StoreError
 from dodona.store.db import postgres, sqlite
 from dodona.store.db.database import Database
-from dodona.store.db.location import Location
-from dodona.store.db.migrate import NEWEST, VERSION_TABLE, refuse_newer, upgrade
+from dodona.store.db.location import StoreLocation
+from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE, reject_newer, upgrade
 
 Durability: TypeAlias = Literal["full", "normal"]
 
-_REVISION = "SELECT version_num FROM dodona_version"
-MIGRATING = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
+_SELECT_REVISION = "SELECT version_num FROM dodona_version"
+MIGRATION_LOCK_ID = 0x0D0D0A  # PostgreSQL's advisory lock of whoever migrates
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
     """What a look at a store tells; `revision` is empty when there is nothing yet."""
 
-    location: Location
+    location: StoreLocation
     exists: bool
     revision: str = ""
     size: int | None = None
 
     @property
     def is_current(self) -> bool:
-        return self.revision == NEWEST
+        return self.revision == NEWEST_REVISION
 
 
-def inspect(location: Location) -> StoreState:
+def inspect(location: StoreLocation) -> StoreState:
     """See what is there without changing it; raises when it is damaged, foreign or newer."""
-    found = _look_at_postgres(location) if location.path is None else _look_at_file(location.path)
+    found = _inspect_postgres(location) if location.path is None else _inspect_file(location.path)
     if found.revision:
-        refuse_newer(found.revision, str(location))
+        reject_newer(found.revision, str(location))
     return found
 
 
-def migrate(location: Location) -> StoreState:
+def migrate(location: StoreLocation) -> StoreState:
     """Bring the store to this version, made anew if need be; what it was before."""
     before = inspect(location)
     if not before.is_current:
@@ -59,12 +59,12 @@ def migrate(location: Location) -> StoreState:
     return before
 
 
-async def open_database(location: Location, *, durability: Durability = "full") -> Database:
+async def open_database(location: StoreLocation, *, durability: Durability = "full") -> Database:
     """The store at a location, migrated and ready."""
     return await asyncio.to_thread(_open, location, durability)
 
 
-def _open(location: Location, durability: Durability) -> Database:
+def _open(location: StoreLocation, durability: Durability) -> Database:
     migrate(location)
     if location.path is None:
         return postgres.PostgresDatabase(location, durability=durability)
@@ -77,11 +77,11 @@ def _sqlite_errors(path: Path) -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise sqlite.translated(error, path) from error
+        raise sqlite.to_store_error(error, path) from error
 
 
-def _look_at_file(path: Path) -> StoreState:
-    location = Location(path=path)
+def _inspect_file(path: Path) -> StoreState:
+    location = StoreLocation(path=path)
     try:
         size = path.stat().st_size
     except FileNotFoundError:
@@ -96,7 +96,7 @@ def _look_at_file(path: Path) -> StoreState:
     if size == 0:
         return StoreState(location, exists=False)
     with _sqlite_errors(path):
-        revision = sqlite.patiently(lambda: _read_revision(path))
+        revision = sqlite.retry_while_busy(lambda: _read_revision(path))
         return StoreState(location, True, revision, size)
 
 
@@ -109,14 +109,14 @@ def _read_revision(path: Path) -> str:
     log, before = Path(f"{path}-wal"), path.stat()
     if not log.exists():
         try:
-            found = _revision_at(path, "immutable=1")
+            found = _open_and_read_revision(path, "immutable=1")
         except (sqlite3.Error, StoreError):
             if not _has_changed(path, before, log):
                 raise
         else:
             if not _has_changed(path, before, log):
                 return found
-    return _revision_at(path, "mode=ro")
+    return _open_and_read_revision(path, "mode=ro")
 
 
 def _has_changed(path: Path, before: os.stat_result, log: Path) -> bool:
@@ -124,8 +124,8 @@ def _has_changed(path: Path, before: os.stat_result, log: Path) -> bool:
     return log.exists() or (now.st_mtime_ns, now.st_size) != (before.st_mtime_ns, before.st_size)
 
 
-def _revision_at(path: Path, how: str) -> str:
-    uri = f"file:{quote(str(path))}?{how}"
+def _open_and_read_revision(path: Path, uri_options: str) -> str:
+    uri = f"file:{quote(str(path))}?{uri_options}"
     with closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
         return _file_revision(connection, path)
 
@@ -140,21 +140,21 @@ def _file_revision(connection: sqlite3.Connection, path: Path) -> str:
             f"the store {path} is a database of another program.",
             hint="Nothing was changed. Name another file with [store] url.",
         )
-    found = connection.execute(_REVISION).fetchone()
+    found = connection.execute(_SELECT_REVISION).fetchone()
     return found[0] if found else ""
 
 
 def _migrate_file(path: Path) -> None:
-    sqlite.create(path)
+    sqlite.create_file(path)
     with _sqlite_errors(path):
-        sqlite.patiently(lambda: _migrate_at(path))
+        sqlite.retry_while_busy(lambda: _migrate_at(path))
 
 
 def _migrate_at(path: Path) -> None:
     with closing(_connect_to_migrate(path)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         # Whoever was faster has done it, with the lock that we have now.
-        if _file_revision(connection, path) == NEWEST:
+        if _file_revision(connection, path) == NEWEST_REVISION:
             connection.execute("ROLLBACK")
             return
         connection.execute(f"PRAGMA application_id = {sqlite.APPLICATION_ID}")
@@ -177,29 +177,29 @@ def _connect_to_migrate(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _look_at_postgres(location: Location) -> StoreState:
+def _inspect_postgres(location: StoreLocation) -> StoreState:
     with closing(postgres.connect(location, durability="full")) as connection:
         return StoreState(location, True, _postgres_revision(connection, location))
 
 
-def _postgres_revision(connection: postgres.Connection, location: Location) -> str:
+def _postgres_revision(connection: postgres.Connection, location: StoreLocation) -> str:
     try:
         row = connection.execute("SELECT to_regclass(%s)", (VERSION_TABLE,)).fetchone()
         if row is None or row[0] is None:
             return ""
-        found = connection.execute(_REVISION).fetchone()
+        found = connection.execute(_SELECT_REVISION).fetchone()
     except psycopg.Error as error:
-        raise postgres.translated(error, location) from error
+        raise postgres.to_store_error(error, location) from error
     return found[0] if found else ""
 
 
-def _migrate_postgres(location: Location) -> None:
+def _migrate_postgres(location: StoreLocation) -> None:
     with closing(postgres.connect(location, durability="full")) as connection:
         try:
             connection.autocommit = False
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATING,))
-            if _postgres_revision(connection, location) != NEWEST:
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
+            if _postgres_revision(connection, location) != NEWEST_REVISION:
                 upgrade(connection, dialect="postgresql")
             connection.commit()
         except psycopg.Error as error:
-            raise postgres.translated(error, location) from error
+            raise postgres.to_store_error(error, location) from error

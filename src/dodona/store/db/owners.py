@@ -17,7 +17,7 @@ from dodona.core.errors import StoreError
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 
-_PATIENCE = 5.0  # seconds
+_LOCK_TIMEOUT_SECONDS = 5.0  # seconds
 
 
 def new_owner() -> str:
@@ -26,7 +26,7 @@ def new_owner() -> str:
     return f"{host}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-def describe(owner: str) -> str:
+def describe_owner(owner: str) -> str:
     """The owner in words: 'process 4242 on oak'."""
     host, pid, _ = owner.rsplit(":", 2)
     return f"process {pid} on {host}"
@@ -37,45 +37,45 @@ class FileOwners:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._me = new_owner()
+        self._current = new_owner()
         try:
-            self._descriptor = self._hold()
+            self._descriptor = self._acquire_lock()
         except OSError as error:
             raise StoreError(
                 f"cannot lock {folder}: {error.strerror}.",
                 hint="The store's folder must be writable, and on a local disk.",
             ) from error
-        self.others()  # sweeps away what those left who were killed
+        self.describe_others()  # sweeps away what those left who were killed
 
     @property
-    def me(self) -> str:
-        return self._me
+    def current(self) -> str:
+        return self._current
 
     def is_alive(self, owner: str, tx: Transaction) -> bool:
-        return owner == self._me or self._is_held(self._folder / owner)
+        return owner == self._current or self._is_locked(self._folder / owner)
 
-    def others(self) -> list[str]:
+    def describe_others(self) -> list[str]:
         """The other processes that have this store open, in words."""
         try:
-            names = [file.name for file in self._folder.iterdir() if file.name != self._me]
+            names = [file.name for file in self._folder.iterdir() if file.name != self._current]
         except OSError:
             return []
-        return [describe(name) for name in names if self._is_held(self._folder / name)]
+        return [describe_owner(name) for name in names if self._is_locked(self._folder / name)]
 
     def close(self) -> None:
         with suppress(OSError):
-            (self._folder / self._me).unlink()
+            (self._folder / self._current).unlink()
         os.close(self._descriptor)
         with suppress(OSError):
             self._folder.rmdir()  # the last one out
 
-    def _hold(self) -> int:
+    def _acquire_lock(self) -> int:
         """Lock our file. Somebody who looks at it before that may take it away again."""
-        patience = time.monotonic() + _PATIENCE
+        patience = time.monotonic() + _LOCK_TIMEOUT_SECONDS
         while True:
             try:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
-                if (descriptor := self._lock()) is not None:
+                if (descriptor := self._try_lock()) is not None:
                     return descriptor
             except (FileNotFoundError, FileExistsError):
                 # Another one, closing, took the folder away in between.
@@ -83,8 +83,8 @@ class FileOwners:
                     raise
             time.sleep(0.001)
 
-    def _lock(self) -> int | None:
-        file = self._folder / self._me
+    def _try_lock(self) -> int | None:
+        file = self._folder / self._current
         descriptor = os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,7 +99,7 @@ class FileOwners:
         return None
 
     @staticmethod
-    def _is_held(file: Path) -> bool:
+    def _is_locked(file: Path) -> bool:
         try:
             descriptor = os.open(file, os.O_RDWR)
         except OSError:
@@ -118,7 +118,7 @@ class FileOwners:
             os.close(descriptor)
 
 
-def is_held(file: Path) -> bool:
+def is_locked(file: Path) -> bool:
     """Does the process live that a file of `FileOwners` is of? Nothing is changed by the look."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
@@ -135,24 +135,26 @@ def is_held(file: Path) -> bool:
 
 
 # Shared, so that those who look do not take each other for the owner.
-_TRY = statement(select(func.pg_try_advisory_xact_lock_shared(bindparam("key", type_=BigInteger))))
+_TRY_SHARED_LOCK = statement(
+    select(func.pg_try_advisory_xact_lock_shared(bindparam("key", type_=BigInteger)))
+)
 
 
 class AdvisoryOwners:
     """For PostgreSQL: an advisory lock for each process, which a session of it holds."""
 
     def __init__(self) -> None:
-        self._me = new_owner()
-        self.key = advisory_key(self._me)
+        self._current = new_owner()
+        self.key = advisory_key(self._current)
 
     @property
-    def me(self) -> str:
-        return self._me
+    def current(self) -> str:
+        return self._current
 
     def is_alive(self, owner: str, tx: Transaction) -> bool:
-        if owner == self._me:
+        if owner == self._current:
             return True
-        row = tx.row(_TRY, key=advisory_key(owner))
+        row = tx.fetch_one(_TRY_SHARED_LOCK, key=advisory_key(owner))
         return row is not None and not row[0]
 
 

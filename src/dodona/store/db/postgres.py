@@ -18,8 +18,8 @@ from sqlalchemy import BigInteger, bindparam, func, select
 
 from dodona.concurrency.workers import OnOrphaned, WorkerThreads
 from dodona.core.errors import StoreError
-from dodona.store.db.database import Operation, Row, log_lost
-from dodona.store.db.location import Location, without_passwords
+from dodona.store.db.database import Operation, Row, log_orphaned
+from dodona.store.db.location import StoreLocation, strip_passwords
 from dodona.store.db.owners import AdvisoryOwners, advisory_key
 from dodona.store.db.statements import POSTGRES, Statement, statement
 
@@ -28,17 +28,17 @@ Connection = psycopg.Connection[Row]
 
 _log = logging.getLogger(__name__)
 
-_WRITERS = 8
-_READERS = 4
-_TRIES = 12
-_PAUSE = 0.01  # seconds, more with each try
+_WRITER_COUNT = 8
+_READER_COUNT = 4
+_MAX_ATTEMPTS = 12
+_RETRY_PAUSE_SECONDS = 0.01  # seconds, more with each try
 _BEGIN = "BEGIN"
 _BEGIN_SOFT = "BEGIN; SET LOCAL synchronous_commit = off"
-_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_LOOK_EVERY = 10.0  # seconds; how often we see whether others can see that we live
+_BEGIN_READ_ONLY = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LIVENESS_POLL_SECONDS = 10.0  # seconds; how often we see whether others can see that we live
 
 
-_HOLD_NAME = statement(select(func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger))))
+_LOCK_NAME = statement(select(func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger))))
 
 
 class PostgresTransaction:
@@ -48,55 +48,57 @@ class PostgresTransaction:
         self._connection = connection
         self._execute = cast(Callable[..., psycopg.Cursor[Row]], connection.execute)
 
-    def _done(self, statement: Statement, values: dict[str, Any]) -> psycopg.Cursor[Row]:
+    def _execute_statement(
+        self, statement: Statement, values: dict[str, Any]
+    ) -> psycopg.Cursor[Row]:
         sql = statement.sql(POSTGRES)
-        return self._execute(sql, statement.values(values))
+        return self._execute(sql, statement.prepare(values))
 
-    def run(self, statement: Statement, **values: Any) -> int:
-        return self._done(statement, values).rowcount
+    def execute(self, statement: Statement, **values: Any) -> int:
+        return self._execute_statement(statement, values).rowcount
 
-    def row(self, statement: Statement, **values: Any) -> Row | None:
-        return self._done(statement, values).fetchone()
+    def fetch_one(self, statement: Statement, **values: Any) -> Row | None:
+        return self._execute_statement(statement, values).fetchone()
 
-    def rows(self, statement: Statement, **values: Any) -> list[Row]:
-        return self._done(statement, values).fetchall()
+    def fetch_all(self, statement: Statement, **values: Any) -> list[Row]:
+        return self._execute_statement(statement, values).fetchall()
 
-    def add(self, statement: Statement, **values: Any) -> int:
-        row = self._done(statement, values).fetchone()
+    def insert(self, statement: Statement, **values: Any) -> int:
+        row = self._execute_statement(statement, values).fetchone()
         assert row is not None
         return row[0]
 
-    def run_all(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
+    def execute_many(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
         sql = cast(Any, statement.sql(POSTGRES))
         with self._connection.cursor() as cursor:
-            cursor.executemany(sql, [statement.values(row) for row in rows])
+            cursor.executemany(sql, [statement.prepare(row) for row in rows])
 
     def lock(self, statement: Statement, **values: Any) -> None:
-        self._done(statement, values)
+        self._execute_statement(statement, values)
 
     def lock_name(self, name: str) -> None:
-        self._done(_HOLD_NAME, {"key": advisory_key(name)})
+        self._execute_statement(_LOCK_NAME, {"key": advisory_key(name)})
 
 
 class PostgresDatabase:
     """An open database. Made by `opening`, which has looked at it and migrated it."""
 
-    def __init__(self, location: Location, *, durability: str) -> None:
+    def __init__(self, location: StoreLocation, *, durability: str) -> None:
         self._location = location
         self._durability = durability
-        self._mine = threading.local()
-        self._all: list[Connection] = []
+        self._thread_local = threading.local()
+        self._connections: list[Connection] = []
         self._owners = AdvisoryOwners()
-        self._alive = self._hold_owner()
+        self._owner_connection = self._lock_owner()
         self._closing = threading.Event()
-        self._look = threading.Event()  # at once: a line broke, so others may have
-        self._watch = threading.Thread(
-            target=self._stay_alive, name="dodona-store-alive", daemon=True
+        self._check_now = threading.Event()  # at once: a line broke, so others may have
+        self._liveness_thread = threading.Thread(
+            target=self._keep_owner_locked, name="dodona-store-alive", daemon=True
         )
-        self._watch.start()
+        self._liveness_thread.start()
         # Apart, so that writers who wait for a lock do not keep readers waiting.
-        self._writers = WorkerThreads(_WRITERS, "dodona-store-writer")
-        self._readers = WorkerThreads(_READERS, "dodona-store-reader")
+        self._writers = WorkerThreads(_WRITER_COUNT, "dodona-store-writer")
+        self._readers = WorkerThreads(_READER_COUNT, "dodona-store-reader")
 
     @property
     def owners(self) -> AdvisoryOwners:
@@ -106,10 +108,12 @@ class PostgresDatabase:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
+        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
     ) -> asyncio.Future[T]:
         begin = _BEGIN_SOFT if soft else _BEGIN
-        return self._writers.submit(lambda: self._transact(operation, begin), lost=lost)
+        return self._writers.submit(
+            lambda: self._transact(operation, begin), on_orphaned=on_orphaned
+        )
 
     async def read(self, operation: Operation[T]) -> T:
         return await self._readers.submit(lambda: self._read(operation))
@@ -117,75 +121,75 @@ class PostgresDatabase:
     async def close(self) -> None:
         if not self._closing.is_set():
             self._closing.set()
-            self._look.set()
+            self._check_now.set()
             await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
         self._writers.close()
         self._readers.close()
-        self._watch.join()
-        for connection in (*self._all, self._alive):
+        self._liveness_thread.join()
+        for connection in (*self._connections, self._owner_connection):
             connection.close()
 
     def _read(self, operation: Operation[T]) -> T:
-        return self._transact(operation, _BEGIN_READING)
+        return self._transact(operation, _BEGIN_READ_ONLY)
 
     def _transact(self, operation: Operation[T], begin: str) -> T:
         """Run it; again when another transaction was in the way, or the line was dead."""
-        for number in range(1, _TRIES + 1):
-            last = number == _TRIES
-            connection = self._connection()
+        for number in range(1, _MAX_ATTEMPTS + 1):
+            last = number == _MAX_ATTEMPTS
+            connection = self._thread_connection()
             try:
-                return _run(operation, connection, begin)
+                return _run_in_transaction(operation, connection, begin)
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
                 if last:
-                    raise translated(error, self._location) from error
+                    raise to_store_error(error, self._location) from error
                 # Those that were in each other's way do not come back at the same moment.
-                time.sleep(random.uniform(0, _PAUSE * number))  # noqa: S311
+                time.sleep(random.uniform(0, _RETRY_PAUSE_SECONDS * number))  # noqa: S311
             except psycopg.OperationalError as error:
                 # A line that broke before COMMIT took nothing with it: try on a new one.
                 if last or not connection.broken:
-                    raise translated(error, self._location) from error
-                self._look.set()
+                    raise to_store_error(error, self._location) from error
+                self._check_now.set()
             except psycopg.Error as error:
-                raise translated(error, self._location) from error
+                raise to_store_error(error, self._location) from error
         raise AssertionError("the last try returns or raises")
 
-    def _connection(self) -> Connection:
-        connection: Connection | None = getattr(self._mine, "connection", None)
+    def _thread_connection(self) -> Connection:
+        connection: Connection | None = getattr(self._thread_local, "connection", None)
         if connection is None or connection.closed:
             if connection is not None:
-                self._all.remove(connection)
+                self._connections.remove(connection)
             connection = connect(self._location, durability=self._durability)
-            self._mine.connection = connection
-            self._all.append(connection)
+            self._thread_local.connection = connection
+            self._connections.append(connection)
         return connection
 
-    def _hold_owner(self) -> Connection:
+    def _lock_owner(self) -> Connection:
         connection = connect(self._location, durability=self._durability)
         try:
             connection.execute("SELECT pg_advisory_lock(%s)", (self._owners.key,))
         except psycopg.Error as error:
             connection.close()
-            raise translated(error, self._location) from error
+            raise to_store_error(error, self._location) from error
         return connection
 
-    def _stay_alive(self) -> None:
+    def _keep_owner_locked(self) -> None:
         """See to it that a session holds our lock: without it, others take our runs over."""
         while not self._closing.is_set():
-            self._look.wait(_LOOK_EVERY)
-            self._look.clear()
+            self._check_now.wait(_LIVENESS_POLL_SECONDS)
+            self._check_now.clear()
             try:
-                self._alive.execute("SELECT 1")
+                self._owner_connection.execute("SELECT 1")
             except psycopg.Error:
-                self._alive.close()
+                self._owner_connection.close()
                 try:
-                    self._alive = self._hold_owner()
+                    self._owner_connection = self._lock_owner()
                 except StoreError as error:
                     _log.warning("others may take this process for dead: %s", error)
 
 
-def _run(operation: Operation[T], connection: Connection, begin: str) -> T:
+def _run_in_transaction(operation: Operation[T], connection: Connection, begin: str) -> T:
     execute = cast(Callable[[str], object], connection.execute)
     execute(begin)
     try:
@@ -207,7 +211,7 @@ def _run(operation: Operation[T], connection: Connection, begin: str) -> T:
     return result
 
 
-def connect(location: Location, *, durability: str) -> Connection:
+def connect(location: StoreLocation, *, durability: str) -> Connection:
     """A connection in autocommit, on which transactions are begun by name.
 
     It gives up waiting for a lock after half a minute, as SQLite's writer does, and notices within
@@ -229,13 +233,13 @@ def connect(location: Location, *, durability: str) -> Connection:
         if durability != "full":
             connection.execute("SET synchronous_commit = off")
     except psycopg.Error as error:
-        raise translated(error, location) from error
+        raise to_store_error(error, location) from error
     return connection
 
 
-def translated(error: psycopg.Error, location: Location) -> StoreError:
+def to_store_error(error: psycopg.Error, location: StoreLocation) -> StoreError:
     """What PostgreSQL's error means for whoever runs Dodona."""
-    words = without_passwords(" ".join(str(error).split()).rstrip("."))
+    words = strip_passwords(" ".join(str(error).split()).rstrip("."))
     if isinstance(error, psycopg.errors.DiskFull):
         return StoreError(
             f"the store {location} cannot grow: the disk is full.",

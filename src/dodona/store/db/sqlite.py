@@ -13,16 +13,16 @@ from typing import Any, Final, TypeVar
 
 from dodona.concurrency.workers import OnOrphaned, WorkerThreads
 from dodona.core.errors import StoreError
-from dodona.store.db.database import Operation, Row, log_lost
+from dodona.store.db.database import Operation, Row, log_orphaned
 from dodona.store.db.owners import FileOwners
 from dodona.store.db.statements import SQLITE, Statement
-from dodona.store.db.writer import FULL, NORMAL, Writer
+from dodona.store.db.writer import SYNC_FULL, SYNC_NORMAL, Writer
 
 T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x0D0D0A1  # in the file's header: this is ours
-_READERS = 4
-_PATIENCE = 30.0  # seconds
+_READER_COUNT = 4
+_BUSY_TIMEOUT_SECONDS = 30.0  # seconds
 
 
 class SqliteTransaction:
@@ -34,28 +34,28 @@ class SqliteTransaction:
         self._execute = connection.execute
         self._execute_all = connection.executemany
 
-    def _done(self, statement: Statement, values: dict[str, Any]) -> sqlite3.Cursor:
+    def _execute_statement(self, statement: Statement, values: dict[str, Any]) -> sqlite3.Cursor:
         sql = statement.sql(SQLITE)
-        return self._execute(sql, statement.ordered(statement.values(values)))
+        return self._execute(sql, statement.to_positional(statement.prepare(values)))
 
-    def run(self, statement: Statement, **values: Any) -> int:
-        return self._done(statement, values).rowcount
+    def execute(self, statement: Statement, **values: Any) -> int:
+        return self._execute_statement(statement, values).rowcount
 
-    def row(self, statement: Statement, **values: Any) -> Row | None:
-        rows = self._done(statement, values).fetchall()
+    def fetch_one(self, statement: Statement, **values: Any) -> Row | None:
+        rows = self._execute_statement(statement, values).fetchall()
         return rows[0] if rows else None
 
-    def rows(self, statement: Statement, **values: Any) -> list[Row]:
-        return self._done(statement, values).fetchall()
+    def fetch_all(self, statement: Statement, **values: Any) -> list[Row]:
+        return self._execute_statement(statement, values).fetchall()
 
-    def add(self, statement: Statement, **values: Any) -> int:
-        added = self._done(statement, values).lastrowid
+    def insert(self, statement: Statement, **values: Any) -> int:
+        added = self._execute_statement(statement, values).lastrowid
         assert added is not None
         return added
 
-    def run_all(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
+    def execute_many(self, statement: Statement, rows: Sequence[dict[str, Any]]) -> None:
         sql = statement.sql(SQLITE)
-        ordered, values = statement.ordered, statement.values
+        ordered, values = statement.to_positional, statement.prepare
         self._execute_all(sql, [ordered(values(row)) for row in rows])
 
     def lock(self, statement: Statement, **values: Any) -> None:
@@ -71,16 +71,16 @@ class SqliteDatabase:
     def __init__(self, path: Path, *, durability: str) -> None:
         self._path = path
         self._is_closed = False
-        connection = patiently(lambda: connect(path, durability=durability))
+        connection = retry_while_busy(lambda: connect_writer(path, durability=durability))
         self._owners = FileOwners(Path(f"{path}-owners"))
         self._writer = Writer(
             connection,
             transaction=SqliteTransaction,
             is_durable=durability == "full",
-            translate=self._translated,
+            translate=self._to_store_error,
         )
-        self._idle: SimpleQueue[sqlite3.Connection] = SimpleQueue()
-        self._readers = WorkerThreads(_READERS, "dodona-store-reader")
+        self._idle_readers: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+        self._readers = WorkerThreads(_READER_COUNT, "dodona-store-reader")
 
     @property
     def owners(self) -> FileOwners:
@@ -90,29 +90,29 @@ class SqliteDatabase:
         return await self._writer.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
+        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
     ) -> asyncio.Future[T]:
-        return self._writer.submit(operation, soft=soft, lost=lost)
+        return self._writer.submit(operation, soft=soft, on_orphaned=on_orphaned)
 
     async def read(self, operation: Operation[T]) -> T:
         return await self._readers.submit(lambda: self._read(operation))
 
     def _read(self, operation: Operation[T]) -> T:
         try:
-            connection = self._reader()
+            connection = self._reader_connection()
             try:
                 connection.execute("BEGIN")
                 return operation(SqliteTransaction(connection))
             finally:
                 connection.rollback()
-                self._idle.put(connection)
+                self._idle_readers.put(connection)
         except sqlite3.Error as error:
-            raise self._translated(error) from error
+            raise self._to_store_error(error) from error
 
-    def _reader(self) -> sqlite3.Connection:
+    def _reader_connection(self) -> sqlite3.Connection:
         """As many connections as there are threads that ever read at once."""
         try:
-            return self._idle.get_nowait()
+            return self._idle_readers.get_nowait()
         except Empty:
             return connect_reader(self._path)
 
@@ -123,19 +123,19 @@ class SqliteDatabase:
 
     def _close(self) -> None:
         self._readers.close()
-        while not self._idle.empty():
-            self._idle.get().close()
+        while not self._idle_readers.empty():
+            self._idle_readers.get().close()
         # Last, so that closing the writer's connection folds the log into the file.
         self._writer.close()
         self._owners.close()
 
-    def _translated(self, error: sqlite3.Error) -> StoreError:
-        return translated(error, self._path, holders=self._owners.others)
+    def _to_store_error(self, error: sqlite3.Error) -> StoreError:
+        return to_store_error(error, self._path, lock_holders=self._owners.describe_others)
 
 
-def patiently(work: Callable[[], T]) -> T:
+def retry_while_busy(work: Callable[[], T]) -> T:
     """Do it, again while another process is in the way: SQLite itself does not always wait."""
-    patience = time.monotonic() + _PATIENCE
+    patience = time.monotonic() + _BUSY_TIMEOUT_SECONDS
     while True:
         try:
             return work()
@@ -146,7 +146,7 @@ def patiently(work: Callable[[], T]) -> T:
         time.sleep(0.005)
 
 
-def connect(path: Path, *, durability: str) -> sqlite3.Connection:
+def connect_writer(path: Path, *, durability: str) -> sqlite3.Connection:
     """A connection that writes.
 
     It waits for those who are just closing, and then for no lock: the writer has its own way.
@@ -154,7 +154,7 @@ def connect(path: Path, *, durability: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=30, isolation_level=None, check_same_thread=False, cached_statements=256
     )
-    connection.execute(FULL if durability == "full" else NORMAL)
+    connection.execute(SYNC_FULL if durability == "full" else SYNC_NORMAL)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")  # what is deleted is gone from the file too
     connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -170,7 +170,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def create(path: Path) -> None:
+def create_file(path: Path) -> None:
     """Make the file, for its owner only: what is in it was said in confidence."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -182,22 +182,22 @@ def create(path: Path) -> None:
         ) from error
 
 
-def translated(
-    error: sqlite3.Error, path: Path, *, holders: Callable[[], list[str]] = list
+def to_store_error(
+    error: sqlite3.Error, path: Path, *, lock_holders: Callable[[], list[str]] = list
 ) -> StoreError:
     """What SQLite's error means for whoever runs Dodona."""
     # Errors of the module itself, such as too many variables, have no code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_BUSY:
-        others = ", ".join(holders()) or "another program"
+        others = ", ".join(lock_holders()) or "another program"
         return StoreError(
             f"the store {path} is locked by {others}.", hint="Try again when it has finished."
         )
-    what, hint = _MEANINGS.get(code, (f"failed: {error}", ""))
+    what, hint = _ERROR_MEANINGS.get(code, (f"failed: {error}", ""))
     return StoreError(f"the store {path} {what}.", hint=hint)
 
 
-_MEANINGS = {
+_ERROR_MEANINGS = {
     sqlite3.SQLITE_FULL: (
         "cannot grow: the disk is full",
         "Nothing that was acknowledged is lost. Make room; what failed can then be repeated.",

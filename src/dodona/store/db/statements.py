@@ -18,7 +18,7 @@ from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import NullType
 
-from dodona.store.db.text import storable
+from dodona.store.db.text import to_storable
 
 Insert: TypeAlias = SqliteInsert | PostgresInsert
 
@@ -34,49 +34,49 @@ _DIALECTS = {
 class Statement:
     """One statement in the words of each database, with the values that never change."""
 
-    __slots__ = ("_fixed", "_make", "_sql", "_texts", "ordered")
+    __slots__ = ("_build", "_constants", "_sql", "_text_names", "to_positional")
 
-    def __init__(self, make: Callable[[str], ClauseElement]) -> None:
-        self._make = make
+    def __init__(self, build: Callable[[str], ClauseElement]) -> None:
+        self._build = build
         self._sql: dict[str, str] = {}
-        self._fixed: dict[str, Any] = {}
-        self._texts: tuple[str, ...] = ()  # the values that may be text
+        self._constants: dict[str, Any] = {}
+        self._text_names: tuple[str, ...] = ()  # the values that may be text
         # SQLite binds values by place for half the price of binding them by name.
-        self.ordered: Callable[[dict[str, Any]], Sequence[Any]] = _nothing
+        self.to_positional: Callable[[dict[str, Any]], Sequence[Any]] = _no_values
 
     def sql(self, dialect: str) -> str:
         try:
             return self._sql[dialect]
         except KeyError:
-            return self._compiled(dialect)
+            return self._compile(dialect)
 
-    def values(self, given: dict[str, Any]) -> dict[str, Any]:
+    def prepare(self, values: dict[str, Any]) -> dict[str, Any]:
         """The values to run it with, their texts mended in place; `sql` was asked for before."""
-        for name in self._texts:
-            value = given[name]
+        for name in self._text_names:
+            value = values[name]
             if type(value) is str and ("\0" in value or not value.isascii()):
-                given[name] = storable(value)
-        if self._fixed:
-            given.update(self._fixed)
-        return given
+                values[name] = to_storable(value)
+        if self._constants:
+            values.update(self._constants)
+        return values
 
-    def _compiled(self, dialect: str) -> str:
-        compiled: Any = self._make(dialect).compile(dialect=_DIALECTS[dialect])
+    def _compile(self, dialect: str) -> str:
+        compiled: Any = self._build(dialect).compile(dialect=_DIALECTS[dialect])
         binds = cast(dict[str, BindParameter[Any]], compiled.binds)
         # Added up: one dialect may have more of them than the other, such as an OFFSET.
-        self._fixed |= {name: bind.value for name, bind in binds.items() if not bind.required}
-        self._texts = tuple(
+        self._constants |= {name: bind.value for name, bind in binds.items() if not bind.required}
+        self._text_names = tuple(
             name
             for name, bind in binds.items()
             if bind.required and isinstance(bind.type, String | NullType)
         )
         if dialect == SQLITE:
-            self.ordered = _getter(compiled.positiontup)
+            self.to_positional = _getter(compiled.positiontup)
         self._sql[dialect] = str(compiled)
         return self._sql[dialect]
 
 
-def _nothing(_: dict[str, Any]) -> Sequence[Any]:
+def _no_values(_: dict[str, Any]) -> Sequence[Any]:
     return ()
 
 
@@ -84,7 +84,7 @@ def _getter(names: Sequence[str]) -> Callable[[dict[str, Any]], Sequence[Any]]:
     """Takes the values of some names out of a map, in their order."""
     if len(names) > 1:
         return itemgetter(*names)
-    return (lambda given: (given[names[0]],)) if names else _nothing
+    return (lambda given: (given[names[0]],)) if names else _no_values
 
 
 def statement(element: ClauseElement) -> Statement:
@@ -102,12 +102,12 @@ def upsert(table: Table, write: Callable[[Insert], ClauseElement]) -> Statement:
     return Statement(make)
 
 
-def insertion(table: Table, *names: str) -> Statement:
+def insert_into(table: Table, *names: str) -> Statement:
     """INSERT of one row; each value is given under its column's name."""
     return statement(_insert(table, names))
 
 
-def addition(table: Table, *names: str) -> Statement:
+def insert_returning_id(table: Table, *names: str) -> Statement:
     """INSERT of one row whose id is wanted: SQLite knows it anyway, PostgreSQL is asked."""
 
     def make(dialect: str) -> ClauseElement:
@@ -121,7 +121,7 @@ def _insert(table: Table, names: Sequence[str]) -> GenericInsert:
     return insert(table).values({name: bindparam(name) for name in names})
 
 
-def replacement(table: Table, *names: str) -> Statement:
+def insert_or_replace(table: Table, *names: str) -> Statement:
     """INSERT of one row, or UPDATE of the one that has its primary key."""
     keys = [column.name for column in table.primary_key]
 

@@ -13,7 +13,7 @@ from dodona.core.errors import BadRequest
 Redact: TypeAlias = Callable[[str], str]  # takes known secrets out of a text
 
 
-def storable(text: str) -> str:
+def to_storable(text: str) -> str:
     """The text, with what no database can hold made visible: NUL as ␀, half characters as �."""
     if "\0" in text:
         text = text.replace("\0", "\u2400")
@@ -30,10 +30,10 @@ def to_json(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        return msgspec.json.encode(changed(msgspec.to_builtins(value), storable)).decode()
+        return msgspec.json.encode(map_strings(msgspec.to_builtins(value), to_storable)).decode()
 
 
-def to_hidden_json(value: Any, hide: Redact) -> str:
+def to_redacted_json(value: Any, redact: Redact) -> str:
     """The value as JSON text that gives the same back, but for the secrets in it.
 
     Raises what `changed` raises. Secrets are looked for in the whole text at once, as it is
@@ -42,27 +42,27 @@ def to_hidden_json(value: Any, hide: Redact) -> str:
     try:
         encoded = msgspec.json.encode(value)
         text = encoded.decode()
-        plain = _unescaped(text) if "\\" in text else text
-        if hide(plain) == plain and msgspec.json.decode(encoded) == value:
+        plain = _unescape(text) if "\\" in text else text
+        if redact(plain) == plain and msgspec.json.decode(encoded) == value:
             return text
     except (TypeError, ValueError, OverflowError):
         pass  # what is wrong, if anything, is told below
-    return to_json(changed(value, hide))
+    return to_json(map_strings(value, redact))
 
 
-def hidden(value: Any, hide: Redact) -> Any:
+def redact_value(value: Any, redact: Redact) -> Any:
     """The value without the secrets in it; itself when it holds none."""
     text = to_json(value)
-    plain = _unescaped(text) if "\\" in text else text
-    return value if hide(plain) == plain else changed(value, hide)
+    plain = _unescape(text) if "\\" in text else text
+    return value if redact(plain) == plain else map_strings(value, redact)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """A text of JSON with every escape replaced by what it stands for."""
     return text.encode("latin-1", "backslashreplace").decode("unicode_escape")
 
 
-def changed(value: Any, change: Callable[[str], str]) -> Any:
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:
     """The value with every text in it changed.
 
     Raises TypeError for what JSON would give back as something else: sets, bytes, not a number.
@@ -76,9 +76,9 @@ def changed(value: Any, change: Callable[[str], str]) -> Any:
             return value
         case dict():
             items = cast("dict[object, Any]", value).items()
-            return {_key(key, change): changed(item, change) for key, item in items}
+            return {_key(key, change): map_strings(item, change) for key, item in items}
         case list() | tuple():
-            return [changed(item, change) for item in cast("list[Any]", value)]
+            return [map_strings(item, change) for item in cast("list[Any]", value)]
         case _:
             raise TypeError(f"{value!r:.80} is neither text, number, list nor map")
 
@@ -93,26 +93,26 @@ def from_json(text: str | None) -> Any:
     return None if text is None else msgspec.json.decode(text)
 
 
-def bounded_json(name: str, value: Any, hide: Redact, *, most: int) -> str:
+def to_bounded_json(name: str, value: Any, redact: Redact, *, max_bytes: int) -> str:
     """The value as JSON text without secrets; BadRequest when it is none, or has too many bytes."""
     try:
-        written = to_hidden_json(value, hide)
+        written = to_redacted_json(value, redact)
     except RecursionError as error:
         raise BadRequest(f"{name} is nested too deeply.") from error
     except (TypeError, ValueError, OverflowError) as error:
         raise BadRequest(f"{name} cannot be written as JSON: {error}.") from error
-    if (size := len(written.encode())) > most:
-        raise BadRequest(f"{name} must have at most {most:,} bytes as JSON (got {size:,}).")
+    if (size := len(written.encode())) > max_bytes:
+        raise BadRequest(f"{name} must have at most {max_bytes:,} bytes as JSON (got {size:,}).")
     return written
 
 
-def check_name(name: str, text: str, *, most: int) -> None:
+def check_name(name: str, text: str, *, max_chars: int) -> None:
     """Raise when something that others are to be found by is empty or too long."""
     if not text:
         raise BadRequest(f"{name} must not be empty.")
-    check_length(name, text, most=most)
+    check_length(name, text, max_chars=max_chars)
 
 
-def check_length(name: str, text: str, *, most: int) -> None:
-    if len(text) > most:
-        raise BadRequest(f"{name} must have at most {most:,} characters (got {len(text):,}).")
+def check_length(name: str, text: str, *, max_chars: int) -> None:
+    if len(text) > max_chars:
+        raise BadRequest(f"{name} must have at most {max_chars:,} characters (got {len(text):,}).")

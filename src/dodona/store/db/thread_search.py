@@ -11,16 +11,16 @@ import re
 import unicodedata
 from typing import Final
 
-LONGEST_QUERY: Final = 1_000  # characters; what comes after is not looked for
-MOST_TERMS: Final = 24
-LONGEST_TERM: Final = 64  # a server refuses words of 2 KB
-SHORTEST_BEGINNING: Final = 4  # letters of a word that is looked for as the beginning of others
+MAX_QUERY_CHARS: Final = 1_000  # characters; what comes after is not looked for
+MAX_TERMS: Final = 24
+MAX_TERM_CHARS: Final = 64  # a server refuses words of 2 KB
+MIN_PREFIX_CHARS: Final = 4  # letters of a word that is looked for as the beginning of others
 
 # All but spaces, what ASCII has of signs, and what no database takes.
 _TERM = re.compile(r"[^\s\0-/:-@\[-`{-\x7f\ud800-\udfff]+")
 
 
-def _folding() -> tuple[str, str]:
+def _build_folding() -> tuple[str, str]:
     """What PostgreSQL reads as what: its parser would take `a.py` for a host, and Ü is not U.
 
     What has nothing on the other side is left out. FTS5 does the like by itself.
@@ -32,10 +32,10 @@ def _folding() -> tuple[str, str]:
     return signs + "".join(plain) + marks, " " * len(signs) + "".join(plain.values())
 
 
-_FROM, _TO = _folding()
-_FOLDED = str.maketrans(_FROM[: len(_TO)], _TO, _FROM[len(_TO) :])
+_FOLD_FROM, _FOLD_TO = _build_folding()
+_FOLD_TABLE = str.maketrans(_FOLD_FROM[: len(_FOLD_TO)], _FOLD_TO, _FOLD_FROM[len(_FOLD_TO) :])
 
-_IN_SQLITE: Final = (
+_SQLITE_DDL: Final = (
     "CREATE VIRTUAL TABLE thread_words USING fts5(title, content, content='thread_entries', "
     "content_rowid='id', tokenize='porter unicode61 remove_diacritics 2')",
     "CREATE TRIGGER thread_entries_added AFTER INSERT ON thread_entries BEGIN "
@@ -50,10 +50,10 @@ _IN_SQLITE: Final = (
     "CREATE TRIGGER thread_entries_same BEFORE UPDATE ON thread_entries "
     "BEGIN SELECT RAISE(ABORT, 'entries of threads are only added'); END",
 )
-_IN_POSTGRES: Final = (
+_POSTGRES_DDL: Final = (
     "ALTER TABLE thread_entries ADD COLUMN words tsvector GENERATED ALWAYS AS ("
-    f"setweight(to_tsvector('pg_catalog.english', translate(title, '{_FROM}', '{_TO}')), 'A') || "
-    f"to_tsvector('pg_catalog.english', translate(content, '{_FROM}', '{_TO}'))) STORED",
+    f"setweight(to_tsvector('pg_catalog.english', translate(title, '{_FOLD_FROM}', '{_FOLD_TO}')), 'A') || "
+    f"to_tsvector('pg_catalog.english', translate(content, '{_FOLD_FROM}', '{_FOLD_TO}'))) STORED",
     # Not to be put off until later: what is put off is read as a list by each search.
     "CREATE INDEX ix_thread_entries_words ON thread_entries USING gin (words) "
     "WITH (fastupdate = off)",
@@ -64,11 +64,11 @@ _IN_POSTGRES: Final = (
     "CREATE TRIGGER thread_entries_stay BEFORE UPDATE OR DELETE ON thread_entries "
     "FOR EACH ROW EXECUTE FUNCTION dodona_keep_thread_entries()",
 )
-KEPT_BY: Final = {"sqlite": _IN_SQLITE, "postgresql": _IN_POSTGRES}
+SEARCH_DDL: Final = {"sqlite": _SQLITE_DDL, "postgresql": _POSTGRES_DDL}
 
 # Few words stand for many entries, so a title counts for half. Ids and scores first: what is
 # written in an entry is read for the best ones only.
-SEEK_IN_SQLITE: Final = """
+SEARCH_SQLITE: Final = """
 SELECT entry.id, entry.thread_id, entry.author, entry.entry_type, entry.content, entry.created_at,
   entry.title, -found.score
 FROM (
@@ -81,7 +81,7 @@ FROM (
   ORDER BY score LIMIT :most
 ) AS found JOIN thread_entries AS entry ON entry.id = found.id
 """
-SEEK_IN_POSTGRES: Final = """
+SEARCH_POSTGRES: Final = """
 SELECT entry.id, entry.thread_id, entry.author, entry.entry_type, entry.content, entry.created_at,
   entry.title, found.score
 FROM (
@@ -96,20 +96,20 @@ FROM (
 
 def terms_of(query: str) -> list[str]:
     """The words of a query, each once. Nothing in it is syntax: signs part words, no more."""
-    text = unicodedata.normalize("NFC", query[:LONGEST_QUERY])
-    words = (word[:LONGEST_TERM] for word in _TERM.findall(text))
+    text = unicodedata.normalize("NFC", query[:MAX_QUERY_CHARS])
+    words = (word[:MAX_TERM_CHARS] for word in _TERM.findall(text))
     known = {word.casefold(): word for word in words if any(map(str.isalnum, word))}
-    return list(known.values())[:MOST_TERMS]
+    return list(known.values())[:MAX_TERMS]
 
 
-def for_sqlite(terms: list[str]) -> str:
+def to_fts5_query(terms: list[str]) -> str:
     """Any of the terms; a word that begins so too, for less."""
     whole = [f'"{term}"' for term in terms]
-    begun = [f'"{term}" *' for term in terms if len(term) >= SHORTEST_BEGINNING]
+    begun = [f'"{term}" *' for term in terms if len(term) >= MIN_PREFIX_CHARS]
     return " OR ".join(whole + begun)
 
 
-def for_postgres(terms: list[str]) -> str:
+def to_tsquery(terms: list[str]) -> str:
     """Any of the terms, or a word that begins so."""
-    folded = [term.translate(_FOLDED) for term in terms]
-    return " | ".join(f"'{t}':*" if len(t) >= SHORTEST_BEGINNING else f"'{t}'" for t in folded)
+    folded = [term.translate(_FOLD_TABLE) for term in terms]
+    return " | ".join(f"'{t}':*" if len(t) >= MIN_PREFIX_CHARS else f"'{t}'" for t in folded)

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from dodona.concurrency.workers import OnOrphaned
-from dodona.store.db.database import Database, Operation, Owners, log_lost
+from dodona.store.db.database import Database, Operation, Owners, log_orphaned
 
 T = TypeVar("T")
 
@@ -30,13 +30,13 @@ class TimedDatabase:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
+        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
     ) -> asyncio.Future[T]:
         began = perf_counter()
-        future = self._database.submit(operation, soft=soft, lost=lost)
-        future.add_done_callback(lambda done: self._told(done, began))
+        future = self._database.submit(operation, soft=soft, on_orphaned=on_orphaned)
+        future.add_done_callback(lambda done: self._observe_done(done, began))
         return future
 
-    def _told(self, done: asyncio.Future[T], began: float) -> None:
+    def _observe_done(self, done: asyncio.Future[T], began: float) -> None:
         if not done.cancelled() and done.exception() is None:
             self._observe(perf_counter() - began)

@@ -18,24 +18,24 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
-from dodona.concurrency.workers import OnOrphaned, post, settle
+from dodona.concurrency.workers import OnOrphaned, post_to_loop, settle_future
 from dodona.core.errors import StoreError
-from dodona.store.db.database import Operation, Transaction, log_lost
+from dodona.store.db.database import Operation, Transaction, log_orphaned
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-FULL: Final = "PRAGMA synchronous = FULL"
-NORMAL: Final = "PRAGMA synchronous = NORMAL"
+SYNC_FULL: Final = "PRAGMA synchronous = FULL"
+SYNC_NORMAL: Final = "PRAGMA synchronous = NORMAL"
 
-_GROUP = 256
-_PATIENCE = 30.0  # seconds to wait for another process to let go
+_MAX_GROUP_SIZE = 256
+_LOCK_TIMEOUT_SECONDS = 30.0  # seconds to wait for another process to let go
 # SQLite's lock is not fair. A writer that is always busy pauses now and then, and one that waits
 # looks more often than that pause lasts: so two processes both get on.
-_BURST = 0.05
-_PAUSE = 0.004
-_LOOK_EVERY = 0.001
+_BURST_SECONDS = 0.05
+_PAUSE_SECONDS = 0.004
+_LOCK_POLL_SECONDS = 0.001
 
 
 @dataclass(slots=True, eq=False)
@@ -44,7 +44,7 @@ class _Job:
     future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
     soft: bool
-    lost: OnOrphaned
+    on_orphaned: OnOrphaned
     result: Any = None
     error: BaseException | None = None
 
@@ -64,15 +64,17 @@ class Writer:
         self._transaction = transaction(connection)
         self._translate = translate
         self._is_durable = is_durable  # do commits outlive a loss of power, unless they are soft?
-        self._is_full = is_durable  # as the connection is set at the moment
+        self._is_sync_full = is_durable  # as the connection is set at the moment
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._busy_since = time.monotonic()
         self._is_closed = False
-        self._thread = threading.Thread(target=self._work, name="dodona-store-writer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run_loop, name="dodona-store-writer", daemon=True
+        )
         self._thread.start()
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: OnOrphaned = log_lost
+        self, operation: Operation[T], *, soft: bool = False, on_orphaned: OnOrphaned = log_orphaned
     ) -> asyncio.Future[T]:
         """A soft one does not wait for the disk, unless it is in a group with one that does.
 
@@ -82,7 +84,7 @@ class Writer:
             raise StoreError("the store is closed.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._queue.put(_Job(operation, future, loop, soft, lost))
+        self._queue.put(_Job(operation, future, loop, soft, on_orphaned))
         return future
 
     def close(self) -> None:
@@ -91,24 +93,24 @@ class Writer:
         self._queue.put(None)
         self._thread.join()
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         open_ = True
         while open_:
             jobs, open_ = self._next_group()
             if jobs:
-                self._run_whatever_happens(jobs)
-                _deliver(jobs)
-        self._refuse_late()
+                self._run_safely(jobs)
+                _deliver_results(jobs)
+        self._reject_late()
         self._connection.close()
 
-    def _refuse_late(self) -> None:
+    def _reject_late(self) -> None:
         """Fail what came in at the very moment of closing."""
         late: list[_Job] = []
         while not self._queue.empty():
             if (job := self._queue.get()) is not None:
                 job.error = StoreError("the store is closed.")
                 late.append(job)
-        _deliver(late)
+        _deliver_results(late)
 
     def _next_group(self) -> tuple[list[_Job], bool]:
         """All that is waiting; False once there will be no more."""
@@ -116,45 +118,45 @@ class Writer:
             job = self._queue.get()
             self._busy_since = time.monotonic()
         else:
-            self._be_fair()
+            self._pause_for_others()
             job = self._queue.get()
         jobs: list[_Job] = []
         while job is not None:
             jobs.append(job)
-            if len(jobs) == _GROUP or self._queue.empty():
+            if len(jobs) == _MAX_GROUP_SIZE or self._queue.empty():
                 return jobs, True
             job = self._queue.get()  # nobody else takes from the queue
         return jobs, False
 
-    def _be_fair(self) -> None:
-        if time.monotonic() - self._busy_since > _BURST:
-            time.sleep(_PAUSE)
+    def _pause_for_others(self) -> None:
+        if time.monotonic() - self._busy_since > _BURST_SECONDS:
+            time.sleep(_PAUSE_SECONDS)
             self._busy_since = time.monotonic()
 
-    def _run_whatever_happens(self, jobs: list[_Job]) -> None:
+    def _run_safely(self, jobs: list[_Job]) -> None:
         """A bug fails the group, loudly; the thread lives, or nobody would get an answer."""
         try:
-            self._run(jobs)
+            self._run_group(jobs)
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
             _log.exception("the store's writer has a bug")
             for job in jobs:
                 job.error = job.error or error
 
-    def _run(self, jobs: list[_Job]) -> None:
+    def _run_group(self, jobs: list[_Job]) -> None:
         try:
             if self._is_durable:
-                self._harden(full=not all(job.soft for job in jobs))
-            self._begin()
-            if not self._run_together(jobs):
-                self._begin()
+                self._set_sync(full=not all(job.soft for job in jobs))
+            self._begin_immediate()
+            if not self._run_without_savepoints(jobs):
+                self._begin_immediate()
                 for job in jobs:
-                    self._attempt(job)
+                    self._run_in_savepoint(job)
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            self._fail(jobs, self._translate(error))
+            self._fail_group(jobs, self._translate(error))
 
-    def _run_together(self, jobs: list[_Job]) -> bool:
+    def _run_without_savepoints(self, jobs: list[_Job]) -> bool:
         """Run them without savepoints, which cost more than most operations; did that go?
 
         If one fails, nothing of the group is left: the others are run again. One that is alone
@@ -178,15 +180,15 @@ class Writer:
         if not self._connection.in_transaction:
             raise sqlite3.OperationalError("the transaction was lost")
 
-    def _harden(self, *, full: bool) -> None:
+    def _set_sync(self, *, full: bool) -> None:
         """Make the next commit wait for the disk, or not."""
-        if full is not self._is_full:
-            self._connection.execute(FULL if full else NORMAL)
-            self._is_full = full
+        if full is not self._is_sync_full:
+            self._connection.execute(SYNC_FULL if full else SYNC_NORMAL)
+            self._is_sync_full = full
 
-    def _begin(self) -> None:
+    def _begin_immediate(self) -> None:
         """Take the write lock; wait while another process holds it."""
-        patience = time.monotonic() + _PATIENCE
+        patience = time.monotonic() + _LOCK_TIMEOUT_SECONDS
         while True:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -196,9 +198,9 @@ class Writer:
                     raise
                 if time.monotonic() > patience:
                     raise
-            time.sleep(_LOOK_EVERY)
+            time.sleep(_LOCK_POLL_SECONDS)
 
-    def _attempt(self, job: _Job) -> None:
+    def _run_in_savepoint(self, job: _Job) -> None:
         """Run one operation in a savepoint; raises when that cost the group its transaction."""
         execute = self._connection.execute
         execute("SAVEPOINT one")
@@ -212,23 +214,23 @@ class Writer:
             execute("ROLLBACK TO one")
         execute("RELEASE one")
 
-    def _fail(self, jobs: list[_Job], error: StoreError) -> None:
+    def _fail_group(self, jobs: list[_Job], error: StoreError) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         for job in jobs:
             job.error = job.error or error
 
 
-def _deliver(jobs: list[_Job]) -> None:
+def _deliver_results(jobs: list[_Job]) -> None:
     """Hand the results over, in one call for each loop that waits."""
     if len(jobs) == 1:
-        post(jobs[0].loop, _settle_all, jobs)
+        post_to_loop(jobs[0].loop, _settle_all, jobs)
         return
     loops = {id(job.loop): job.loop for job in jobs}
     for loop in loops.values():
-        post(loop, _settle_all, [job for job in jobs if job.loop is loop])
+        post_to_loop(loop, _settle_all, [job for job in jobs if job.loop is loop])
 
 
 def _settle_all(jobs: list[_Job]) -> None:
     for job in jobs:
-        settle(job.future, job.result, job.error, job.lost)
+        settle_future(job.future, job.result, job.error, job.on_orphaned)

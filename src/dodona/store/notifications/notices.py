@@ -14,64 +14,70 @@ from dodona.core.errors import BadRequest, NotFound
 from dodona.core.events import Event
 from dodona.store.conversations.nodes import find_node
 from dodona.store.db.database import Database, Operation, Row, Transaction
-from dodona.store.db.statements import addition, statement
-from dodona.store.db.text import Redact, bounded_json, check_length, check_name, from_json
+from dodona.store.db.statements import insert_returning_id, statement
+from dodona.store.db.text import Redact, check_length, check_name, from_json, to_bounded_json
 from dodona.store.projects.projects import find_project
-from dodona.store.schema import IS_PENDING, notices
+from dodona.store.schema import IS_UNDELIVERED, notices
 
-MOST_PENDING: Final = 500  # of a user's project
-MOST_BYTES: Final = 16_000  # of an event, as JSON
-MOST_BRIEFED: Final = 50  # that a run begins with
-_LONGEST_NAME: Final = 200
-_LONGEST_CONDITION: Final = 2_000
-_LONGER_THAN_RUNS: Final = 86_400.0  # what is due later than this a run need not know of
-_NEWEST: Final = 2**62
+MAX_PENDING: Final = 500  # of a user's project
+MAX_EVENT_BYTES: Final = 16_000  # of an event, as JSON
+MAX_RUN_NOTICES: Final = 50  # that a run begins with
+_MAX_NAME_CHARS: Final = 200
+_MAX_CONDITION_CHARS: Final = 2_000
+_DUE_HORIZON_SECONDS: Final = 86_400.0  # what is due later than this a run need not know of
+_MAX_ID: Final = 2**62
 
-_MINE = notices.c.user_id == bindparam("its_user")
-_HERE = (_MINE, notices.c.project_id == bindparam("its_project"))
+_OWNED_BY_USER = notices.c.user_id == bindparam("its_user")
+_IN_USER_PROJECT = (_OWNED_BY_USER, notices.c.project_id == bindparam("its_project"))
 _COLUMNS = (
     *(notices.c.id, notices.c.project_id, notices.c.event_json, notices.c.moment),
     *(notices.c.due_at, notices.c.tool, notices.c.condition),
     *(notices.c.run_id, notices.c.created_at, notices.c.delivered_at),
 )
 
-_ADD = addition(
+_INSERT_NOTICE = insert_returning_id(
     notices,
     *("user_id", "project_id", "run_id", "event_type", "severity", "event_json"),
     *("moment", "due_at", "tool", "condition", "key", "created_at"),
 )
-_READ = statement(select(*_COLUMNS).where(notices.c.id == bindparam("notice_id"), _MINE))
-_KEPT = statement(
+_SELECT_NOTICE = statement(
+    select(*_COLUMNS).where(notices.c.id == bindparam("notice_id"), _OWNED_BY_USER)
+)
+_SELECT_NOTICE_BY_KEY = statement(
     select(*_COLUMNS).where(
-        _MINE, notices.c.key == bindparam("its_key"), notices.c.key.is_not(None)
+        _OWNED_BY_USER, notices.c.key == bindparam("its_key"), notices.c.key.is_not(None)
     )
 )
-_COUNT = statement(select(func.count()).select_from(notices).where(*_HERE, IS_PENDING))
-_PENDING = statement(select(*_COLUMNS).where(*_HERE, IS_PENDING).order_by(notices.c.id))
-_BRIEFED = statement(
+_COUNT_PENDING = statement(
+    select(func.count()).select_from(notices).where(*_IN_USER_PROJECT, IS_UNDELIVERED)
+)
+_SELECT_PENDING = statement(
+    select(*_COLUMNS).where(*_IN_USER_PROJECT, IS_UNDELIVERED).order_by(notices.c.id)
+)
+_SELECT_DUE_SOON = statement(
     select(*_COLUMNS)
     .where(
-        *_HERE,
-        IS_PENDING,
+        *_IN_USER_PROJECT,
+        IS_UNDELIVERED,
         or_(notices.c.due_at.is_(None), notices.c.due_at <= bindparam("soon")),
     )
     # What waits for something that may never happen takes the place of nothing that is due.
     .order_by(text("notices.moment IN ('tool', 'condition')"), notices.c.id)
-    .limit(MOST_BRIEFED)
+    .limit(MAX_RUN_NOTICES)
 )
-_LIST = statement(
+_SELECT_NOTICES = statement(
     select(*_COLUMNS)
     .where(
-        _MINE,
+        _OWNED_BY_USER,
         notices.c.id < bindparam("before"),
         or_(bindparam("any_project"), notices.c.project_id == bindparam("its_project")),
     )
     .order_by(notices.c.id.desc())
     .limit(bindparam("limit"))
 )
-_DELIVER = statement(
+_MARK_DELIVERED = statement(
     update(notices)
-    .where(notices.c.id == bindparam("notice_id"), _MINE, IS_PENDING)
+    .where(notices.c.id == bindparam("notice_id"), _OWNED_BY_USER, IS_UNDELIVERED)
     .values(delivered_at=bindparam("now"))
 )
 
@@ -79,70 +85,75 @@ _DELIVER = statement(
 class NoticeLog:
     """The `NoticeLog` of the store. `hide` takes known secrets out of what is kept."""
 
-    def __init__(self, database: Database, *, hide: Redact) -> None:
+    def __init__(self, database: Database, *, redact: Redact) -> None:
         self._database = database
-        self._hide = hide
+        self._redact = redact
 
     async def put(self, notice: NewNotice) -> StoredNotice:
         """Keep it, once for its key: what is there counts, delivered or not."""
-        _check(notice)
+        _check_notice(notice)
         event = notice.event.as_json()
-        written = bounded_json("the event of a notice", event, self._hide, most=MOST_BYTES)
+        written = to_bounded_json(
+            "the event of a notice", event, self._redact, max_bytes=MAX_EVENT_BYTES
+        )
         return await self._database.write(lambda tx: _put(tx, notice, written))
 
     async def pending(self, user_id: str, project_id: str) -> list[StoredNotice]:
         rows = await self._database.read(
-            lambda tx: tx.rows(_PENDING, its_user=user_id, its_project=project_id)
+            lambda tx: tx.fetch_all(_SELECT_PENDING, its_user=user_id, its_project=project_id)
         )
-        return [_notice(row) for row in rows]
+        return [_notice_from_row(row) for row in rows]
 
     async def list(
         self, user_id: str, *, project_id: str | None = None, before: int | None = None, limit: int
     ) -> list[StoredNotice]:
         """Delivered or not, the newest first; `before` is the last id of the page before."""
         rows = await self._database.read(
-            lambda tx: tx.rows(
-                _LIST,
+            lambda tx: tx.fetch_all(
+                _SELECT_NOTICES,
                 its_user=user_id,
-                before=_NEWEST if before is None else before,
+                before=_MAX_ID if before is None else before,
                 any_project=project_id is None,
                 its_project=project_id or "",
                 limit=limit,
             )
         )
-        return [_notice(row) for row in rows]
+        return [_notice_from_row(row) for row in rows]
 
     async def dismiss(self, user_id: str, notice_id: int) -> StoredNotice:
         """It counts as delivered from now on, unless it was before."""
 
         def dismiss(tx: Transaction) -> StoredNotice:
-            tx.run(_DELIVER, notice_id=notice_id, its_user=user_id, now=time())
-            row = tx.row(_READ, notice_id=notice_id, its_user=user_id)
+            tx.execute(_MARK_DELIVERED, notice_id=notice_id, its_user=user_id, now=time())
+            row = tx.fetch_one(_SELECT_NOTICE, notice_id=notice_id, its_user=user_id)
             if row is None:
                 raise NotFound(f"there is no notice {notice_id}.")
-            return _notice(row)
+            return _notice_from_row(row)
 
         return await self._database.write(dismiss)
 
-    def delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
+    def mark_delivered(self, user_id: str, ids: Sequence[int]) -> Operation[None]:
         # In order: two transactions that take the same rows take them alike.
         wanted = sorted(set(ids))
 
         def deliver(tx: Transaction) -> None:
             now = time()
-            tx.run_all(
-                _DELIVER, [{"notice_id": i, "its_user": user_id, "now": now} for i in wanted]
+            tx.execute_many(
+                _MARK_DELIVERED, [{"notice_id": i, "its_user": user_id, "now": now} for i in wanted]
             )
 
         return deliver
 
 
-def briefed(tx: Transaction, user_id: str, project_id: str) -> tuple[StoredNotice, ...]:
+def load_run_notices(tx: Transaction, user_id: str, project_id: str) -> tuple[StoredNotice, ...]:
     """What a run that begins now may have to tell, the oldest first."""
-    rows = tx.rows(
-        _BRIEFED, its_user=user_id, its_project=project_id, soon=time() + _LONGER_THAN_RUNS
+    rows = tx.fetch_all(
+        _SELECT_DUE_SOON,
+        its_user=user_id,
+        its_project=project_id,
+        soon=time() + _DUE_HORIZON_SECONDS,
     )
-    return tuple(_notice(row) for row in sorted(rows))
+    return tuple(_notice_from_row(row) for row in sorted(rows))
 
 
 def _put(tx: Transaction, notice: NewNotice, event_json: str) -> StoredNotice:
@@ -150,69 +161,69 @@ def _put(tx: Transaction, notice: NewNotice, event_json: str) -> StoredNotice:
     # Whoever puts for this user at this moment is waited for: what is counted is so.
     tx.lock_name(f"notices {user_id}")
     if notice.key is not None:
-        kept = tx.row(_KEPT, its_user=user_id, its_key=notice.key)
+        kept = tx.fetch_one(_SELECT_NOTICE_BY_KEY, its_user=user_id, its_key=notice.key)
         if kept is not None:
-            return _notice(kept)
+            return _notice_from_row(kept)
     find_project(tx, user_id, project_id)
     if notice.run_id is not None:
         find_node(tx, user_id, notice.run_id)
-    _check_room(tx, user_id, project_id)
-    added = tx.add(
-        _ADD,
+    _check_capacity(tx, user_id, project_id)
+    added = tx.insert(
+        _INSERT_NOTICE,
         user_id=user_id,
         project_id=project_id,
         run_id=notice.run_id,
         event_type=event.type,
         severity=event.severity.value,
         event_json=event_json,
-        moment=due.moment.value,
+        moment=due.until.value,
         due_at=due.at,
         tool=due.tool,
         condition=due.condition,
         key=notice.key,
         created_at=time(),
     )
-    row = tx.row(_READ, notice_id=added, its_user=user_id)
+    row = tx.fetch_one(_SELECT_NOTICE, notice_id=added, its_user=user_id)
     assert row is not None
-    return _notice(row)
+    return _notice_from_row(row)
 
 
-def _check_room(tx: Transaction, user_id: str, project_id: str) -> None:
-    row = tx.row(_COUNT, its_user=user_id, its_project=project_id)
-    if row is not None and row[0] >= MOST_PENDING:
+def _check_capacity(tx: Transaction, user_id: str, project_id: str) -> None:
+    row = tx.fetch_one(_COUNT_PENDING, its_user=user_id, its_project=project_id)
+    if row is not None and row[0] >= MAX_PENDING:
         raise BadRequest(
-            f"{MOST_PENDING} notices of the project {project_id!r:.80} wait to be told: there is "
+            f"{MAX_PENDING} notices of the project {project_id!r:.80} wait to be told: there is "
             "no room for more.",
             hint="Dismiss some, or ask something: a run tells what is due.",
         )
 
 
-def _check(notice: NewNotice) -> None:
+def _check_notice(notice: NewNotice) -> None:
     if not notice.user_id:
         raise BadRequest("a notice needs a user.")
-    check_name("the type of an event", notice.event.type, most=_LONGEST_NAME)
+    check_name("the type of an event", notice.event.type, max_chars=_MAX_NAME_CHARS)
     if notice.key is not None:
-        check_name("the key of a notice", notice.key, most=_LONGEST_NAME)
+        check_name("the key of a notice", notice.key, max_chars=_MAX_NAME_CHARS)
     due = notice.due
     given: dict[str, Any] = {"at": due.at, "tool": due.tool, "condition": due.condition}
     names = {DeferUntil.TIME: "at", DeferUntil.TOOL: "tool", DeferUntil.CONDITION: "condition"}
-    wanted = names.get(due.moment)
+    wanted = names.get(due.until)
     for name, value in given.items():
         if (value not in (None, "")) is not (name == wanted):
             verb = "needs" if name == wanted else "has no"
-            raise BadRequest(f"what is due at a {due.moment.value} {verb} {name!r}.")
+            raise BadRequest(f"what is due at a {due.until.value} {verb} {name!r}.")
     if due.at is not None and not isfinite(due.at):
         raise BadRequest(f"'at' must be seconds since 1970 (got {due.at}).")
-    check_length("'tool'", due.tool, most=_LONGEST_NAME)
-    check_length("'condition'", due.condition, most=_LONGEST_CONDITION)
+    check_length("'tool'", due.tool, max_chars=_MAX_NAME_CHARS)
+    check_length("'condition'", due.condition, max_chars=_MAX_CONDITION_CHARS)
 
 
-def _notice(row: Row) -> StoredNotice:
+def _notice_from_row(row: Row) -> StoredNotice:
     id_, project_id, event, moment, at, tool, condition, run_id, created_at, delivered_at = row
     return StoredNotice(
         id=id_,
         project_id=project_id,
-        event=Event.read(from_json(event)),
+        event=Event.from_json(from_json(event)),
         due=Deferral(DeferUntil(moment), at, tool, condition),
         run_id=run_id,
         created_at=created_at,

@@ -19,21 +19,28 @@ from dodona.store.schema import projects
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-_CHANGING = ("vault_path", "code_paths_json", "settings_json")
-_COLUMNS = ("user_id", "id", *_CHANGING, "created_at")
+_MUTABLE_COLUMNS = ("vault_path", "code_paths_json", "settings_json")
+_COLUMNS = ("user_id", "id", *_MUTABLE_COLUMNS, "created_at")
 PROJECT_COLUMNS = tuple(projects.c[name] for name in _COLUMNS[2:])
-_MINE = (projects.c.user_id == bindparam("its_user"), projects.c.id == bindparam("its_id"))
+_BY_USER_AND_ID = (
+    projects.c.user_id == bindparam("its_user"),
+    projects.c.id == bindparam("its_id"),
+)
 _SELECT = select(*(projects.c[name] for name in _COLUMNS))
 
-_READ = statement(_SELECT.where(*_MINE))
-_LOCK = statement(_SELECT.where(*_MINE).with_for_update())
-_LIST = statement(_SELECT.where(_MINE[0]).order_by(projects.c.created_at, projects.c.id))
-_ADD = upsert(
+_SELECT_PROJECT = statement(_SELECT.where(*_BY_USER_AND_ID))
+_LOCK_PROJECT = statement(_SELECT.where(*_BY_USER_AND_ID).with_for_update())
+_SELECT_PROJECTS = statement(
+    _SELECT.where(_BY_USER_AND_ID[0]).order_by(projects.c.created_at, projects.c.id)
+)
+_INSERT_PROJECT = upsert(
     projects,
     lambda add: add.values({name: bindparam(name) for name in _COLUMNS}).on_conflict_do_nothing(),
 )
-_PUT = statement(
-    update(projects).where(*_MINE).values({name: bindparam(f"new_{name}") for name in _CHANGING})
+_UPDATE_PROJECT = statement(
+    update(projects)
+    .where(*_BY_USER_AND_ID)
+    .values({name: bindparam(f"new_{name}") for name in _MUTABLE_COLUMNS})
 )
 
 
@@ -51,7 +58,7 @@ class Projects:
             )
 
         def create(tx: Transaction) -> Project:
-            if not _add(tx, project):
+            if not _insert_project(tx, project):
                 raise BadRequest(
                     f"there is a project {project.id} already.", hint="Choose another name."
                 )
@@ -62,19 +69,21 @@ class Projects:
     async def get(self, user_id: str, project_id: str) -> Project:
         """The user's project; another's is not found, as one that does not exist."""
         row = await self._database.read(
-            lambda tx: tx.row(_READ, its_user=user_id, its_id=project_id)
+            lambda tx: tx.fetch_one(_SELECT_PROJECT, its_user=user_id, its_id=project_id)
         )
         if row is not None:
-            return _project(row)
+            return _project_from_full_row(row)
         return await self._database.write(lambda tx: find_project(tx, user_id, project_id))
 
     async def list(self, user_id: str) -> list[Project]:
         """The user's projects, the oldest first."""
         await self.get(user_id, DEFAULT_PROJECT)
-        rows = await self._database.read(lambda tx: tx.rows(_LIST, its_user=user_id))
-        return [_project(row) for row in rows]
+        rows = await self._database.read(
+            lambda tx: tx.fetch_all(_SELECT_PROJECTS, its_user=user_id)
+        )
+        return [_project_from_full_row(row) for row in rows]
 
-    async def change(
+    async def update(
         self, user_id: str, project_id: str, change: Callable[[Project], Project]
     ) -> Project:
         """Replace paths and settings by what a function makes of them; the project after that.
@@ -85,11 +94,11 @@ class Projects:
 
         def write(tx: Transaction) -> Project:
             find_project(tx, user_id, project_id)
-            row = tx.row(_LOCK, its_user=user_id, its_id=project_id)
+            row = tx.fetch_one(_LOCK_PROJECT, its_user=user_id, its_id=project_id)
             assert row is not None
-            values = _values(change(_project(row)))
-            fresh = {f"new_{name}": values[name] for name in _CHANGING}
-            tx.run(_PUT, its_user=user_id, its_id=project_id, **fresh)
+            values = _row_values(change(_project_from_full_row(row)))
+            fresh = {f"new_{name}": values[name] for name in _MUTABLE_COLUMNS}
+            tx.execute(_UPDATE_PROJECT, its_user=user_id, its_id=project_id, **fresh)
             return find_project(tx, user_id, project_id)
 
         return await self._database.write(write)
@@ -97,30 +106,30 @@ class Projects:
 
 def find_project(tx: Transaction, user_id: str, project_id: str) -> Project:
     """The user's project. A default one that is not there is made, so this is for writers."""
-    row = tx.row(_READ, its_user=user_id, its_id=project_id)
+    row = tx.fetch_one(_SELECT_PROJECT, its_user=user_id, its_id=project_id)
     if row is None and project_id == DEFAULT_PROJECT:
-        _add(tx, Project(user_id, DEFAULT_PROJECT))
-        row = tx.row(_READ, its_user=user_id, its_id=DEFAULT_PROJECT)
+        _insert_project(tx, Project(user_id, DEFAULT_PROJECT))
+        row = tx.fetch_one(_SELECT_PROJECT, its_user=user_id, its_id=DEFAULT_PROJECT)
     if row is None:
         raise NotFound(f"there is no project {project_id!r:.80}.")
-    return _project(row)
+    return _project_from_full_row(row)
 
 
-def read_project(user_id: str, project_id: str, row: Row) -> Project:
+def project_from_row(user_id: str, project_id: str, row: Row) -> Project:
     """The project in a row of PROJECT_COLUMNS."""
     vault_path, code_paths, settings, created_at = row
     paths = () if code_paths == "[]" else tuple(from_json(code_paths))
     return Project(user_id, project_id, vault_path, paths, from_json(settings), created_at)
 
 
-def _add(tx: Transaction, project: Project) -> bool:
+def _insert_project(tx: Transaction, project: Project) -> bool:
     """Did it not exist before?"""
     if not project.user_id:
         raise BadRequest("a project needs a user.")
-    return tx.run(_ADD, **_values(project)) == 1
+    return tx.execute(_INSERT_PROJECT, **_row_values(project)) == 1
 
 
-def _values(project: Project) -> dict[str, Any]:
+def _row_values(project: Project) -> dict[str, Any]:
     return {
         "user_id": project.user_id,
         "id": project.id,
@@ -131,5 +140,5 @@ def _values(project: Project) -> dict[str, Any]:
     }
 
 
-def _project(row: Row) -> Project:
-    return read_project(row[0], row[1], row[2:])
+def _project_from_full_row(row: Row) -> Project:
+    return project_from_row(row[0], row[1], row[2:])

@@ -9,18 +9,18 @@ from sqlalchemy import bindparam, select
 from dodona.core.domain.conversations.conversation import Conversation, RunInputs, RunNode, Window
 from dodona.core.domain.projects import Project
 from dodona.store.conversations.messages import read_question
-from dodona.store.conversations.window import NOTHING, WindowExtent, next_window, same_window
+from dodona.store.conversations.window import EMPTY_EXTENT, WindowExtent, next_window, reload_window
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
-from dodona.store.notifications.notices import briefed
-from dodona.store.runs.lanes import AskTarget, find_place, session_context
+from dodona.store.notifications.notices import load_run_notices
+from dodona.store.runs.lanes import AskTarget, find_target, session_context
 from dodona.store.schema import pins, runs
 
-_OLDEST = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
-_PINS = statement(select(pins.c.content).where(pins.c.hash == bindparam("pins_hash")))
+_SELECT_WINDOW_START = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
+_SELECT_PINS = statement(select(pins.c.content).where(pins.c.hash == bindparam("pins_hash")))
 
 
-def brief_for(
+def build_run_inputs(
     tx: Transaction,
     conversation: Conversation,
     node: RunNode,
@@ -33,15 +33,15 @@ def brief_for(
     `token_budget` is that of sessions.
     """
     user_id, project_id = conversation.user_id, conversation.project_id
-    found = find_place(tx, user_id, project_id)
+    found = find_target(tx, user_id, project_id)
     place = found or AskTarget(Project(user_id, project_id), {}, None, None)
     context = place.context
     if context is None or node.session_key is not None:
         context = session_context(user_id, project_id, token_budget=token_budget)
     # The context may be in another conversation by now; to this run it is in its own.
     context = replace(context, conversation_id=conversation.id)
-    window, reach = _sight(tx, node, parent_id, budget=context.token_budget, place=place)
-    row = None if node.pins_hash is None else tx.row(_PINS, pins_hash=node.pins_hash)
+    window, reach = _load_window(tx, node, parent_id, budget=context.token_budget, target=place)
+    row = None if node.pins_hash is None else tx.fetch_one(_SELECT_PINS, pins_hash=node.pins_hash)
     brief = RunInputs(
         read_question(tx, node.id),
         context,
@@ -50,22 +50,22 @@ def brief_for(
         window,
         conversation.updated_at,
         None if row is None else bytes(row[0]),
-        notices=briefed(tx, user_id, project_id) if place.has_notices else (),
+        notices=load_run_notices(tx, user_id, project_id) if place.has_notices else (),
         session_key=node.session_key,
         origin=node.origin,
     )
     return brief, reach
 
 
-def _sight(
-    tx: Transaction, node: RunNode, parent_id: int | None, *, budget: int, place: AskTarget
+def _load_window(
+    tx: Transaction, node: RunNode, parent_id: int | None, *, budget: int, target: AskTarget
 ) -> tuple[Window, WindowExtent | None]:
     """An earlier attempt has seen something: the next one sees just that."""
     if parent_id is None:
-        return Window(None, ()), NOTHING
-    seen = _oldest(tx, node.id) if node.attempt else None
+        return Window(None, ()), EMPTY_EXTENT
+    seen = _window_start(tx, node.id) if node.attempt else None
     if seen is not None and node.started_at is not None:
-        window = same_window(
+        window = reload_window(
             tx,
             conversation_id=node.conversation_id,
             parent_id=parent_id,
@@ -77,12 +77,12 @@ def _sight(
         tx,
         conversation_id=node.conversation_id,
         parent_id=parent_id,
-        oldest=_oldest(tx, parent_id),
+        oldest=_window_start(tx, parent_id),
         budget=budget,
-        max_runs=place.most_runs,
+        max_runs=target.max_runs,
     )
 
 
-def _oldest(tx: Transaction, run_id: int) -> int | None:
-    row = tx.row(_OLDEST, run_id=run_id)
+def _window_start(tx: Transaction, run_id: int) -> int | None:
+    row = tx.fetch_one(_SELECT_WINDOW_START, run_id=run_id)
     return None if row is None else row[0]

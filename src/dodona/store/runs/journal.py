@@ -13,22 +13,29 @@ from time import time
 from typing import Any, TypeVar
 
 from dodona.core.domain.conversations.conversation import Claim, EndReceipt, RunEnd, StepRow
-from dodona.core.errors import Fenced
+from dodona.core.errors import RunFenced
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.store.conversations.nodes import find_node
-from dodona.store.db.database import Database, Operation, Transaction, log_lost
-from dodona.store.db.text import Redact, changed, to_json
-from dodona.store.runs.finish import check_ending, end_run, hidden_ending
-from dodona.store.runs.pending import PendingWrites, pin
+from dodona.store.db.database import Database, Operation, Transaction, log_orphaned
+from dodona.store.db.text import Redact, map_strings, to_json
+from dodona.store.runs.finish import check_end, end_run, redact_end
+from dodona.store.runs.pending import PendingWrites, save_pins
 from dodona.store.runs.runs import check_claim
-from dodona.store.runs.steps import NO_PAST, Past, encoded, expire, read_past, read_steps
+from dodona.store.runs.steps import (
+    NO_PAST_ATTEMPTS,
+    PastAttempts,
+    encode_record,
+    expire_payloads,
+    read_past_attempts,
+    read_steps,
+)
 
 T = TypeVar("T")
 
-_SOON = 0.02  # seconds after something has ended that was asked of others
+_FLUSH_DELAY_SECONDS = 0.02  # seconds after something has ended that was asked of others
 
 
-class Background:
+class BackgroundTasks:
     """What journals do while nobody waits for it. It ends before the store does."""
 
     def __init__(self) -> None:
@@ -54,25 +61,27 @@ class RunJournal:
         database: Database,
         claim: Claim,
         *,
-        hide: Redact,
-        background: Background,
+        redact: Redact,
+        background: BackgroundTasks,
         release: Callable[[Claim], None],
-        past: Past = NO_PAST,
+        past: PastAttempts = NO_PAST_ATTEMPTS,
     ) -> None:
         self._database = database
         self._background = background
         self._claim = claim
-        self._hide = hide
+        self._redact = redact
         self._release = release
         self._past = past
-        self._open: dict[str, dict[str, Any]] = {}  # steps that have begun
-        self._notes = PendingWrites()
-        self._noted = self._durable = 0  # how many notes were made, and are on the disk
-        self._writing = asyncio.Lock()
-        self._lost: asyncio.Future[None] | None = None  # a write whose caller was cancelled
-        self._soon: asyncio.TimerHandle | None = None
+        self._open_steps: dict[str, dict[str, Any]] = {}  # steps that have begun
+        self._pending = PendingWrites()
+        self._noted_count = self._durable_count = 0  # how many notes were made, and are on the disk
+        self._write_lock = asyncio.Lock()
+        self._orphaned_write: asyncio.Future[None] | None = (
+            None  # a write whose caller was cancelled
+        )
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._is_flushing = False
-        self._refusal: BaseException | None = None
+        self._error: BaseException | None = None
 
     @property
     def downtime(self) -> float:
@@ -86,70 +95,70 @@ class RunJournal:
     # -- notes ------------------------------------------------------------------------------------
 
     def begin(self, start: StepStart) -> StepRecord | None:
-        self._refuse()
+        self._raise_if_unusable()
         row: dict[str, Any] = {
             "run_id": self._claim.run_id,
             "key": start.key,
             "leaf": start.leaf,
             "effect": start.effect.value,
             "attempt": self._claim.attempt,
-            "request_hash": self._hash(start.request),
+            "request_hash": self._hash_request(start.request),
             "status": "started",
             "payload": None,
             "started_at": time(),
             "ended_at": None,
         }
-        record = self._past.judged(row)
+        record = self._past.resolve_step(row)
         if record is None or record.outcome_unknown:
-            self._open[start.key] = row
+            self._open_steps[start.key] = row
             if start.effect is not Effect.NONE:
-                self._note(row, is_start=True)
+                self._add_pending(row, is_start=True)
         return record
 
-    def _hash(self, request: str) -> str:
+    def _hash_request(self, request: str) -> str:
         """Of what is left without secrets: after a resume the request has them no more."""
         if not request:
             return ""
-        text = self._hide(request).encode("utf-8", "replace")
+        text = self._redact(request).encode("utf-8", "replace")
         return hashlib.blake2b(text, digest_size=16).hexdigest()
 
     def finish(self, key: str, record: StepRecord) -> None:
-        self._refuse()
-        row = self._open[key].copy()
+        self._raise_if_unusable()
+        row = self._open_steps[key].copy()
         row["status"] = "succeeded" if record.succeeded else "failed"
-        row["payload"] = encoded(key, record, self._hide)
+        row["payload"] = encode_record(key, record, self._redact)
         row["ended_at"] = time()
-        self._note(row)
+        self._add_pending(row)
         # An answer that was paid for is not asked for again because its tools take their time.
         if row["effect"] != Effect.NONE.value or row["request_hash"]:
-            self._flush_soon()
+            self._schedule_flush()
 
-    def _note(self, row: dict[str, Any], *, is_start: bool = False) -> None:
-        self._noted += 1
-        self._notes.add(row, is_start=is_start)
+    def _add_pending(self, row: dict[str, Any], *, is_start: bool = False) -> None:
+        self._noted_count += 1
+        self._pending.add(row, is_start=is_start)
 
     def pin(self, pins: bytes) -> None:
-        self._refuse()
-        self._notes.pins = pins
+        self._raise_if_unusable()
+        self._pending.pins = pins
 
-    def ride(self, operation: Operation[Any]) -> None:
-        self._refuse()
-        self._notes.riders.append(operation)
+    def add_to_next_commit(self, operation: Operation[Any]) -> None:
+        self._raise_if_unusable()
+        self._pending.operations.append(operation)
 
     # -- writes -----------------------------------------------------------------------------------
 
     async def flush(self) -> None:
-        self._refuse()
-        noted = self._noted
-        if self._durable >= noted:
+        self._raise_if_unusable()
+        noted = self._noted_count
+        if self._durable_count >= noted:
             return
-        async with self._writing:
-            if self._durable < noted:  # else somebody's flush took ours along
-                await self._commit(_nothing)
+        async with self._write_lock:
+            if self._durable_count < noted:  # else somebody's flush took ours along
+                await self._commit(_no_operation)
 
     async def commit(self, operation: Operation[T]) -> T:
-        self._refuse()
-        async with self._writing:
+        self._raise_if_unusable()
+        async with self._write_lock:
             return await self._commit(operation)
 
     async def _commit(self, operation: Operation[T]) -> T:
@@ -159,20 +168,26 @@ class RunJournal:
             if notes.pins is None:
                 check_claim(tx, claim)
             else:
-                pin(tx, claim, notes.pins)
+                save_pins(tx, claim, notes.pins)
             notes.write(tx)
             return operation(tx)
 
         return await self._write(write)
 
-    async def end(self, ending: RunEnd) -> EndReceipt:
-        self._refuse()
-        check_ending(ending)
-        ending = hidden_ending(ending, self._hide)
-        error = None if ending.error is None else to_json(changed(dict(ending.error), self._hide))
-        async with self._writing:
+    async def end(self, run_end: RunEnd) -> EndReceipt:
+        self._raise_if_unusable()
+        check_end(run_end)
+        run_end = redact_end(run_end, self._redact)
+        error = (
+            None
+            if run_end.error is None
+            else to_json(map_strings(dict(run_end.error), self._redact))
+        )
+        async with self._write_lock:
             ended = await self._write(
-                lambda tx, notes: end_run(tx, self._claim, ending, notes=notes, error_json=error),
+                lambda tx, notes: end_run(
+                    tx, self._claim, run_end, pending=notes, error_json=error
+                ),
                 soft=False,
             )
         self._release(self._claim)
@@ -186,81 +201,83 @@ class RunJournal:
         Notes are dropped only when they are durable: until then they go with whatever else is
         written for the run.
         """
-        if self._lost is not None:
-            await asyncio.wait([self._lost])
-            self._lost = None
-        self._refuse()
-        self._flush_no_more()
-        notes, count = self._notes.copy(), self._noted
+        if self._orphaned_write is not None:
+            await asyncio.wait([self._orphaned_write])
+            self._orphaned_write = None
+        self._raise_if_unusable()
+        self._cancel_flush()
+        notes, count = self._pending.copy(), self._noted_count
         found = asyncio.get_running_loop().create_future()
         future = self._database.submit(
             lambda tx: operation(tx, notes),
-            soft=soft and not notes.starts,
-            lost=lambda _, error: self._find(found, notes, count, error),
+            soft=soft and not notes.started_effects,
+            on_orphaned=lambda _, error: self._on_orphaned(found, notes, count, error),
         )
         try:
             result = await future
         except asyncio.CancelledError:
             if future.cancelled():
-                self._lost = found
+                self._orphaned_write = found
             elif future.exception() is None:  # it had come, a moment before
-                self._settle(notes, count)
+                self._mark_durable(notes, count)
             raise
-        self._settle(notes, count)
+        self._mark_durable(notes, count)
         return result
 
-    def _find(
+    def _on_orphaned(
         self,
-        found: asyncio.Future[None],
-        notes: PendingWrites,
+        done: asyncio.Future[None],
+        pending: PendingWrites,
         count: int,
         error: BaseException | None,
     ) -> None:
         """Nobody waited any more; what was written is known all the same."""
         if error is None:
-            self._settle(notes, count)
-        log_lost(None, error)
-        found.set_result(None)
+            self._mark_durable(pending, count)
+        log_orphaned(None, error)
+        done.set_result(None)
 
-    def _settle(self, notes: PendingWrites, count: int) -> None:
-        self._durable = count
-        self._notes.drop(notes)
+    def _mark_durable(self, pending: PendingWrites, count: int) -> None:
+        self._durable_count = count
+        self._pending.drop(pending)
 
     def release(self) -> None:
-        self._flush_no_more()
-        self._refusal = Fenced(
+        self._cancel_flush()
+        self._error = RunFenced(
             f"this process leaves run {self._claim.run_id}: it goes on elsewhere."
         )
 
-    def _flush_soon(self) -> None:
-        if self._soon is None and not self._is_flushing:
-            self._soon = asyncio.get_running_loop().call_later(_SOON, self._flush_now)
+    def _schedule_flush(self) -> None:
+        if self._flush_timer is None and not self._is_flushing:
+            self._flush_timer = asyncio.get_running_loop().call_later(
+                _FLUSH_DELAY_SECONDS, self._start_flush
+            )
 
-    def _flush_no_more(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
+    def _cancel_flush(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
 
-    def _flush_now(self) -> None:
-        self._soon = None
+    def _start_flush(self) -> None:
+        self._flush_timer = None
         self._is_flushing = True
-        self._background.start(self._flush_quietly)
+        self._background.start(self._flush_in_background)
 
-    async def _flush_quietly(self) -> None:
+    async def _flush_in_background(self) -> None:
         """Nobody waits for this one, so its failure is told to whoever comes next."""
         try:
             await self.flush()
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
-            self._refusal = self._refusal or error
+            self._error = self._error or error
         finally:
             self._is_flushing = False
 
-    def _refuse(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+    def _raise_if_unusable(self) -> None:
+        if self._error is not None:
+            raise self._error
 
 
-def _nothing(_: Transaction) -> None:
+def _no_operation(_: Transaction) -> None:
     """Write only what was noted."""
 
 
@@ -268,22 +285,22 @@ class Journals:
     """The journals of all runs. `release` is told of runs that have ended."""
 
     def __init__(
-        self, database: Database, *, hide: Redact, release: Callable[[Claim], None]
+        self, database: Database, *, redact: Redact, release: Callable[[Claim], None]
     ) -> None:
         self._database = database
-        self._hide = hide
+        self._redact = redact
         self._release = release
-        self._background = Background()
+        self._background = BackgroundTasks()
 
     async def open(self, claim: Claim) -> RunJournal:
         """The journal of a run that this process has claimed, with what earlier attempts left."""
-        past = NO_PAST
+        past = NO_PAST_ATTEMPTS
         if claim.is_resumed:
-            past = await self._database.read(lambda tx: read_past(tx, claim))
+            past = await self._database.read(lambda tx: read_past_attempts(tx, claim))
         return RunJournal(
             self._database,
             claim,
-            hide=self._hide,
+            redact=self._redact,
             background=self._background,
             release=self._release,
             past=past,
@@ -304,4 +321,4 @@ class Journals:
 
     async def expire(self, before: float) -> int:
         """Forget what the steps of runs left that ended before a time; messages stay."""
-        return await self._database.write(lambda tx: expire(tx, before))
+        return await self._database.write(lambda tx: expire_payloads(tx, before))

@@ -8,17 +8,21 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import and_, bindparam, exists, select
 
-from dodona.core.domain.conversations.contexts import TOKEN_BUDGET, ContextStatus, OracleContext
+from dodona.core.domain.conversations.contexts import (
+    DEFAULT_TOKEN_BUDGET,
+    ContextStatus,
+    OracleContext,
+)
 from dodona.core.domain.projects import Project
-from dodona.store.conversations.contexts import CONTEXT_COLUMNS, read_context
-from dodona.store.conversations.window import NOTHING, WindowExtent
+from dodona.store.conversations.contexts import CONTEXT_COLUMNS, context_from_row
+from dodona.store.conversations.window import EMPTY_EXTENT, WindowExtent
 from dodona.store.db.database import Row, Transaction
 from dodona.store.db.statements import Statement, statement
 from dodona.store.db.text import from_json
-from dodona.store.projects.projects import PROJECT_COLUMNS, read_project
+from dodona.store.projects.projects import PROJECT_COLUMNS, project_from_row
 from dodona.store.schema import (
     IS_OPEN,
-    IS_PENDING,
+    IS_UNDELIVERED,
     conversations,
     notices,
     oracle_contexts,
@@ -27,8 +31,8 @@ from dodona.store.schema import (
     settings,
 )
 
-_MOST_RUNS: Final = 30  # in a window, unless the user's max_context_nodes says otherwise
-_CONTEXT: Final = 14  # where a row's context begins
+_DEFAULT_MAX_RUNS: Final = 30  # in a window, unless the user's max_context_nodes says otherwise
+_CONTEXT_OFFSET: Final = 14  # where a row's context begins
 
 
 class Lane(NamedTuple):
@@ -41,7 +45,7 @@ class Lane(NamedTuple):
     head_id: int | None
     updated_at: float
     is_busy: bool
-    reach: WindowExtent | None
+    next_extent: WindowExtent | None
 
 
 class AskTarget(NamedTuple):
@@ -64,21 +68,21 @@ class AskTarget(NamedTuple):
         )
 
     @property
-    def most_runs(self) -> int:
+    def max_runs(self) -> int:
         """How many runs a window holds at most."""
         wanted = self.settings.get("max_context_nodes")
-        return wanted if type(wanted) is int and wanted > 0 else _MOST_RUNS
+        return wanted if type(wanted) is int and wanted > 0 else _DEFAULT_MAX_RUNS
 
 
 _head = runs.alias("head")
 _is_busy = exists().where(runs.c.conversation_id == conversations.c.id, IS_OPEN)
-_SEEN = (
+_HEAD_WINDOW_COLUMNS = (
     *(_head.c.parent_id, _head.c.window_from, _head.c.window_runs, _head.c.window_tokens),
     _head.c.tokens,
 )
 
 
-def _read() -> Statement:
+def _target_statement() -> Statement:
     """All of it at once: this is most of what taking a question in costs."""
     context = and_(
         oracle_contexts.c.user_id == projects.c.user_id,
@@ -93,27 +97,27 @@ def _read() -> Statement:
     has_notices = exists().where(
         notices.c.user_id == projects.c.user_id,
         notices.c.project_id == projects.c.id,
-        IS_PENDING,
+        IS_UNDELIVERED,
     )
     columns = (
         *(settings.c.model_settings_json, *PROJECT_COLUMNS),
         *(conversations.c.head_id, conversations.c.updated_at, _is_busy, has_notices),
-        *(*_SEEN, *CONTEXT_COLUMNS),
+        *(*_HEAD_WINDOW_COLUMNS, *CONTEXT_COLUMNS),
     )
     mine = (projects.c.user_id == bindparam("its_user"), projects.c.id == bindparam("its_project"))
     return statement(select(*columns).select_from(joined).where(*mine))
 
 
-_READ = _read()
-_LANE = statement(
-    select(conversations.c.head_id, conversations.c.updated_at, _is_busy, *_SEEN)
+_SELECT_TARGET = _target_statement()
+_SELECT_LANE = statement(
+    select(conversations.c.head_id, conversations.c.updated_at, _is_busy, *_HEAD_WINDOW_COLUMNS)
     .select_from(conversations.outerjoin(_head, _head.c.id == conversations.c.head_id))
     .where(conversations.c.id == bindparam("its_id"))
 )
-_HOLD_LANE = statement(
+_LOCK_LANE = statement(
     select(conversations.c.id).where(conversations.c.id == bindparam("its_id")).with_for_update()
 )
-_HOLD = statement(
+_LOCK_CONTEXT_LANE = statement(
     select(conversations.c.id)
     .join(oracle_contexts, oracle_contexts.c.conversation_id == conversations.c.id)
     .where(
@@ -130,50 +134,61 @@ def lock_target(tx: Transaction, user_id: str, project_id: str) -> None:
     There may be no row to lock yet, and everybody must begin with the same lock.
     """
     tx.lock_name(f"{user_id}\n{project_id}")
-    tx.lock(_HOLD, its_user=user_id, its_project=project_id)
+    tx.lock(_LOCK_CONTEXT_LANE, its_user=user_id, its_project=project_id)
 
 
-def find_place(tx: Transaction, user_id: str, project_id: str) -> AskTarget | None:
+def find_target(tx: Transaction, user_id: str, project_id: str) -> AskTarget | None:
     """The place of a user's project; None when there is no such project."""
-    row = tx.row(_READ, its_user=user_id, its_project=project_id)
+    row = tx.fetch_one(_SELECT_TARGET, its_user=user_id, its_project=project_id)
     if row is None:
         return None
-    has_context = row[_CONTEXT] is not None
+    has_context = row[_CONTEXT_OFFSET] is not None
     return AskTarget(
-        read_project(user_id, project_id, row[1:5]),
+        project_from_row(user_id, project_id, row[1:5]),
         {} if row[0] is None else from_json(row[0]),
-        read_context(row[_CONTEXT:]) if has_context else None,
-        _lane(row) if has_context and row[6] is not None else None,
+        context_from_row(row[_CONTEXT_OFFSET:]) if has_context else None,
+        _lane_from_row(row) if has_context and row[6] is not None else None,
         bool(row[8]),
     )
 
 
-def _lane(row: Row) -> Lane:
-    return Lane(row[_CONTEXT + 3], row[5], row[6], bool(row[7]), _reach(row[5], *row[9:_CONTEXT]))
+def _lane_from_row(row: Row) -> Lane:
+    return Lane(
+        row[_CONTEXT_OFFSET + 3],
+        row[5],
+        row[6],
+        bool(row[7]),
+        _next_extent(row[5], *row[9:_CONTEXT_OFFSET]),
+    )
 
 
-def _reach(
-    head_id: int | None, parent_id: int | None, oldest: int | None, seen: int, before: int, own: int
+def _next_extent(
+    head_id: int | None,
+    parent_id: int | None,
+    oldest: int | None,
+    window_runs: int,
+    window_tokens: int,
+    tokens: int,
 ) -> WindowExtent | None:
     """What the head saw, and the head itself."""
     if head_id is None:
-        return NOTHING
+        return EMPTY_EXTENT
     if oldest is None and parent_id is not None:
         return None  # it was never driven: it was appended, or an older Dodona drove it
-    return WindowExtent(oldest or head_id, seen + 1, before + own)
+    return WindowExtent(oldest or head_id, window_runs + 1, window_tokens + tokens)
 
 
-def find_lane(tx: Transaction, conversation_id: int) -> Lane:
+def lock_lane(tx: Transaction, conversation_id: int) -> Lane:
     """The lane of a conversation, locked."""
-    tx.lock(_HOLD_LANE, its_id=conversation_id)
-    row = tx.row(_LANE, its_id=conversation_id)
+    tx.lock(_LOCK_LANE, its_id=conversation_id)
+    row = tx.fetch_one(_SELECT_LANE, its_id=conversation_id)
     assert row is not None  # whoever asks has it from a row that refers to it
     head_id, updated_at, is_busy, *seen = row
-    return Lane(conversation_id, head_id, updated_at, bool(is_busy), _reach(head_id, *seen))
+    return Lane(conversation_id, head_id, updated_at, bool(is_busy), _next_extent(head_id, *seen))
 
 
 def session_context(
-    user_id: str, project_id: str, *, token_budget: int = TOKEN_BUDGET
+    user_id: str, project_id: str, *, token_budget: int = DEFAULT_TOKEN_BUDGET
 ) -> OracleContext:
     """For a run in a conversation that no context is about, as those of sessions are."""
     return OracleContext(

@@ -7,19 +7,19 @@ from typing import Final
 from sqlalchemy import bindparam, func, or_, select
 
 from dodona.core.domain.conversations.conversation import RunOverview
-from dodona.store.conversations.nodes import NODE_COLUMNS, read_node
+from dodona.store.conversations.nodes import NODE_COLUMNS, node_from_row
 from dodona.store.db.database import Transaction
 from dodona.store.db.statements import statement
 from dodona.store.schema import IS_OPEN, IS_QUEUED, conversations, messages, oracle_contexts, runs
 
-_SHOWN: Final = 200  # characters of a question
-_NEWEST: Final = 2**62
+_MAX_QUESTION_CHARS: Final = 200  # characters of a question
+_MAX_ID: Final = 2**62
 
-_LIST = statement(
+_SELECT_RUNS = statement(
     select(
         *NODE_COLUMNS,
         conversations.c.project_id,
-        func.substr(messages.c.content, 1, _SHOWN),
+        func.substr(messages.c.content, 1, _MAX_QUESTION_CHARS),
     )
     .join(conversations, conversations.c.id == runs.c.conversation_id)
     .outerjoin(messages, (messages.c.run_id == runs.c.id) & (messages.c.ordinal == 0))
@@ -34,7 +34,7 @@ _LIST = statement(
     .order_by(runs.c.id.desc())
     .limit(bindparam("limit"))
 )
-_OPEN_IN = statement(
+_SELECT_OPEN_RUNS = statement(
     select(runs.c.id)
     .join(oracle_contexts, oracle_contexts.c.conversation_id == runs.c.conversation_id)
     .where(
@@ -50,17 +50,19 @@ def list_runs(
     tx: Transaction, user_id: str, *, project_id: str | None, before: int | None, limit: int
 ) -> list[RunOverview]:
     """The user's runs, the newest first."""
-    rows = tx.rows(
-        _LIST,
+    rows = tx.fetch_all(
+        _SELECT_RUNS,
         its_user=user_id,
-        before=_NEWEST if before is None else before,
+        before=_MAX_ID if before is None else before,
         any_project=project_id is None,
         its_project=project_id or "",
         limit=limit,
     )
-    return [RunOverview(read_node(row[:-2]), row[-2], row[-1] or "") for row in rows]
+    return [RunOverview(node_from_row(row[:-2]), row[-2], row[-1] or "") for row in rows]
 
 
-def open_runs(tx: Transaction, user_id: str, project_id: str) -> list[int]:
+def list_open_runs(tx: Transaction, user_id: str, project_id: str) -> list[int]:
     """The runs of a context's conversation that have not ended, in the order of the lane."""
-    return [row[0] for row in tx.rows(_OPEN_IN, its_user=user_id, its_project=project_id)]
+    return [
+        row[0] for row in tx.fetch_all(_SELECT_OPEN_RUNS, its_user=user_id, its_project=project_id)
+    ]

@@ -12,13 +12,15 @@ from sqlalchemy import bindparam, select, update
 from dodona.core.domain.conversations.conversation import Claim
 from dodona.store.db.database import Operation, Transaction
 from dodona.store.db.statements import statement, upsert
-from dodona.store.runs.runs import CLAIMED, claim_values, fenced
-from dodona.store.runs.steps import put_steps
+from dodona.store.runs.runs import IS_CLAIMED, claim_values, raise_if_fenced
+from dodona.store.runs.steps import save_steps
 from dodona.store.schema import pins, runs
 
-_KNOWN = select(pins.c.hash).where(pins.c.hash == bindparam("new_pins")).scalar_subquery()
-_PIN = statement(update(runs).where(*CLAIMED).values(pins_hash=_KNOWN).returning(runs.c.pins_hash))
-_ADD = upsert(
+_EXISTING_HASH = select(pins.c.hash).where(pins.c.hash == bindparam("new_pins")).scalar_subquery()
+_UPDATE_PINS = statement(
+    update(runs).where(*IS_CLAIMED).values(pins_hash=_EXISTING_HASH).returning(runs.c.pins_hash)
+)
+_INSERT_PINS = upsert(
     pins,
     lambda add: add.values(
         {name: bindparam(name) for name in ("hash", "content", "created_at")}
@@ -29,25 +31,25 @@ _ADD = upsert(
 class PendingWrites:
     """Steps by key, the newest note of each; what rides along; what the run begins with."""
 
-    __slots__ = ("pins", "riders", "starts", "steps")
+    __slots__ = ("operations", "pins", "started_effects", "steps")
 
     def __init__(self) -> None:
         self.steps: dict[str, dict[str, Any]] = {}
-        self.starts: set[str] = set()  # of effects: these must outlive the power
-        self.riders: list[Operation[Any]] = []
+        self.started_effects: set[str] = set()  # of effects: these must outlive the power
+        self.operations: list[Operation[Any]] = []
         self.pins: bytes | None = None
 
     def add(self, row: dict[str, Any], *, is_start: bool) -> None:
         key = row["key"]
         self.steps[key] = row
         if is_start:
-            self.starts.add(key)
+            self.started_effects.add(key)
 
     def copy(self) -> PendingWrites:
         """As they are now; what is noted from now on is not among them."""
         same = PendingWrites()
-        same.steps, same.starts = self.steps.copy(), self.starts.copy()
-        same.riders, same.pins = self.riders.copy(), self.pins
+        same.steps, same.started_effects = self.steps.copy(), self.started_effects.copy()
+        same.operations, same.pins = self.operations.copy(), self.pins
         return same
 
     def drop(self, written: PendingWrites) -> None:
@@ -55,27 +57,27 @@ class PendingWrites:
         for key, row in written.steps.items():
             if self.steps.get(key) is row:
                 del self.steps[key]
-        self.starts -= written.starts
-        del self.riders[: len(written.riders)]
+        self.started_effects -= written.started_effects
+        del self.operations[: len(written.operations)]
         if self.pins is written.pins:
             self.pins = None
 
     def write(self, tx: Transaction) -> None:
         """Steps, then what rides along."""
         if self.steps:
-            put_steps(tx, list(self.steps.values()))
-        for operation in self.riders:
+            save_steps(tx, list(self.steps.values()))
+        for operation in self.operations:
             operation(tx)
 
 
-def pin(tx: Transaction, claim: Claim, content: bytes) -> None:
+def save_pins(tx: Transaction, claim: Claim, content: bytes) -> None:
     """Keep what a run begins with, once for all runs that begin alike; it must be ours."""
     new = _hash(content)
-    row = tx.row(_PIN, **claim_values(claim), new_pins=new)
-    fenced(claim, row)
+    row = tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=new)
+    raise_if_fenced(claim, row)
     if row == (None,):
-        tx.run(_ADD, hash=new, content=content, created_at=time())
-        tx.row(_PIN, **claim_values(claim), new_pins=new)
+        tx.execute(_INSERT_PINS, hash=new, content=content, created_at=time())
+        tx.fetch_one(_UPDATE_PINS, **claim_values(claim), new_pins=new)
 
 
 @lru_cache(maxsize=64)

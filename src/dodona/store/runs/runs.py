@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from sqlalchemy import Integer, bindparam, func, select, update
 
-from dodona.core.domain.conversations.contexts import TOKEN_BUDGET
+from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET
 from dodona.core.domain.conversations.conversation import (
     Claim,
     ClaimedRun,
@@ -26,18 +26,18 @@ from dodona.core.domain.conversations.conversation import (
     RunRequest,
     RunStatus,
     StoredMessage,
-    SubmittedRun,
+    SubmitReceipt,
 )
-from dodona.core.errors import Fenced, NotFound
-from dodona.store.billing.budgets import settle_cut
-from dodona.store.conversations.contexts import check_budget
+from dodona.core.errors import NotFound, RunFenced
+from dodona.store.billing.budgets import settle_interrupted
+from dodona.store.conversations.contexts import check_token_budget
 from dodona.store.conversations.conversations import HEAD
 from dodona.store.conversations.messages import (
     MESSAGE_COLUMNS,
     add_messages,
     check_messages,
-    hidden_message,
-    read_message,
+    message_from_row,
+    redact_message,
 )
 from dodona.store.conversations.nodes import (
     CONVERSATION_COLUMNS,
@@ -45,35 +45,35 @@ from dodona.store.conversations.nodes import (
     find_conversation,
     find_node,
     find_parent,
-    read_node,
+    node_from_row,
 )
 from dodona.store.conversations.window import WindowExtent
-from dodona.store.db.database import Database, Operation, Transaction, log_lost
-from dodona.store.db.owners import describe
-from dodona.store.db.statements import addition, statement
+from dodona.store.db.database import Database, Operation, Transaction, log_orphaned
+from dodona.store.db.owners import describe_owner
+from dodona.store.db.statements import insert_returning_id, statement
 from dodona.store.db.text import Redact
-from dodona.store.runs.inputs import brief_for
-from dodona.store.runs.listing import list_runs, open_runs
+from dodona.store.runs.inputs import build_run_inputs
+from dodona.store.runs.listing import list_open_runs, list_runs
 from dodona.store.runs.submit import submit_run
 from dodona.store.schema import IS_OPEN, IS_QUEUED, Id, conversations, messages, runs
 
-_Got = TypeVar("_Got", bound=SubmittedRun | ClaimedRun | LaneBusy | None)
+_Got = TypeVar("_Got", bound=SubmitReceipt | ClaimedRun | LaneBusy | None)
 
-_THIS = runs.c.id == bindparam("run_id")
-CLAIMED = (_THIS, runs.c.attempt == bindparam("held"), runs.c.status == "running")
+_BY_ID = runs.c.id == bindparam("run_id")
+IS_CLAIMED = (_BY_ID, runs.c.attempt == bindparam("held"), runs.c.status == "running")
 
-_ACCEPT = addition(
+_INSERT_RUN = insert_returning_id(
     runs,
     *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
     *("tokens", "created_at"),
 )
-_FIRST_OPEN = statement(
+_SELECT_FIRST_OPEN = statement(
     select(*NODE_COLUMNS, runs.c.follows_head)
     .where(runs.c.conversation_id == bindparam("conversation_id"), IS_OPEN)
     .order_by(IS_QUEUED, runs.c.id)
     .limit(1)
 )
-_OPEN_COUNT = statement(
+_COUNT_OPEN = statement(
     select(func.count()).select_from(runs).where(runs.c.user_id == bindparam("its_user"), IS_OPEN)
 )
 _LOCK_LANE = statement(
@@ -83,7 +83,7 @@ _LOCK_LANE = statement(
 )
 _CLAIM = statement(
     update(runs)
-    .where(_THIS)
+    .where(_BY_ID)
     .values(
         status="running",
         owner=bindparam("new_owner"),
@@ -96,25 +96,27 @@ _CLAIM = statement(
     )
     .returning(runs.c.attempt)
 )
-_CHECK = statement(select(runs.c.id).where(*CLAIMED).with_for_update())
-_WAIT = statement(update(runs).where(*CLAIMED).values(status="waiting", owner=None))
-_ASK_CANCEL = statement(
+_LOCK_CLAIMED = statement(select(runs.c.id).where(*IS_CLAIMED).with_for_update())
+_UPDATE_WAITING = statement(update(runs).where(*IS_CLAIMED).values(status="waiting", owner=None))
+_REQUEST_CANCEL = statement(
     update(runs)
-    .where(_THIS, IS_OPEN)
+    .where(_BY_ID, IS_OPEN)
     .values(cancel_requested_at=func.coalesce(runs.c.cancel_requested_at, bindparam("now")))
 )
 _CANCEL_QUEUED = statement(
     update(runs)
-    .where(_THIS, IS_QUEUED)
+    .where(_BY_ID, IS_QUEUED)
     .values(
         status="cancelled",
         ended_at=bindparam("now"),
         parent_id=func.coalesce(runs.c.parent_id, bindparam("head", type_=runs.c.id.type)),
     )
 )
-_ALL_OPEN = statement(select(*NODE_COLUMNS).where(IS_OPEN).order_by(runs.c.conversation_id))
-_TO_CANCEL = statement(select(runs.c.id).where(IS_OPEN, runs.c.cancel_requested_at.is_not(None)))
-_MESSAGES = statement(
+_SELECT_OPEN = statement(select(*NODE_COLUMNS).where(IS_OPEN).order_by(runs.c.conversation_id))
+_SELECT_CANCEL_REQUESTED = statement(
+    select(runs.c.id).where(IS_OPEN, runs.c.cancel_requested_at.is_not(None))
+)
+_SELECT_MESSAGES = statement(
     select(*MESSAGE_COLUMNS)
     .where(messages.c.run_id == bindparam("run_id"))
     .order_by(messages.c.ordinal)
@@ -124,10 +126,10 @@ _MESSAGES = statement(
 class Runs:
     """The runs of all conversations. `hide` takes known secrets out of what is asked."""
 
-    def __init__(self, database: Database, *, hide: Redact = str) -> None:
+    def __init__(self, database: Database, *, redact: Redact = str) -> None:
         self._database = database
-        self._hide = hide
-        self._driven: set[int] = set()  # by this process; the others' are in the database
+        self._redact = redact
+        self._claimed: set[int] = set()  # by this process; the others' are in the database
 
     async def accept(
         self,
@@ -144,15 +146,15 @@ class Runs:
         It goes on from the head at the time when it is its turn, or from a given node.
         """
         check_messages([message])
-        message = hidden_message(message, self._hide)
+        message = redact_message(message, self._redact)
         now = time()
 
         def accept(tx: Transaction) -> RunNode:
             conversation = find_conversation(tx, user_id, conversation_id, lock=True)
             if parent != HEAD:
                 find_parent(tx, conversation, parent)
-            run_id = tx.add(
-                _ACCEPT,
+            run_id = tx.insert(
+                _INSERT_RUN,
                 conversation_id=conversation_id,
                 user_id=user_id,
                 parent_id=None if parent == HEAD else parent,
@@ -168,96 +170,104 @@ class Runs:
 
         return await self._database.write(accept)
 
-    async def submit(self, asking: RunRequest) -> SubmittedRun:
+    async def submit(self, request: RunRequest) -> SubmitReceipt:
         """Take a question in; driven by this process if its lane is free."""
-        check_messages([asking.message])
-        check_budget(asking.token_budget)
-        asking = replace(asking, message=hidden_message(asking.message, self._hide))
-        asked = await self._wanted(lambda tx: self._ask(tx, asking))
-        assert isinstance(asked, SubmittedRun)
+        check_messages([request.message])
+        check_token_budget(request.token_budget)
+        request = replace(request, message=redact_message(request.message, self._redact))
+        asked = await self._submit_or_release(lambda tx: self._submit(tx, request))
+        assert isinstance(asked, SubmitReceipt)
         return asked
 
     async def claim_next(
-        self, conversation_id: int, *, waking: int | None = None, token_budget: int = TOKEN_BUDGET
+        self,
+        conversation_id: int,
+        *,
+        wake_run_id: int | None = None,
+        token_budget: int = DEFAULT_TOKEN_BUDGET,
     ) -> ClaimedRun | LaneBusy | None:
         """The next run of a lane, to be driven by this process; None when nothing waits there.
 
         A run whose process died comes first, then the oldest that is queued. A waiting run
         is driven by whoever wakes it. `token_budget` is that of sessions.
         """
-        found = await self._wanted(
-            lambda tx: self._drive(tx, conversation_id, waking, token_budget=token_budget)
+        found = await self._submit_or_release(
+            lambda tx: self._claim_next(tx, conversation_id, wake_run_id, token_budget=token_budget)
         )
-        assert not isinstance(found, SubmittedRun)
+        assert not isinstance(found, SubmitReceipt)
         return found
 
-    async def _wanted(self, operation: Operation[_Got]) -> _Got:
+    async def _submit_or_release(self, operation: Operation[_Got]) -> _Got:
         """Whoever wants a run may be cancelled meanwhile: then nobody drives it."""
-        future = self._database.submit(operation, lost=self._give_back)
+        future = self._database.submit(operation, on_orphaned=self._release_orphaned)
         try:
             return await future
         except asyncio.CancelledError:
             if not future.cancelled():  # it had come, a moment before
-                self._give_back(None if future.exception() else future.result(), None)
+                self._release_orphaned(None if future.exception() else future.result(), None)
             raise
 
-    def _give_back(
-        self, got: SubmittedRun | ClaimedRun | LaneBusy | None, error: BaseException | None
+    def _release_orphaned(
+        self, got: SubmitReceipt | ClaimedRun | LaneBusy | None, error: BaseException | None
     ) -> None:
-        driven = got.driven if isinstance(got, SubmittedRun) else got
+        driven = got.claimed if isinstance(got, SubmitReceipt) else got
         if isinstance(driven, ClaimedRun):
             self.release(driven.claim)
-        log_lost(got, error)
+        log_orphaned(got, error)
 
-    def _ask(self, tx: Transaction, asking: RunRequest) -> SubmittedRun:
-        asked = submit_run(tx, asking, owner=self._database.owners.me)
-        if asked.driven is not None:
-            self._driven.add(asked.run_id)  # at once, as below
+    def _submit(self, tx: Transaction, request: RunRequest) -> SubmitReceipt:
+        asked = submit_run(tx, request, owner=self._database.owners.current)
+        if asked.claimed is not None:
+            self._claimed.add(asked.run_id)  # at once, as below
         return asked
 
-    def _drive(
-        self, tx: Transaction, conversation_id: int, waking: int | None, *, token_budget: int
+    def _claim_next(
+        self, tx: Transaction, conversation_id: int, wake_run_id: int | None, *, token_budget: int
     ) -> ClaimedRun | LaneBusy | None:
-        lane = tx.row(_LOCK_LANE, conversation_id=conversation_id)
+        lane = tx.fetch_one(_LOCK_LANE, conversation_id=conversation_id)
         if lane is None:
             raise NotFound(f"there is no conversation {conversation_id}.")
-        row = tx.row(_FIRST_OPEN, conversation_id=conversation_id)
+        row = tx.fetch_one(_SELECT_FIRST_OPEN, conversation_id=conversation_id)
         if row is None:
             return None
-        node, follows_head, conversation = read_node(row[:-1]), row[-1], Conversation(*lane)
-        if (busy := self._busy(tx, node, waking)) is not None:
+        node, follows_head, conversation = node_from_row(row[:-1]), row[-1], Conversation(*lane)
+        if (busy := self._busy_lane(tx, node, wake_run_id)) is not None:
             return busy
         is_next = follows_head and not node.attempt
         parent_id = conversation.head_id if is_next else node.parent_id
-        brief, reach = brief_for(tx, conversation, node, parent_id, token_budget=token_budget)
-        claim = self._take(tx, node, parent_id, reach)
+        brief, reach = build_run_inputs(
+            tx, conversation, node, parent_id, token_budget=token_budget
+        )
+        claim = self._claim(tx, node, parent_id, reach)
         if claim.is_resumed:
-            settle_cut(tx, node.id)
+            settle_interrupted(tx, node.id)
         # At once, for the next one who asks may be in this process too. If the commit fails,
         # the run is not ours in the database, and this says nothing.
-        self._driven.add(node.id)
+        self._claimed.add(node.id)
         return ClaimedRun(claim, brief)
 
-    def _busy(self, tx: Transaction, node: RunNode, waking: int | None) -> LaneBusy | None:
-        if node.status is RunStatus.WAITING and node.id != waking:
+    def _busy_lane(
+        self, tx: Transaction, node: RunNode, wake_run_id: int | None
+    ) -> LaneBusy | None:
+        if node.status is RunStatus.WAITING and node.id != wake_run_id:
             return LaneBusy(node.id, node.status, None, "a person who was asked")
-        if node.owner is not None and self._is_driven(tx, node):
-            return LaneBusy(node.id, node.status, node.owner, describe(node.owner))
+        if node.owner is not None and self._is_claimed(tx, node):
+            return LaneBusy(node.id, node.status, node.owner, describe_owner(node.owner))
         return None
 
-    def _is_driven(self, tx: Transaction, node: RunNode) -> bool:
+    def _is_claimed(self, tx: Transaction, node: RunNode) -> bool:
         owners, owner = self._database.owners, node.owner
-        if owner == owners.me:
-            return node.id in self._driven
+        if owner == owners.current:
+            return node.id in self._claimed
         return owner is not None and owners.is_alive(owner, tx)
 
-    def _take(
-        self, tx: Transaction, node: RunNode, parent_id: int | None, reach: WindowExtent | None
+    def _claim(
+        self, tx: Transaction, node: RunNode, parent_id: int | None, extent: WindowExtent | None
     ) -> Claim:
-        me = self._database.owners.me
-        oldest, seen, seen_tokens = reach or (None, None, None)
+        me = self._database.owners.current
+        oldest, seen, seen_tokens = extent or (None, None, None)
         now = time()
-        taken = tx.row(
+        taken = tx.fetch_one(
             _CLAIM,
             run_id=node.id,
             new_owner=me,
@@ -280,42 +290,47 @@ class Runs:
 
     def release(self, claim: Claim) -> None:
         """This process drives the run no longer, though it has not ended: it may be claimed."""
-        self._driven.discard(claim.run_id)
+        self._claimed.discard(claim.run_id)
 
-    async def open_lanes(self) -> list[int]:
+    async def claimable_lanes(self) -> list[int]:
         """The conversations in which a run could be claimed: what to look at after a start."""
 
         def lanes(tx: Transaction) -> list[int]:
-            nodes = [read_node(row) for row in tx.rows(_ALL_OPEN)]
-            blocked = {n.conversation_id for n in nodes if self._busy(tx, n, None) is not None}
+            nodes = [node_from_row(row) for row in tx.fetch_all(_SELECT_OPEN)]
+            blocked = {n.conversation_id for n in nodes if self._busy_lane(tx, n, None) is not None}
             return sorted({node.conversation_id for node in nodes} - blocked)
 
         # On PostgreSQL a look at an owner takes a lock for a moment, which a reader may not.
         return await self._database.write(lanes)
 
-    async def wait(self, claim: Claim) -> None:
+    async def mark_waiting(self, claim: Claim) -> None:
         """Give the run back while a person is asked; it keeps its lane."""
-        await self._database.write(lambda tx: fenced(claim, tx.run(_WAIT, **claim_values(claim))))
-        self._driven.discard(claim.run_id)
+        await self._database.write(
+            lambda tx: raise_if_fenced(claim, tx.execute(_UPDATE_WAITING, **claim_values(claim)))
+        )
+        self._claimed.discard(claim.run_id)
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
         """Ask for the end of a run, durably. A queued one has ended when this returns."""
 
         def cancel(tx: Transaction) -> RunStatus:
             node = find_node(tx, user_id, run_id)
-            lane = tx.row(_LOCK_LANE, conversation_id=node.conversation_id)
+            lane = tx.fetch_one(_LOCK_LANE, conversation_id=node.conversation_id)
             now = time()
-            tx.run(_ASK_CANCEL, run_id=run_id, now=now)
+            tx.execute(_REQUEST_CANCEL, run_id=run_id, now=now)
             # It was said after what is the head now, and was not answered.
             head = None if lane is None else Conversation(*lane).head_id
-            tx.run(_CANCEL_QUEUED, run_id=run_id, now=now, head=head)
+            tx.execute(_CANCEL_QUEUED, run_id=run_id, now=now, head=head)
             return find_node(tx, user_id, run_id).status
 
         return await self._database.write(cancel)
 
-    async def cancel_requested(self, run_ids: Iterable[int]) -> list[int]:
+    async def filter_cancel_requested(self, run_ids: Iterable[int]) -> list[int]:
         """Those of these runs that go on though somebody has asked for their end."""
-        wanted = {row[0] for row in await self._database.read(lambda tx: tx.rows(_TO_CANCEL))}
+        wanted = {
+            row[0]
+            for row in await self._database.read(lambda tx: tx.fetch_all(_SELECT_CANCEL_REQUESTED))
+        }
         return [run_id for run_id in run_ids if run_id in wanted]
 
     async def get(self, user_id: str, run_id: int) -> RunNode:
@@ -329,31 +344,31 @@ class Runs:
             lambda tx: list_runs(tx, user_id, project_id=project_id, before=before, limit=limit)
         )
 
-    async def open_in(self, user_id: str, project_id: str) -> list[int]:
+    async def list_unfinished(self, user_id: str, project_id: str) -> list[int]:
         """The runs of a context that have not ended: the one that runs, then those that wait."""
-        return await self._database.read(lambda tx: open_runs(tx, user_id, project_id))
+        return await self._database.read(lambda tx: list_open_runs(tx, user_id, project_id))
 
-    async def open_count(self, user_id: str) -> int:
+    async def count_unfinished(self, user_id: str) -> int:
         """How many runs of a user wait or go on."""
-        row = await self._database.read(lambda tx: tx.row(_OPEN_COUNT, its_user=user_id))
+        row = await self._database.read(lambda tx: tx.fetch_one(_COUNT_OPEN, its_user=user_id))
         return 0 if row is None else row[0]
 
     async def messages(self, user_id: str, run_id: int) -> list[StoredMessage]:
         def read(tx: Transaction) -> list[StoredMessage]:
             find_node(tx, user_id, run_id)
-            return [read_message(row) for row in tx.rows(_MESSAGES, run_id=run_id)]
+            return [message_from_row(row) for row in tx.fetch_all(_SELECT_MESSAGES, run_id=run_id)]
 
         return await self._database.read(read)
 
 
 def check_claim(tx: Transaction, claim: Claim) -> None:
     """Raise unless the claim still holds; it then holds until the transaction has ended."""
-    fenced(claim, tx.row(_CHECK, **claim_values(claim)))
+    raise_if_fenced(claim, tx.fetch_one(_LOCK_CLAIMED, **claim_values(claim)))
 
 
-def fenced(claim: Claim, touched: Any) -> None:
-    if not touched:
-        raise Fenced(
+def raise_if_fenced(claim: Claim, affected: Any) -> None:
+    if not affected:
+        raise RunFenced(
             f"run {claim.run_id} is no longer ours: attempt {claim.attempt} of it has ended or "
             "was taken over."
         )

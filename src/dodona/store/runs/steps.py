@@ -12,23 +12,23 @@ import msgspec
 from sqlalchemy import bindparam, delete, or_, select, update
 
 from dodona.core.domain.conversations.conversation import Claim, StepRow
-from dodona.core.errors import Diverged, StoreError, TreeError
+from dodona.core.errors import RunDiverged, StoreError, TreeError
 from dodona.core.ports.journal import Effect, StepRecord
 from dodona.store.db.database import Row, Transaction
-from dodona.store.db.statements import replacement, statement
-from dodona.store.db.text import Redact, from_json, to_hidden_json
+from dodona.store.db.statements import insert_or_replace, statement
+from dodona.store.db.text import Redact, from_json, to_redacted_json
 from dodona.store.schema import pins, runs, steps
 
 _COLUMNS: Final = (
     *("run_id", "key", "leaf", "effect", "attempt", "request_hash", "status", "payload"),
     *("started_at", "ended_at"),
 )
-_PUT = replacement(steps, *_COLUMNS)
-_READ = statement(
+_UPSERT_STEP = insert_or_replace(steps, *_COLUMNS)
+_SELECT_STEPS = statement(
     select(*(steps.c[name] for name in _COLUMNS)).where(steps.c.run_id == bindparam("run_id"))
 )
-_STARTED = statement(select(runs.c.started_at).where(runs.c.id == bindparam("run_id")))
-_EXPIRE = statement(
+_SELECT_STARTED_AT = statement(select(runs.c.started_at).where(runs.c.id == bindparam("run_id")))
+_CLEAR_PAYLOADS = statement(
     update(steps)
     .where(
         steps.c.payload.is_not(None),
@@ -36,7 +36,7 @@ _EXPIRE = statement(
     )
     .values(payload=None)
 )
-_UNPIN = statement(
+_DELETE_UNUSED_PINS = statement(
     delete(pins).where(
         pins.c.created_at < bindparam("before"),
         pins.c.hash.not_in(
@@ -48,7 +48,7 @@ _UNPIN = statement(
     )
 )
 
-_UNKNOWN: Final = {
+_OUTCOME_UNKNOWN: Final = {
     "code": "outcome_unknown",
     "message": "the process stopped while this was being done: its outcome is unknown.",
     "hint": "Verify before repeating it.",
@@ -63,14 +63,14 @@ class _Payload(msgspec.Struct, omit_defaults=True):
     error: dict[str, Any] | None = None
 
 
-_payload = msgspec.json.Decoder(_Payload)
+_payload_decoder = msgspec.json.Decoder(_Payload)
 
 
-def put_steps(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    tx.run_all(_PUT, rows)
+def save_steps(tx: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    tx.execute_many(_UPSERT_STEP, rows)
 
 
-def encoded(key: str, record: StepRecord, hide: Redact) -> str:
+def encode_record(key: str, record: StepRecord, redact: Redact) -> str:
     """What a step left, as JSON without secrets."""
     left: dict[str, Any] = {}
     if record.writes:
@@ -80,7 +80,7 @@ def encoded(key: str, record: StepRecord, hide: Redact) -> str:
     if record.error is not None:
         left["error"] = dict(record.error)
     try:
-        return to_hidden_json(left, hide)
+        return to_redacted_json(left, redact)
     except (TypeError, ValueError, RecursionError) as wrong:
         raise TreeError(
             f"what leaf '{record.leaf}' left at {key} cannot be kept: {wrong}.",
@@ -89,39 +89,41 @@ def encoded(key: str, record: StepRecord, hide: Redact) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastAttempts:
     """What earlier attempts of a run left, by the keys of their steps."""
 
     steps: Mapping[str, Mapping[str, Any]]
     downtime: float
 
-    def judged(self, row: Mapping[str, Any]) -> StepRecord | None:
+    def resolve_step(self, row: Mapping[str, Any]) -> StepRecord | None:
         """What is known of a step that begins; None when it runs (again)."""
         past = self.steps.get(row["key"])
-        return None if past is None else _judged(row, past)
+        return None if past is None else _resolve_step(row, past)
 
     def chunks(self) -> list[Any]:
         """What finished steps sent out, each a list that begins with its `seq`."""
         kept = [past["payload"] for past in self.steps.values() if past["payload"] is not None]
-        found = [chunk for payload in kept for chunk in _payload.decode(payload).chunks]
+        found = [chunk for payload in kept for chunk in _payload_decoder.decode(payload).chunks]
         return sorted(found, key=itemgetter(0))
 
 
-NO_PAST: Final = Past({}, 0.0)
+NO_PAST_ATTEMPTS: Final = PastAttempts({}, 0.0)
 
 
-def read_past(tx: Transaction, claim: Claim) -> Past:
-    rows = tx.rows(_READ, run_id=claim.run_id)
+def read_past_attempts(tx: Transaction, claim: Claim) -> PastAttempts:
+    rows = tx.fetch_all(_SELECT_STEPS, run_id=claim.run_id)
     found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-    started = tx.row(_STARTED, run_id=claim.run_id)
+    started = tx.fetch_one(_SELECT_STARTED_AT, run_id=claim.run_id)
     first = time() if started is None or started[0] is None else started[0]
-    return Past({step["key"]: step for step in found}, _downtime(found, first=first, now=time()))
+    return PastAttempts(
+        {step["key"]: step for step in found}, _downtime(found, first=first, now=time())
+    )
 
 
-def _downtime(found: Iterable[Mapping[str, Any]], *, first: float, now: float) -> float:
+def _downtime(step_rows: Iterable[Mapping[str, Any]], *, first: float, now: float) -> float:
     """From the last that is known of each attempt to the first that is known of the next."""
     spans: dict[int, tuple[float, float]] = {}
-    for step in found:
+    for step in step_rows:
         began, ended = step["started_at"], step["ended_at"] or step["started_at"]
         start, end = spans.get(step["attempt"], (began, ended))
         spans[step["attempt"]] = (min(start, began), max(end, ended))
@@ -134,11 +136,11 @@ def _downtime(found: Iterable[Mapping[str, Any]], *, first: float, now: float) -
     return down + max(0.0, now - last)
 
 
-def _judged(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord | None:
+def _resolve_step(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord | None:
     key, leaf, once = row["key"], row["leaf"], Effect.ONCE.value
     if any(past[name] != row[name] for name in ("leaf", "request_hash")):
         if once in (past["effect"], row["effect"]):
-            raise Diverged(
+            raise RunDiverged(
                 f"step {key} was begun with another request, and must not be done twice.",
                 hint="Did the tree or its inputs change under the run? It cannot be resumed.",
             )
@@ -146,13 +148,13 @@ def _judged(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord | Non
     if past["status"] == "started":
         if row["effect"] != once:
             return None
-        return StepRecord(leaf, False, error=_UNKNOWN, outcome_unknown=True)
+        return StepRecord(leaf, False, error=_OUTCOME_UNKNOWN, outcome_unknown=True)
     if past["payload"] is None:
         raise StoreError(
             f"what step {key} left has expired.",
             hint="Runs that ended so long ago cannot be replayed.",
         )
-    kept = _payload.decode(past["payload"])
+    kept = _payload_decoder.decode(past["payload"])
     return StepRecord(
         leaf=past["leaf"],
         succeeded=past["status"] == "succeeded",
@@ -163,18 +165,20 @@ def _judged(row: Mapping[str, Any], past: Mapping[str, Any]) -> StepRecord | Non
 
 
 def read_steps(tx: Transaction, run_id: int) -> list[StepRow]:
-    rows = tx.rows(_READ, run_id=run_id)
-    return sorted(map(_step_row, rows), key=lambda step: (step.started_at, step.ended_at or 0.0))
+    rows = tx.fetch_all(_SELECT_STEPS, run_id=run_id)
+    return sorted(
+        map(_step_from_row, rows), key=lambda step: (step.started_at, step.ended_at or 0.0)
+    )
 
 
-def _step_row(row: Row) -> StepRow:
+def _step_from_row(row: Row) -> StepRow:
     _, key, leaf, effect, attempt, request_hash, status, payload, started_at, ended_at = row
     left = from_json(payload)
     return StepRow(key, leaf, effect, attempt, request_hash, status, started_at, ended_at, left)
 
 
-def expire(tx: Transaction, before: float) -> int:
+def expire_payloads(tx: Transaction, before: float) -> int:
     """Forget payloads, and what no run begins with any more; how many steps were emptied."""
-    count = tx.run(_EXPIRE, before=before)
-    tx.run(_UNPIN, before=before)
+    count = tx.execute(_CLEAR_PAYLOADS, before=before)
+    tx.execute(_DELETE_UNUSED_PINS, before=before)
     return count

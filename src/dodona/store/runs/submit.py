@@ -14,123 +14,125 @@ from dodona.core.domain.conversations.conversation import (
     ClaimedRun,
     RunInputs,
     RunRequest,
-    SubmittedRun,
+    SubmitReceipt,
     Window,
 )
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import NotFound
-from dodona.store.conversations.contexts import begin_anew, opened
+from dodona.store.conversations.contexts import open_context, reset_context
 from dodona.store.conversations.messages import add_messages, add_question
 from dodona.store.conversations.nodes import find_conversation, find_parent
 from dodona.store.conversations.sessions import open_session
-from dodona.store.conversations.window import NOTHING, WindowExtent, next_window
+from dodona.store.conversations.window import EMPTY_EXTENT, WindowExtent, next_window
 from dodona.store.db.database import Transaction
-from dodona.store.db.statements import addition, statement
-from dodona.store.notifications.notices import briefed
+from dodona.store.db.statements import insert_returning_id, statement
+from dodona.store.notifications.notices import load_run_notices
 from dodona.store.projects.projects import find_project
 from dodona.store.runs.lanes import (
     AskTarget,
     Lane,
-    find_lane,
-    find_place,
+    find_target,
+    lock_lane,
     lock_target,
     session_context,
 )
 from dodona.store.runs.queue import enqueue
 from dodona.store.schema import oracle_contexts, runs
 
-_NAMES = (
+_INSERT_FIELDS = (
     *("conversation_id", "user_id", "parent_id", "follows_head", "session_key", "origin"),
     *("tokens", "created_at"),
 )
-_ADD_QUEUED = addition(runs, *_NAMES)
-_ADD_RUNNING = addition(
+_INSERT_QUEUED = insert_returning_id(runs, *_INSERT_FIELDS)
+_INSERT_RUNNING = insert_returning_id(
     runs,
-    *(*_NAMES, "status", "attempt", "owner", "started_at"),
+    *(*_INSERT_FIELDS, "status", "attempt", "owner", "started_at"),
     *("window_from", "window_runs", "window_tokens"),
 )
-_WAKE = statement(
+_ACTIVATE_CONTEXT = statement(
     update(oracle_contexts)
     .where(oracle_contexts.c.id == bindparam("context_id"))
     .values(status=ContextStatus.ACTIVE.value)
 )
-_OLDEST = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
+_SELECT_WINDOW_START = statement(select(runs.c.window_from).where(runs.c.id == bindparam("run_id")))
 
 
-def submit_run(tx: Transaction, asking: RunRequest, *, owner: str) -> SubmittedRun:
+def submit_run(tx: Transaction, request: RunRequest, *, owner: str) -> SubmitReceipt:
     """Make a run of a question; the owner drives it at once if nobody is before it."""
-    place = _session_place(tx, asking) if asking.session_key else _open_place(tx, asking)
+    place = _session_target(tx, request) if request.session_key else _open_target(tx, request)
     context, lane = place.context, place.lane
     assert context is not None
     assert lane is not None
     if context.status is ContextStatus.SUSPENDED:
-        tx.run(_WAKE, context_id=context.id)
+        tx.execute(_ACTIVATE_CONTEXT, context_id=context.id)
         context = replace(context, status=ContextStatus.ACTIVE)
-    if asking.parent is not None:
-        find_parent(tx, find_conversation(tx, asking.user_id, lane.id), asking.parent)
+    if request.parent_id is not None:
+        find_parent(tx, find_conversation(tx, request.user_id, lane.id), request.parent_id)
     if lane.is_busy:
-        return enqueue(tx, asking, lane, lambda: _add_queued(tx, asking, lane))
-    driven = _drive(tx, asking, place, lane, context, owner=owner)
-    return SubmittedRun(driven.claim.run_id, lane.id, driven)
+        return enqueue(tx, request, lane, lambda: _insert_queued(tx, request, lane))
+    driven = _insert_claimed(tx, request, place, lane, context, owner=owner)
+    return SubmitReceipt(driven.claim.run_id, lane.id, driven)
 
 
-def _session_place(tx: Transaction, asking: RunRequest) -> AskTarget:
+def _session_target(tx: Transaction, request: RunRequest) -> AskTarget:
     """Where a message of a session belongs: its conversation, in its user's project."""
-    user_id, project_id, key = asking.user_id, asking.project_id, asking.session_key
+    user_id, project_id, key = request.user_id, request.project_id, request.session_key
     assert key is not None
-    session = open_session(tx, user_id, key, agent_id=asking.agent_id, project_id=project_id)
+    session = open_session(tx, user_id, key, agent_id=request.agent_id, project_id=project_id)
     assert session.conversation_id is not None
-    lane = find_lane(tx, session.conversation_id)
-    found = find_place(tx, user_id, project_id)
+    lane = lock_lane(tx, session.conversation_id)
+    found = find_target(tx, user_id, project_id)
     if found is None:
         raise NotFound(f"there is no project {project_id!r:.80}.")
-    context = session_context(user_id, project_id, token_budget=asking.token_budget)
+    context = session_context(user_id, project_id, token_budget=request.token_budget)
     return found._replace(context=replace(context, conversation_id=lane.id), lane=lane)
 
 
-def _open_place(tx: Transaction, asking: RunRequest) -> AskTarget:
+def _open_target(tx: Transaction, request: RunRequest) -> AskTarget:
     """Where the question belongs, with an open context, made or begun anew if need be."""
-    user_id, project_id = asking.user_id, asking.project_id
-    budget, agent_id = asking.token_budget, asking.agent_id
+    user_id, project_id = request.user_id, request.project_id
+    budget, agent_id = request.token_budget, request.agent_id
     lock_target(tx, user_id, project_id)
-    place = find_place(tx, user_id, project_id)
+    place = find_target(tx, user_id, project_id)
     if place is None and project_id != DEFAULT_PROJECT:
         raise NotFound(f"there is no project {project_id!r:.80}.")
-    if place is not None and place.is_open and not asking.anew:
+    if place is not None and place.is_open and not request.new_conversation:
         return place
     if place is not None and place.context is not None:
-        begin_anew(tx, place.context, token_budget=budget, agent_id=agent_id)
+        reset_context(tx, place.context, token_budget=budget, agent_id=agent_id)
     else:
         find_project(tx, user_id, project_id)
-        opened(tx, user_id, project_id, token_budget=budget, agent_id=agent_id)
-    place = find_place(tx, user_id, project_id)
+        open_context(tx, user_id, project_id, token_budget=budget, agent_id=agent_id)
+    place = find_target(tx, user_id, project_id)
     assert place is not None
     return place
 
 
-def _add_queued(tx: Transaction, asking: RunRequest, lane: Lane) -> int:
+def _insert_queued(tx: Transaction, request: RunRequest, lane: Lane) -> int:
     now = time()
-    run_id = tx.add(_ADD_QUEUED, **_values(asking, lane, now), parent_id=asking.parent)
+    run_id = tx.insert(
+        _INSERT_QUEUED, **_row_values(request, lane, now), parent_id=request.parent_id
+    )
     where = {"conversation_id": lane.id, "run_id": run_id}
-    add_messages(tx, [asking.message], **where, first=0, now=now)
+    add_messages(tx, [request.message], **where, first=0, now=now)
     return run_id
 
 
-def _drive(
+def _insert_claimed(
     tx: Transaction,
-    asking: RunRequest,
-    place: AskTarget,
+    request: RunRequest,
+    target: AskTarget,
     lane: Lane,
     context: OracleContext,
     *,
     owner: str,
 ) -> ClaimedRun:
     now = time()
-    parent_id = lane.head_id if asking.parent is None else asking.parent
-    window, reach = _window(tx, asking, place, lane, parent_id, budget=context.token_budget)
-    run_id = tx.add(
-        _ADD_RUNNING,
-        **_values(asking, lane, now),
+    parent_id = lane.head_id if request.parent_id is None else request.parent_id
+    window, reach = _load_window(tx, request, target, lane, parent_id, budget=context.token_budget)
+    run_id = tx.insert(
+        _INSERT_RUNNING,
+        **_row_values(request, lane, now),
         parent_id=parent_id,
         status="running",
         attempt=1,
@@ -140,36 +142,36 @@ def _drive(
         window_runs=reach.runs,
         window_tokens=reach.tokens,
     )
-    question = add_question(tx, asking.message, conversation_id=lane.id, run_id=run_id, now=now)
-    known = asking.known if window is None else None
-    told = briefed(tx, asking.user_id, asking.project_id) if place.has_notices else ()
+    question = add_question(tx, request.message, conversation_id=lane.id, run_id=run_id, now=now)
+    known = request.cached_window if window is None else None
+    told = load_run_notices(tx, request.user_id, request.project_id) if target.has_notices else ()
     brief = RunInputs(
-        *(question, context, place.project, place.settings, window, lane.updated_at),
-        known=known,
+        *(question, context, target.project, target.settings, window, lane.updated_at),
+        cached_window=known,
         notices=told,
-        session_key=asking.session_key,
-        origin=asking.origin,
+        session_key=request.session_key,
+        origin=request.origin,
     )
     claim = Claim(run_id, lane.id, 1, owner, parent_id, started_at=now)
     return ClaimedRun(claim, brief)
 
 
-def _values(asking: RunRequest, lane: Lane, now: float) -> dict[str, Any]:
+def _row_values(request: RunRequest, lane: Lane, now: float) -> dict[str, Any]:
     return {
         "conversation_id": lane.id,
-        "user_id": asking.user_id,
-        "follows_head": asking.parent is None,
-        "session_key": asking.session_key,
-        "origin": asking.origin,
-        "tokens": asking.message.token_count,
+        "user_id": request.user_id,
+        "follows_head": request.parent_id is None,
+        "session_key": request.session_key,
+        "origin": request.origin,
+        "tokens": request.message.token_count,
         "created_at": now,
     }
 
 
-def _window(
+def _load_window(
     tx: Transaction,
-    asking: RunRequest,
-    place: AskTarget,
+    request: RunRequest,
+    target: AskTarget,
     lane: Lane,
     parent_id: int | None,
     *,
@@ -177,15 +179,15 @@ def _window(
 ) -> tuple[Window | None, WindowExtent]:
     """What came before the question, unless the asker knows that, and how far it reaches."""
     if parent_id is None:
-        return Window(None, ()), NOTHING
+        return Window(None, ()), EMPTY_EXTENT
     if parent_id != lane.head_id:
-        row = tx.row(_OLDEST, run_id=parent_id)
+        row = tx.fetch_one(_SELECT_WINDOW_START, run_id=parent_id)
         oldest = None if row is None else row[0]
-    elif (reach := lane.reach) is None:
+    elif (reach := lane.next_extent) is None:
         oldest = None
     else:
-        fits = reach.tokens <= budget and reach.runs <= place.most_runs
-        if fits and _is_known(asking, lane):
+        fits = reach.tokens <= budget and reach.runs <= target.max_runs
+        if fits and _is_cached(request, lane):
             return None, reach
         oldest = reach.oldest
     return next_window(
@@ -194,12 +196,12 @@ def _window(
         parent_id=parent_id,
         oldest=oldest,
         budget=budget,
-        max_runs=place.most_runs,
+        max_runs=target.max_runs,
     )
 
 
-def _is_known(asking: RunRequest, lane: Lane) -> bool:
-    known = asking.known
+def _is_cached(request: RunRequest, lane: Lane) -> bool:
+    known = request.cached_window
     return (
         known is not None and known.head_id == lane.head_id and known.updated_at == lane.updated_at
     )

@@ -8,9 +8,15 @@ from typing import Any, Final
 from dodona.core.domain.knowledge.threads import ThreadLogs, ThreadSummary
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
+from dodona.core.ports.tools import (
+    SourceKind,
+    SourceReference,
+    ToolCategory,
+    ToolContext,
+    ToolOutput,
+)
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.threads.entries import day
+from dodona.tools.threads.entries import format_date
 
 SPEC: Final = ToolSpec(
     "thread_list",
@@ -33,20 +39,22 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
-    @registry.tool(SPEC, category=Category.THREAD, effect=Effect.NONE)
-    async def thread_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE)
+    async def thread_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         limit = arguments["limit"]
         found = await logs.list(context.user_id, context.project_id, limit=limit)
-        return ToolOutcome(
-            "\n".join(map(_line, found)) or "There are no threads yet.",
+        return ToolOutput(
+            "\n".join(map(_format_thread, found)) or "There are no threads yet.",
             tuple(
-                Source(f"thread:{thread.id}", thread.title, kind=SourceKind.THREAD)
+                SourceReference(f"thread:{thread.id}", thread.title, kind=SourceKind.THREAD)
                 for thread in found
             ),
-            entries=len(found),
+            entry_count=len(found),
         )
 
 
-def _line(thread: ThreadSummary) -> str:
+def _format_thread(thread: ThreadSummary) -> str:
     number = f"{thread.entries} {'entry' if thread.entries == 1 else 'entries'}"
-    return f"thread:{thread.id}  {thread.title}  ({number}, last on {day(thread.updated_at)})"
+    return (
+        f"thread:{thread.id}  {thread.title}  ({number}, last on {format_date(thread.updated_at)})"
+    )

@@ -11,16 +11,16 @@ from typing import Any, Final
 
 from dodona.core.domain.knowledge.threads import (
     ENTRY_TYPES,
-    LONGEST_ENTRY,
-    LONGEST_TITLE,
+    MAX_ENTRY_CHARS,
+    MAX_TITLE_CHARS,
     NewEntry,
     ThreadLogs,
 )
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.threads.entries import MOST_ID, place, source
+from dodona.tools.threads.entries import MAX_ID, build_source, citation_of
 
 SPEC: Final = ToolSpec(
     "thread_push",
@@ -34,12 +34,12 @@ SPEC: Final = ToolSpec(
                 "type": "integer",
                 "description": "The thread to add to.",
                 "minimum": 1,
-                "maximum": MOST_ID,
+                "maximum": MAX_ID,
             },
             "title": {
                 "type": "string",
                 "description": "Instead of the id: what the thread is called, or is to be called.",
-                "maxLength": LONGEST_TITLE,
+                "maxLength": MAX_TITLE_CHARS,
             },
             "entry_type": {
                 "type": "string",
@@ -51,7 +51,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "The entry, such as what was decided and why.",
                 "minLength": 1,
-                "maxLength": LONGEST_ENTRY,
+                "maxLength": MAX_ENTRY_CHARS,
             },
         },
         "required": ["content"],
@@ -61,8 +61,8 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
-    @registry.tool(SPEC, category=Category.THREAD, effect=Effect.KEYED, timeout_seconds=15)
-    async def thread_push(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.KEYED, timeout_seconds=15)
+    async def thread_push(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         title = arguments.get("title", "")
         entry = await logs.push(
             NewEntry(
@@ -76,7 +76,7 @@ def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
                 key=context.key,
             )
         )
-        return ToolOutcome(
-            f"{place(entry)}: {entry.entry_type} added.",
-            (source(entry, " ".join(title.split()), entry.content),),
+        return ToolOutput(
+            f"{citation_of(entry)}: {entry.entry_type} added.",
+            (build_source(entry, " ".join(title.split()), entry.content),),
         )

@@ -8,11 +8,11 @@ from typing import Any, Final
 from dodona.core.domain.knowledge.threads import ThreadEntry, ThreadLogs, ThreadPage
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.threads.entries import MOST_ID, block, source
+from dodona.tools.threads.entries import MAX_ID, build_source, format_entry
 
-MOST_CHARACTERS: Final = 60_000  # of all entries together; one is shown however long it is
+MAX_TOTAL_CHARS: Final = 60_000  # of all entries together; one is shown however long it is
 
 SPEC: Final = ToolSpec(
     "thread_read",
@@ -26,14 +26,14 @@ SPEC: Final = ToolSpec(
                 "type": "integer",
                 "description": "Which thread; thread_list and thread_seek name them.",
                 "minimum": 1,
-                "maximum": MOST_ID,
+                "maximum": MAX_ID,
             },
             "after": {
                 "type": "integer",
                 "description": "Read on after this entry, 34 in 'thread:12#34'; 0 begins with the "
                 "oldest, -1 reads the newest ones.",
                 "minimum": -1,
-                "maximum": MOST_ID,
+                "maximum": MAX_ID,
                 "default": 0,
             },
             "limit": {
@@ -51,38 +51,38 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
-    @registry.tool(SPEC, category=Category.THREAD, effect=Effect.NONE, timeout_seconds=10)
-    async def thread_read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE, timeout_seconds=10)
+    async def thread_read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         after, limit = arguments["after"], arguments["limit"]
         page = await logs.read(
             context.user_id, context.project_id, arguments["thread_id"], after=after, limit=limit
         )
         if not page.entries:
-            return ToolOutcome(f"There are no entries after {after}.", entries=page.total)
-        shown = _fitting(page, newest=after < 0)
+            return ToolOutput(f"There are no entries after {after}.", entry_count=page.total)
+        shown = _select_entries(page, newest=after < 0)
         title = page.thread.title
-        extent = _extent(page, shown, after=after, limit=limit)
-        blocks = [block(entry, title, entry.content) for entry in shown]
-        return ToolOutcome(
+        extent = _format_extent(page, shown, after=after, limit=limit)
+        blocks = [format_entry(entry, title, entry.content) for entry in shown]
+        return ToolOutput(
             "\n\n".join(filter(None, (extent, *blocks))),
-            tuple(source(entry, title, entry.content) for entry in shown),
-            entries=page.total,
+            tuple(build_source(entry, title, entry.content) for entry in shown),
+            entry_count=page.total,
         )
 
 
-def _fitting(page: ThreadPage, *, newest: bool) -> list[ThreadEntry]:
+def _select_entries(page: ThreadPage, *, newest: bool) -> list[ThreadEntry]:
     """As many entries as a model can read at once, from the end that was asked for."""
     shown: list[ThreadEntry] = []
     size = 0
     for entry in reversed(page.entries) if newest else page.entries:
         size += len(entry.content)
-        if shown and size > MOST_CHARACTERS:
+        if shown and size > MAX_TOTAL_CHARS:
             break
         shown.append(entry)
     return shown[::-1] if newest else shown
 
 
-def _extent(page: ThreadPage, shown: list[ThreadEntry], *, after: int, limit: int) -> str:
+def _format_extent(page: ThreadPage, shown: list[ThreadEntry], *, after: int, limit: int) -> str:
     """Which part this is; empty for the whole. A line of its own: no entry begins a line so."""
     if len(shown) == page.total:
         return ""

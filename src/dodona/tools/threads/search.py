@@ -9,14 +9,16 @@ from typing import Any, Final
 from dodona.core.domain.knowledge.threads import ThreadLogs
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.threads.entries import block, source
+from dodona.tools.threads.entries import build_source, format_entry
 
-LONGEST_QUERY: Final = 1_000
-LONGEST_EXCERPT: Final = 2_000
-BEFORE: Final = 300  # characters of a long entry that are shown before what was sought
-SHORTEST_WORD: Final = 3
+MAX_QUERY_CHARS: Final = 1_000
+MAX_EXCERPT_CHARS: Final = 2_000
+LEADING_CONTEXT_CHARS: Final = (
+    300  # characters of a long entry that are shown before what was sought
+)
+MIN_WORD_LENGTH: Final = 3
 
 SPEC: Final = ToolSpec(
     "thread_seek",
@@ -30,7 +32,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "The words to look for, the more telling the better.",
                 "minLength": 1,
-                "maxLength": LONGEST_QUERY,
+                "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
@@ -47,27 +49,27 @@ SPEC: Final = ToolSpec(
 
 
 def add(registry: ToolRegistry, logs: ThreadLogs) -> None:
-    @registry.tool(SPEC, category=Category.THREAD, effect=Effect.NONE)
-    async def thread_seek(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    @registry.tool(SPEC, category=ToolCategory.THREAD, effect=Effect.NONE)
+    async def thread_seek(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         query, limit = arguments["query"], arguments["limit"]
         hits = await logs.search(context.user_id, context.project_id, query, limit=limit)
         if not hits:
-            return ToolOutcome("Nothing found.")
-        excerpts = [excerpt(hit.entry.content, query) for hit in hits]
+            return ToolOutput("Nothing found.")
+        excerpts = [build_excerpt(hit.entry.content, query) for hit in hits]
         pairs = list(zip(hits, excerpts, strict=True))
-        return ToolOutcome(
-            "\n\n".join(block(hit.entry, hit.title, text) for hit, text in pairs),
-            tuple(source(hit.entry, hit.title, text) for hit, text in pairs),
+        return ToolOutput(
+            "\n\n".join(format_entry(hit.entry, hit.title, text) for hit, text in pairs),
+            tuple(build_source(hit.entry, hit.title, text) for hit, text in pairs),
             scores=tuple(hit.score for hit in hits),
         )
 
 
-def excerpt(text: str, query: str) -> str:
+def build_excerpt(text: str, query: str) -> str:
     """The text, or as much of it as shows where the first word of the query is."""
-    if len(text) <= LONGEST_EXCERPT:
+    if len(text) <= MAX_EXCERPT_CHARS:
         return text
-    words = [word for word in re.findall(r"\w+", query) if len(word) >= SHORTEST_WORD]
+    words = [word for word in re.findall(r"\w+", query) if len(word) >= MIN_WORD_LENGTH]
     found = re.search("|".join(map(re.escape, words)) or r"(?!)", text, re.IGNORECASE)
-    start = max(0, found.start() - BEFORE) if found else 0
-    shown = text[start : start + LONGEST_EXCERPT - 2]
+    start = max(0, found.start() - LEADING_CONTEXT_CHARS) if found else 0
+    shown = text[start : start + MAX_EXCERPT_CHARS - 2]
     return f"{'…' * (start > 0)}{shown}{'…' * (start + len(shown) < len(text))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dodona.core.domain.knowledge.notes import NotesOf
+from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault.tools import backlinks, create_index, move, read, search, tags, write
 from dodona.tools.vault.tools import list as list_tool
@@ -13,7 +13,7 @@ __all__ = ["TOOLS", "Vault", "add_vault_tools"]
 TOOLS = (backlinks, create_index, list_tool, move, read, search, tags, write)
 
 
-def add_vault_tools(registry: ToolRegistry, notes_of: NotesOf) -> None:
+def add_vault_tools(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     """Register the tools for notes: to look at them, to write them, to put them in order."""
     for tool in TOOLS:
         tool.add(registry, notes_of)

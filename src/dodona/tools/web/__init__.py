@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dodona.net.egress_guard import GuardedHttp, Limits
+from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.web import fetch, search
-from dodona.tools.web.engines import Engine
-from dodona.tools.web.politeness import Manners
+from dodona.tools.web.engines import SearchEngine
+from dodona.tools.web.politeness import PolitenessPolicy
 
 __all__ = ["TOOLS", "add_web_tools"]
 
@@ -16,15 +16,20 @@ TOOLS = (search, fetch)
 def add_web_tools(
     registry: ToolRegistry,
     *,
-    engine: Engine | None,
+    engine: SearchEngine | None,
     http: GuardedHttp | None,
-    limits: Limits,
-    obeys_robots: bool = True,
+    limits: FetchLimits,
+    obey_robots: bool = True,
 ) -> None:
     """Register web_search, and web_fetch when there is `http` to fetch with.
 
     Without an engine web_search says that there is none.
     """
-    search.add(registry, engine, seconds=limits.seconds)
+    search.add(registry, engine, seconds=limits.timeout_seconds)
     if http is not None:
-        fetch.add(registry, http, manners=Manners(http, obeys=obeys_robots), limits=limits)
+        fetch.add(
+            registry,
+            http,
+            politeness=PolitenessPolicy(http, obey_robots=obey_robots),
+            limits=limits,
+        )

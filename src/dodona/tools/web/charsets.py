@@ -10,7 +10,7 @@ import codecs
 import re
 from typing import Final
 
-_MARKS: Final = (
+_BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -30,25 +30,25 @@ _ALIASES: Final = {
     "windows-874": "cp874",
     "x-mac-cyrillic": "mac-cyrillic",
 }
-_KNOWN = re.compile(
+_WEB_ENCODINGS = re.compile(
     r"utf-8|utf-16-?(le|be)|iso-8859-([2-8]|1[013-6])|windows-125[0-8]|cp125[0-8]|koi8-[ru]"
     r"|gb18030|big5(-hkscs)?|euc-jp|iso-2022-jp|cp932|cp949|cp874|mac-(roman|cyrillic)"
 )
-_IN_HEADER = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE | re.ASCII)
-_IN_PAGE = re.compile(rb"<meta[^>]{0,200}?charset\s{0,4}=\s{0,4}[\"']?([\w.:-]{1,40})", re.I)
-_LOOK_AT: Final = 2_048
+_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE | re.ASCII)
+_META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s{0,4}=\s{0,4}[\"']?([\w.:-]{1,40})", re.I)
+_SNIFF_BYTES: Final = 2_048
 
 
-def decoded(body: bytes, content_type: str) -> str:
+def decode_body(body: bytes, content_type: str) -> str:
     """The text. Bytes that the encoding does not have are replaced."""
-    for mark, name in _MARKS:
+    for mark, name in _BOMS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")
-    told = _IN_HEADER.search(content_type)
-    name = _codec(told[1]) if told else None
+    told = _HEADER_CHARSET.search(content_type)
+    name = _codec_of(told[1]) if told else None
     if name is None:
-        said = _IN_PAGE.search(body[:_LOOK_AT])
-        name = _codec(said[1].decode("ascii", "replace")) if said else None
+        said = _META_CHARSET.search(body[:_SNIFF_BYTES])
+        name = _codec_of(said[1].decode("ascii", "replace")) if said else None
         if name is not None and name.startswith("utf-16"):
             name = "utf-8"  # a page that could be read so far is not
     if name is not None:
@@ -56,10 +56,10 @@ def decoded(body: bytes, content_type: str) -> str:
     return body.decode("utf-8" if _is_utf8(body) else "cp1252", "replace")
 
 
-def _codec(label: str) -> str | None:
+def _codec_of(label: str) -> str | None:
     name = label.strip().lower()
     name = _ALIASES.get(name, name)
-    return name if _KNOWN.fullmatch(name) else None
+    return name if _WEB_ENCODINGS.fullmatch(name) else None
 
 
 def _is_utf8(body: bytes) -> bool:

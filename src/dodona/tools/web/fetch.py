@@ -14,19 +14,25 @@ from typing import Any, Final
 from dodona.core.errors import ToolFailed
 from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
-from dodona.net.egress_guard import Fetched, GuardedHttp, Limits
-from dodona.net.urls import LONGEST_URL, WebAddress
+from dodona.core.ports.tools import (
+    SourceKind,
+    SourceReference,
+    ToolCategory,
+    ToolContext,
+    ToolOutput,
+)
+from dodona.net.egress_guard import FetchLimits, FetchResponse, GuardedHttp
+from dodona.net.urls import MAX_URL_CHARS, WebAddress
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.web.documents import document
-from dodona.tools.web.main_content import LONGEST_TITLE, Readable
-from dodona.tools.web.politeness import Manners
+from dodona.tools.web.documents import read_document
+from dodona.tools.web.main_content import MAX_TITLE_CHARS, PageContent
+from dodona.tools.web.politeness import PolitenessPolicy
 from dodona.tools.web.search import one_line
-from dodona.tools.web.url_allowlist import Vetting
+from dodona.tools.web.url_allowlist import UrlAllowlist
 
 INDENT: Final = "    "
-LONGEST_EXCERPT: Final = 300
-READING_SECONDS: Final = 15.0  # to make text of what was fetched
+MAX_EXCERPT_CHARS: Final = 300
+EXTRACTION_SECONDS: Final = 15.0  # to make text of what was fetched
 
 SPEC: Final = ToolSpec(
     "web_fetch",
@@ -40,7 +46,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "The whole address, with https:// or http://.",
                 "minLength": 1,
-                "maxLength": LONGEST_URL,
+                "maxLength": MAX_URL_CHARS,
             },
             "max_characters": {
                 "type": "integer",
@@ -56,30 +62,32 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, http: GuardedHttp, *, manners: Manners, limits: Limits) -> None:
+def add(
+    registry: ToolRegistry, http: GuardedHttp, *, politeness: PolitenessPolicy, limits: FetchLimits
+) -> None:
     @registry.tool(
         SPEC,
-        category=Category.WEB,
+        category=ToolCategory.WEB,
         effect=Effect.NONE,
         origin=Origin.WEB,
-        timeout_seconds=limits.seconds + READING_SECONDS,
+        timeout_seconds=limits.timeout_seconds + EXTRACTION_SECONDS,
     )
-    async def web_fetch(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
-        vetting = Vetting(context.allowed_urls)
+    async def web_fetch(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        vetting = UrlAllowlist(context.allowed_urls)
 
         @asynccontextmanager
         async def around(address: WebAddress) -> AsyncGenerator[None]:
             vetting.check(address)
-            async with manners.turn(address):
+            async with politeness.request_slot(address):
                 yield
 
-        fetched = await http.get(arguments["url"], limits=limits, around=around)
+        fetched = await http.get(arguments["url"], limits=limits, request_context=around)
         _check_status(fetched)
-        page = await asyncio.to_thread(document, fetched)
-        return _outcome(fetched, page, arguments["max_characters"])
+        page = await asyncio.to_thread(read_document, fetched)
+        return _build_outcome(fetched, page, arguments["max_characters"])
 
 
-def _check_status(fetched: Fetched) -> None:
+def _check_status(fetched: FetchResponse) -> None:
     if fetched.status < 300:
         return
     known = fetched.status in {status.value for status in HTTPStatus}
@@ -92,18 +100,18 @@ def _check_status(fetched: Fetched) -> None:
     )
 
 
-def _outcome(fetched: Fetched, page: Readable, most: int) -> ToolOutcome:
+def _build_outcome(fetched: FetchResponse, page: PageContent, max_chars: int) -> ToolOutput:
     url = fetched.address.url
-    title = one_line(page.title, LONGEST_TITLE) or fetched.address.host
-    text = page.text if len(page.text) <= most else page.text[:most].rsplit("\n", 1)[0]
+    title = one_line(page.title, MAX_TITLE_CHARS) or fetched.address.host
+    text = page.text if len(page.text) <= max_chars else page.text[:max_chars].rsplit("\n", 1)[0]
     lines = [(INDENT + line).rstrip() for line in text.splitlines()]
     parts = [title, url, "", *lines]
     if not text.strip():
         parts = [title, url, "", "[The page has no readable text; it may need a browser.]"]
-    elif len(page.text) > most:
+    elif len(page.text) > max_chars:
         parts += ["", f"[Cut here: this is the beginning of {len(page.text):,} characters.]"]
     elif fetched.is_cut:
         parts += ["", f"[Cut here: only its first {len(fetched.body):,} bytes were read.]"]
-    excerpt = " ".join(text[: 2 * LONGEST_EXCERPT].split())[:LONGEST_EXCERPT]
-    source = Source(url, title, excerpt=excerpt, kind=SourceKind.WEB)
-    return ToolOutcome("\n".join(parts), (source,))
+    excerpt = " ".join(text[: 2 * MAX_EXCERPT_CHARS].split())[:MAX_EXCERPT_CHARS]
+    source = SourceReference(url, title, excerpt=excerpt, kind=SourceKind.WEB)
+    return ToolOutput("\n".join(parts), (source,))

@@ -12,37 +12,37 @@ from typing import Final
 
 from dodona.core.errors import DodonaError
 from dodona.net.urls import WebAddress
-from dodona.tools.web.markdown import is_seen, markdown
+from dodona.tools.web.markdown import is_content, render_markdown
 from dodona.tools.web.markup import Element, read_html
 
-LONGEST_TITLE: Final = 200
-MARKED_SHARE: Final = 0.2  # of all text that a marked part needs to be taken for the main one
-DENSE_SHARE: Final = 0.7  # of all running text that a block needs
-LEAST_RUNNING: Final = 250  # characters; of a page with fewer nothing is left out
+MAX_TITLE_CHARS: Final = 200
+MIN_MARKED_SHARE: Final = 0.2  # of all text that a marked part needs to be taken for the main one
+MIN_DENSE_SHARE: Final = 0.7  # of all running text that a block needs
+MIN_TEXT_CHARS: Final = 250  # characters; of a page with fewer nothing is left out
 FORM_SHARE: Final = 0.5  # of all text: some servers put whole pages into a form
 
-_RUNNING: Final = frozenset({"blockquote", "dd", "li", "p", "pre"})
-_BLOCKS: Final = frozenset({"article", "body", "div", "section", "td"})
+_TEXT_TAGS: Final = frozenset({"blockquote", "dd", "li", "p", "pre"})
+_BLOCK_TAGS: Final = frozenset({"article", "body", "div", "section", "td"})
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class PageContent:
     title: str
     text: str
 
 
-def readable(html: str, address: WebAddress) -> Readable:
+def extract_content(html: str, address: WebAddress) -> PageContent:
     """A page at this address as a person would take it in."""
     root = read_html(html)
-    title = _title(root)
-    base = _base(root, address)
-    pruned = _pruned(root)
-    sizes = _sizes(pruned)
-    _without_forms(pruned, sizes)
-    return Readable(title, markdown(_main(pruned, sizes), base))
+    title = _find_title(root)
+    base = _base_address(root, address)
+    pruned = _prune(root)
+    sizes = _text_sizes(pruned)
+    _remove_forms(pruned, sizes)
+    return PageContent(title, render_markdown(_find_main(pruned, sizes), base))
 
 
-def _title(root: Element) -> str:
+def _find_title(root: Element) -> str:
     """What the page calls itself, else what others shall call it, else its first heading."""
     firsts: dict[str, str] = {}
     for element in root.walk():
@@ -51,10 +51,10 @@ def _title(root: Element) -> str:
         elif element.tag == "meta" and element.attributes.get("property") == "og:title":
             firsts.setdefault("meta", element.attributes.get("content", ""))
     texts = (" ".join(firsts.get(kind, "").split()) for kind in ("title", "meta", "h1"))
-    return next(filter(None, texts), "")[:LONGEST_TITLE]
+    return next(filter(None, texts), "")[:MAX_TITLE_CHARS]
 
 
-def _base(root: Element, address: WebAddress) -> WebAddress:
+def _base_address(root: Element, address: WebAddress) -> WebAddress:
     hrefs = (
         e.attributes["href"] for e in root.walk() if e.tag == "base" and "href" in e.attributes
     )
@@ -64,17 +64,17 @@ def _base(root: Element, address: WebAddress) -> WebAddress:
         return address
 
 
-def _pruned(element: Element) -> Element:
+def _prune(element: Element) -> Element:
     """The element without what nobody sees. A tree is shallow enough to go down into."""
     children = [
-        child if isinstance(child, str) else _pruned(child)
+        child if isinstance(child, str) else _prune(child)
         for child in element.children
-        if isinstance(child, str) or is_seen(child)
+        if isinstance(child, str) or is_content(child)
     ]
     return Element(element.tag, element.attributes, children)
 
 
-def _sizes(root: Element) -> dict[int, int]:
+def _text_sizes(root: Element) -> dict[int, int]:
     """How many characters each element holds, by its id."""
     sizes: dict[int, int] = {}
     for element in reversed(list(root.walk())):
@@ -85,7 +85,7 @@ def _sizes(root: Element) -> dict[int, int]:
     return sizes
 
 
-def _without_forms(root: Element, sizes: dict[int, int]) -> None:
+def _remove_forms(root: Element, sizes: dict[int, int]) -> None:
     """Take out forms to fill in, but not one that is the page."""
     most = FORM_SHARE * sizes[id(root)]
     for element in root.walk():
@@ -96,28 +96,28 @@ def _without_forms(root: Element, sizes: dict[int, int]) -> None:
         ]
 
 
-def _main(root: Element, sizes: dict[int, int]) -> Element:
-    least = MARKED_SHARE * sizes[id(root)]
-    for marked in (_mains(root), _articles(root)):
+def _find_main(root: Element, sizes: dict[int, int]) -> Element:
+    least = MIN_MARKED_SHARE * sizes[id(root)]
+    for marked in (_main_elements(root), _sole_article(root)):
         found = max(marked, key=lambda element: sizes[id(element)], default=None)
         if found is not None and sizes[id(found)] > least:
             return found
-    return _densest(root, sizes) or root
+    return _find_densest_block(root, sizes) or root
 
 
-def _mains(root: Element) -> Iterator[Element]:
+def _main_elements(root: Element) -> Iterator[Element]:
     for element in root.walk():
         if element.tag == "main" or element.attributes.get("role", "").lower() == "main":
             yield element
 
 
-def _articles(root: Element) -> list[Element]:
+def _sole_article(root: Element) -> list[Element]:
     """The article of a page; a page of several has no one main part."""
     found = [element for element in root.walk() if element.tag == "article"]
     return found if len(found) == 1 else []
 
 
-def _densest(root: Element, sizes: dict[int, int]) -> Element | None:
+def _find_densest_block(root: Element, sizes: dict[int, int]) -> Element | None:
     """The block in which most of the running text stands.
 
     Text counts for the block it is in, and half for the one around that.
@@ -125,27 +125,27 @@ def _densest(root: Element, sizes: dict[int, int]) -> Element | None:
     scores: dict[int, float] = {}
     blocks: dict[int, Element] = {}
     total = 0.0
-    for element, around in _running(root):
+    for element, around in _text_elements(root):
         weight = sizes[id(element)] - sum(sizes[id(link)] for link in _links(element))
         total += weight
         for block, share in zip(reversed(around[-2:]), (1.0, 0.5), strict=False):
             blocks[id(block)] = block
             scores[id(block)] = scores.get(id(block), 0.0) + share * weight
     best = max(scores, key=lambda key: scores[key], default=None)
-    if best is None or scores[best] < max(DENSE_SHARE * total, LEAST_RUNNING):
+    if best is None or scores[best] < max(MIN_DENSE_SHARE * total, MIN_TEXT_CHARS):
         return None
     return blocks[best]
 
 
-def _running(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
+def _text_elements(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]]]:
     """Each piece of running text, with the blocks around it."""
     pending: list[tuple[Element, tuple[Element, ...]]] = [(root, ())]
     while pending:
         element, around = pending.pop()
-        if element.tag in _RUNNING:
+        if element.tag in _TEXT_TAGS:
             yield element, around
             continue
-        if element.tag in _BLOCKS:
+        if element.tag in _BLOCK_TAGS:
             around = (*around[-1:], element)
         pending.extend((c, around) for c in reversed(element.children) if isinstance(c, Element))
 

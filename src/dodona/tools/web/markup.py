@@ -3,7 +3,7 @@
 A parser that follows the standard compares each tag with all that are open: half a megabyte of
 `<div>` keeps one busy for half a minute, in C, with the whole process waiting. Pages are written by
 strangers, so this one reads less exactly and cannot be held up: the tree is no deeper than
-`DEEPEST`, and holds no more than `MOST_NODES`.
+`DEEPEST`, and holds no more than `MAX_NODES`.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from dataclasses import dataclass, field
 from html import unescape
 from typing import Final, TypeAlias
 
-DEEPEST: Final = 100
-MOST_NODES: Final = 150_000
-MOST_ATTRIBUTES: Final = 40
+MAX_DEPTH: Final = 100
+MAX_NODES: Final = 150_000
+MAX_ATTRIBUTES: Final = 40
 
-VOID: Final = frozenset(
+VOID_TAGS: Final = frozenset(
     {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"}
     | {"track", "wbr"}
 )
-_RAW: Final = frozenset({"iframe", "noembed", "noframes", "script", "style", "xmp"})
-_RAW_ESCAPED: Final = frozenset({"textarea", "title"})
+_RAW_TEXT_TAGS: Final = frozenset({"iframe", "noembed", "noframes", "script", "style", "xmp"})
+_ESCAPABLE_RAW_TEXT_TAGS: Final = frozenset({"textarea", "title"})
 
-_CELLS: Final = frozenset({"td", "th"})
-_ROWS: Final = frozenset({"tr"}) | _CELLS
-_PARTS: Final = frozenset({"tbody", "tfoot", "thead"})
-_TABLE: Final = frozenset({"table"})
-_LISTS: Final = frozenset({"menu", "ol", "ul"})
-_PARAGRAPH: Final = frozenset({"p"})
-_BEGINS_BLOCK: Final = frozenset(
+_CELL_TAGS: Final = frozenset({"td", "th"})
+_ROW_TAGS: Final = frozenset({"tr"}) | _CELL_TAGS
+_TABLE_SECTION_TAGS: Final = frozenset({"tbody", "tfoot", "thead"})
+_TABLE_TAG: Final = frozenset({"table"})
+_LIST_TAGS: Final = frozenset({"menu", "ol", "ul"})
+_PARAGRAPH_TAG: Final = frozenset({"p"})
+_PARAGRAPH_CLOSING_TAGS: Final = frozenset(
     {"address", "article", "aside", "blockquote", "details", "div", "dl", "fieldset", "figure"}
     | {"footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "main", "nav", "p"}
     | {"pre", "section"}
-    | _LISTS
-    | _TABLE
+    | _LIST_TAGS
+    | _TABLE_TAG
 )
-_WALLS: Final = _CELLS | _TABLE | {"button", "caption", "object", "template"}
+_SCOPE_BOUNDARIES: Final = _CELL_TAGS | _TABLE_TAG | {"button", "caption", "object", "template"}
 
 # What a tag ends that was left open, and what it cannot look behind.
-_ENDS: Final[dict[str, tuple[frozenset[str], frozenset[str]]]] = {
-    "li": (frozenset({"li"}), _LISTS | _WALLS),
-    "dt": (frozenset({"dd", "dt"}), frozenset({"dl"}) | _WALLS),
-    "dd": (frozenset({"dd", "dt"}), frozenset({"dl"}) | _WALLS),
-    "option": (frozenset({"option"}), frozenset({"select"}) | _WALLS),
-    "td": (_CELLS, _TABLE),
-    "th": (_CELLS, _TABLE),
-    "tr": (_ROWS, _TABLE),
-    **dict.fromkeys(_PARTS, (_ROWS | _PARTS, _TABLE)),
-    **dict.fromkeys(_BEGINS_BLOCK, (_PARAGRAPH, _WALLS)),
+_IMPLIED_END_TAGS: Final[dict[str, tuple[frozenset[str], frozenset[str]]]] = {
+    "li": (frozenset({"li"}), _LIST_TAGS | _SCOPE_BOUNDARIES),
+    "dt": (frozenset({"dd", "dt"}), frozenset({"dl"}) | _SCOPE_BOUNDARIES),
+    "dd": (frozenset({"dd", "dt"}), frozenset({"dl"}) | _SCOPE_BOUNDARIES),
+    "option": (frozenset({"option"}), frozenset({"select"}) | _SCOPE_BOUNDARIES),
+    "td": (_CELL_TAGS, _TABLE_TAG),
+    "th": (_CELL_TAGS, _TABLE_TAG),
+    "tr": (_ROW_TAGS, _TABLE_TAG),
+    **dict.fromkeys(_TABLE_SECTION_TAGS, (_ROW_TAGS | _TABLE_SECTION_TAGS, _TABLE_TAG)),
+    **dict.fromkeys(_PARAGRAPH_CLOSING_TAGS, (_PARAGRAPH_TAG, _SCOPE_BOUNDARIES)),
 }
 
 _NAME = re.compile(r"[A-Za-z][^\s/>]{0,60}")
 _SPACE = re.compile(r"[\s/]*+")
 _ATTRIBUTE = re.compile(r"(=?[^\s/>=]*+)(\s*+=\s*+)?")
-_HUGE = re.compile(r"&#([xX][0-9a-fA-F]{9,}|[0-9]{9,});?", re.ASCII)
-_BARE = re.compile(r"[^\s>]*+")
+_HUGE_CHARACTER_REFERENCE = re.compile(r"&#([xX][0-9a-fA-F]{9,}|[0-9]{9,});?", re.ASCII)
+_UNQUOTED_VALUE = re.compile(r"[^\s>]*+")
 
 
 @dataclass(slots=True)
@@ -101,20 +101,20 @@ _Token: TypeAlias = _Tag | str
 
 def read_html(text: str) -> Element:
     """The tree of a page. Whatever the text is, there is one."""
-    tree = _Open()
-    for number, token in enumerate(_tokens(text)):
-        if number >= MOST_NODES:
+    tree = _TreeBuilder()
+    for number, token in enumerate(_tokenize(text)):
+        if number >= MAX_NODES:
             break
         if isinstance(token, str):
             tree.add(token)
         elif token.is_end:
-            tree.end(token.name)
+            tree.close_element(token.name)
         else:
-            tree.start(token)
+            tree.open_element(token)
     return tree.root
 
 
-class _Open:
+class _TreeBuilder:
     """The elements that are open, the innermost last. What is not among them is not looked for."""
 
     def __init__(self) -> None:
@@ -125,46 +125,46 @@ class _Open:
     def add(self, node: Element | str) -> None:
         self._stack[-1].children.append(node)
 
-    def start(self, tag: _Tag) -> None:
-        ended, walls = _ENDS.get(tag.name, (frozenset[str](), frozenset[str]()))
+    def open_element(self, tag: _Tag) -> None:
+        ended, walls = _IMPLIED_END_TAGS.get(tag.name, (frozenset[str](), frozenset[str]()))
         if any(self._counts[name] for name in ended):
-            self._end_outermost(ended, walls)
+            self._close_outermost(ended, walls)
         element = Element(tag.name, tag.attributes)
         self.add(element)
-        if tag.name not in VOID and len(self._stack) <= DEEPEST:
+        if tag.name not in VOID_TAGS and len(self._stack) <= MAX_DEPTH:
             self._stack.append(element)
             self._counts[tag.name] += 1
 
-    def end(self, name: str) -> None:
+    def close_element(self, name: str) -> None:
         """A stray end tag in a cell does not end what is around the table."""
         if not self._counts[name]:
             return
-        is_table = name in _ROWS or name in _PARTS or name in _TABLE
-        walls = _TABLE if is_table else _WALLS
+        is_table = name in _ROW_TAGS or name in _TABLE_SECTION_TAGS or name in _TABLE_TAG
+        walls = _TABLE_TAG if is_table else _SCOPE_BOUNDARIES
         for at in range(len(self._stack) - 1, 0, -1):
             if self._stack[at].tag == name:
-                self._close(at)
+                self._pop_from(at)
                 return
             if self._stack[at].tag in walls:
                 return
 
-    def _end_outermost(self, ended: frozenset[str], walls: frozenset[str]) -> None:
+    def _close_outermost(self, closed_tags: frozenset[str], boundaries: frozenset[str]) -> None:
         """End the outermost of these that no wall stands before."""
         found = 0
         for at in range(len(self._stack) - 1, 0, -1):
-            if self._stack[at].tag in walls:
+            if self._stack[at].tag in boundaries:
                 break
-            if self._stack[at].tag in ended:
+            if self._stack[at].tag in closed_tags:
                 found = at
         if found:
-            self._close(found)
+            self._pop_from(found)
 
-    def _close(self, at: int) -> None:
-        self._counts.subtract(element.tag for element in self._stack[at:])
-        del self._stack[at:]
+    def _pop_from(self, index: int) -> None:
+        self._counts.subtract(element.tag for element in self._stack[index:])
+        del self._stack[index:]
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def _tokenize(text: str) -> Iterator[_Token]:
     """Tags and the text between them. Where something is never closed, the page ends."""
     start = at = 0
     while (at := text.find("<", at)) >= 0:
@@ -173,16 +173,16 @@ def _tokens(text: str) -> Iterator[_Token]:
             at += 1  # only a sign
             continue
         if at > start:
-            yield _unescaped(text[start:at])
+            yield _unescape(text[start:at])
         if following.isalpha() or text[at + 2 : at + 3].isalpha():
-            tag, start = _tag(text, at)
+            tag, start = _read_tag(text, at)
             if tag is None:
                 return
             yield tag
-            if not tag.is_end and tag.name in _RAW | _RAW_ESCAPED:
+            if not tag.is_end and tag.name in _RAW_TEXT_TAGS | _ESCAPABLE_RAW_TEXT_TAGS:
                 end = _raw_end(text, start, tag.name)
                 raw = text[start:end]
-                yield _unescaped(raw) if tag.name in _RAW_ESCAPED else raw
+                yield _unescape(raw) if tag.name in _ESCAPABLE_RAW_TEXT_TAGS else raw
                 start = end
         else:
             start = _comment_end(text, at)
@@ -190,12 +190,12 @@ def _tokens(text: str) -> Iterator[_Token]:
                 return
         at = start
     if start < len(text):
-        yield _unescaped(text[start:])
+        yield _unescape(text[start:])
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Without escapes. Python raises for a number of thousands of digits, so none comes to it."""
-    return unescape(_HUGE.sub("\ufffd", text)) if "&" in text else text
+    return unescape(_HUGE_CHARACTER_REFERENCE.sub("\ufffd", text)) if "&" in text else text
 
 
 def _comment_end(text: str, at: int) -> int:
@@ -210,7 +210,7 @@ def _raw_end(text: str, at: int, name: str) -> int:
     return found.start() if found else len(text)
 
 
-def _tag(text: str, at: int) -> tuple[_Tag | None, int]:
+def _read_tag(text: str, at: int) -> tuple[_Tag | None, int]:
     """The tag that begins here, and where the text goes on; None when it does not end."""
     is_end = text[at + 1] == "/"
     name = _NAME.match(text, at + 1 + is_end)
@@ -226,14 +226,14 @@ def _tag(text: str, at: int) -> tuple[_Tag | None, int]:
             return None, at
         if text[at] == ">":
             return _Tag(name[0].lower(), is_end, attributes), at + 1
-        key, value, at = _attribute(text, at)
+        key, value, at = _read_attribute(text, at)
         if at < 0:
             return None, at
-        if len(attributes) < MOST_ATTRIBUTES:
+        if len(attributes) < MAX_ATTRIBUTES:
             attributes.setdefault(key, value)
 
 
-def _attribute(text: str, at: int) -> tuple[str, str, int]:
+def _read_attribute(text: str, at: int) -> tuple[str, str, int]:
     """A name, its value and where the next begins; -1 when its quote is never closed."""
     found = _ATTRIBUTE.match(text, at)
     assert found, "it fits any text"
@@ -243,7 +243,7 @@ def _attribute(text: str, at: int) -> tuple[str, str, int]:
     quote = text[at : at + 1]
     if quote in {'"', "'"}:
         end = text.find(quote, at + 1)
-        return key, _unescaped(text[at + 1 : end]), end if end < 0 else end + 1
-    bare = _BARE.match(text, at)
+        return key, _unescape(text[at + 1 : end]), end if end < 0 else end + 1
+    bare = _UNQUOTED_VALUE.match(text, at)
     assert bare, "it fits any text"
-    return key, _unescaped(bare[0]), bare.end()
+    return key, _unescape(bare[0]), bare.end()

@@ -11,24 +11,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dodona.net.urls import escaped
+from dodona.net.urls import normalize_escapes
 
-AGENT: Final = "dodona"  # what a site calls us in its robots.txt
-MOST_BYTES: Final = 500 * 1024  # of the file that must be read
-MOST_RULES: Final = 5_000
-LONGEST_RULE: Final = 2_000
+PRODUCT_TOKEN: Final = "dodona"  # what a site calls us in its robots.txt
+MAX_BYTES: Final = 500 * 1024  # of the file that must be read
+MAX_RULES: Final = 5_000
+MAX_RULE_CHARS: Final = 2_000
 
 _PRODUCT = re.compile(r"\*|[A-Za-z_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class RobotsRule:
     """A path that is allowed or not; `*` stands for any characters, a last `$` for the end."""
 
     allows: bool
     pattern: str
 
-    def fits(self, target: str) -> bool:
+    def matches(self, target: str) -> bool:
         """Each piece is found once, from left to right: no pattern takes long."""
         is_whole = self.pattern.endswith("$")
         first, *pieces = self.pattern.removesuffix("$").split("*")
@@ -47,26 +47,26 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Robots:
+class RobotsTxt:
     """What a host asks of us. `delay` is the least time between two requests, in seconds."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RobotsRule, ...] = ()
     delay: float = 0.0
 
-    def allow(self, target: str) -> bool:
+    def allows(self, target: str) -> bool:
         """May this path with its query, in its normal form, be fetched?"""
-        fitting = (rule for rule in self.rules if rule.fits(target))
+        fitting = (rule for rule in self.rules if rule.matches(target))
         best = max(fitting, key=lambda rule: (len(rule.pattern), rule.allows), default=None)
         return best is None or best.allows
 
 
-def read_robots(text: str) -> Robots:
+def parse_robots(text: str) -> RobotsTxt:
     """The file, as far as it concerns us. Lines that make no sense are passed over."""
     ours: list[tuple[str, str]] = []
     everyone: list[tuple[str, str]] = []
     named: set[str] = set()
     is_naming = False
-    for key, value in _lines(text):
+    for key, value in _parse_lines(text):
         if key == "user-agent":
             product = _PRODUCT.match(value)
             named = named if is_naming else set()
@@ -74,36 +74,36 @@ def read_robots(text: str) -> Robots:
             is_naming = True
             continue
         is_naming = False
-        if AGENT in named:
+        if PRODUCT_TOKEN in named:
             ours.append((key, value))
         if "*" in named:
             everyone.append((key, value))
-    group = ours if _names_us(text) else everyone
-    rules = [_rule(key, value) for key, value in group if key in {"allow", "disallow"}]
-    delays = (_seconds(value) for key, value in group if key == "crawl-delay")
-    return Robots(tuple(filter(None, rules))[:MOST_RULES], max(delays, default=0.0))
+    group = ours if _has_own_group(text) else everyone
+    rules = [_parse_rule(key, value) for key, value in group if key in {"allow", "disallow"}]
+    delays = (_parse_delay(value) for key, value in group if key == "crawl-delay")
+    return RobotsTxt(tuple(filter(None, rules))[:MAX_RULES], max(delays, default=0.0))
 
 
-def _names_us(text: str) -> bool:
+def _has_own_group(text: str) -> bool:
     """Also a group without a rule is ours: it lets us do anything."""
-    agents = (value for key, value in _lines(text) if key == "user-agent")
-    return any((found := _PRODUCT.match(v)) and found[0].lower() == AGENT for v in agents)
+    agents = (value for key, value in _parse_lines(text) if key == "user-agent")
+    return any((found := _PRODUCT.match(v)) and found[0].lower() == PRODUCT_TOKEN for v in agents)
 
 
-def _lines(text: str) -> Iterator[tuple[str, str]]:
+def _parse_lines(text: str) -> Iterator[tuple[str, str]]:
     for line in text.removeprefix("\ufeff").splitlines():
         key, colon, value = line.partition("#")[0].partition(":")
         if colon and key.strip().lower() in {"user-agent", "allow", "disallow", "crawl-delay"}:
-            yield key.strip().lower(), value.strip()[:LONGEST_RULE]
+            yield key.strip().lower(), value.strip()[:MAX_RULE_CHARS]
 
 
-def _rule(key: str, value: str) -> Rule | None:
+def _parse_rule(key: str, value: str) -> RobotsRule | None:
     """None for an empty path: it names nothing."""
     if not value:
         return None
-    pattern = escaped(value.encode("utf-8", "replace").decode())
-    return Rule(key == "allow", pattern if pattern[0] in "/*" else f"/{pattern}")
+    pattern = normalize_escapes(value.encode("utf-8", "replace").decode())
+    return RobotsRule(key == "allow", pattern if pattern[0] in "/*" else f"/{pattern}")
 
 
-def _seconds(text: str) -> float:
+def _parse_delay(text: str) -> float:
     return float(text) if re.fullmatch(r"\d{1,6}(\.\d{0,3})?", text, re.ASCII) else 0.0

@@ -8,15 +8,21 @@ from typing import Any, Final
 
 from dodona.core.messages import Origin, ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
+from dodona.core.ports.tools import (
+    SourceKind,
+    SourceReference,
+    ToolCategory,
+    ToolContext,
+    ToolOutput,
+)
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.web.engines import Engine, Hit
+from dodona.tools.web.engines import Hit, SearchEngine
 
-LONGEST_QUERY: Final = 500
-LONGEST_TITLE: Final = 200
-LONGEST_SNIPPET: Final = 500
+MAX_QUERY_CHARS: Final = 500
+MAX_TITLE_CHARS: Final = 200
+MAX_SNIPPET_CHARS: Final = 500
 INDENT: Final = "    "
-SLACK_SECONDS: Final = 5.0
+TIMEOUT_MARGIN_SECONDS: Final = 5.0
 
 NO_ENGINE: Final = (
     "No search engine is configured, so the web was not searched. The operator can name one: "
@@ -34,7 +40,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "The words to look for. They are sent to a search engine.",
                 "minLength": 1,
-                "maxLength": LONGEST_QUERY,
+                "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
@@ -50,44 +56,44 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, engine: Engine | None, *, seconds: float) -> None:
+def add(registry: ToolRegistry, engine: SearchEngine | None, *, seconds: float) -> None:
     @registry.tool(
         SPEC,
-        category=Category.WEB,
+        category=ToolCategory.WEB,
         effect=Effect.NONE,
         origin=Origin.WEB if engine else Origin.PROJECT,  # without one it has words of ours alone
-        timeout_seconds=seconds + SLACK_SECONDS,
+        timeout_seconds=seconds + TIMEOUT_MARGIN_SECONDS,
     )
-    async def web_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def web_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         if engine is None:
-            return ToolOutcome(NO_ENGINE)
+            return ToolOutput(NO_ENGINE)
         hits = await engine.search(arguments["query"], arguments["limit"])
         if not hits:
-            return ToolOutcome("Nothing found.")
-        sources = tuple(map(_source, hits))
-        blocks = [_block(number, source) for number, source in enumerate(sources, start=1)]
-        return ToolOutcome("\n\n".join(blocks), sources, entries=len(hits))
+            return ToolOutput("Nothing found.")
+        sources = tuple(map(_build_source, hits))
+        blocks = [_format_source(number, source) for number, source in enumerate(sources, start=1)]
+        return ToolOutput("\n\n".join(blocks), sources, entry_count=len(hits))
 
 
-def _source(hit: Hit) -> Source:
-    return Source(
+def _build_source(hit: Hit) -> SourceReference:
+    return SourceReference(
         hit.url,
-        one_line(hit.title, LONGEST_TITLE) or hit.url,
-        excerpt=one_line(hit.snippet, LONGEST_SNIPPET),
+        one_line(hit.title, MAX_TITLE_CHARS) or hit.url,
+        excerpt=one_line(hit.snippet, MAX_SNIPPET_CHARS),
         kind=SourceKind.WEB,
     )
 
 
-def _block(number: int, source: Source) -> str:
+def _format_source(number: int, source: SourceReference) -> str:
     lines = [f"{number}. {source.title}", INDENT + source.path]
     return "\n".join([*lines, INDENT + source.excerpt] if source.excerpt else lines)
 
 
 # `notes/plan.md:3-9` at the head of a block is the place of what follows, in what tools return.
-_PLACE = re.compile(r"(\.[A-Za-z]\w{0,5}):(?=\d)")
+_LINE_REFERENCE = re.compile(r"(\.[A-Za-z]\w{0,5}):(?=\d)")
 
 
-def one_line(text: str, most: int) -> str:
+def one_line(text: str, max_chars: int) -> str:
     """The text in one line of at most so many characters, which cannot pass for a place."""
-    line = _PLACE.sub(r"\1 :", " ".join(text[: 4 * most].split()))
-    return line if len(line) <= most else line[: most - 1] + "…"
+    line = _LINE_REFERENCE.sub(r"\1 :", " ".join(text[: 4 * max_chars].split()))
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

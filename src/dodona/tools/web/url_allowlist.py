@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dodona.core.errors import AccessDenied, ToolRetry
-from dodona.net.urls import WebAddress, read_url
+from dodona.net.urls import WebAddress, parse_url
 
 _REASON = (
     "after text from the web has entered this conversation, only addresses that the user typed or "
@@ -17,7 +17,7 @@ _REASON = (
 )
 
 
-class Vetting:
+class UrlAllowlist:
     """The check of one call's addresses: the first, and those it is redirected to.
 
     A redirect may lead anywhere on its own host, `www.` or not, for the page chose it and not the
@@ -25,31 +25,31 @@ class Vetting:
     """
 
     def __init__(self, urls: Iterable[str] | None) -> None:
-        self._urls = None if urls is None else frozenset(_normal(urls))
-        self._first: WebAddress | None = None
+        self._allowed_urls = None if urls is None else frozenset(_normalize_urls(urls))
+        self._first_address: WebAddress | None = None
 
     def check(self, address: WebAddress) -> None:
         """AccessDenied when the address may not be asked."""
-        first, self._first = self._first, self._first or address
-        if self._urls is None or address.url in self._urls:
+        first, self._first_address = self._first_address, self._first_address or address
+        if self._allowed_urls is None or address.url in self._allowed_urls:
             return
         if first is None:
             raise AccessDenied(
                 f"{address.url} is not fetched: {_REASON}.",
                 hint="Search for it, or ask the user to name the address.",
             )
-        if _site(first) != _site(address):
+        if _site_of(first) != _site_of(address):
             raise AccessDenied(
                 f"{first.url} redirects to {address.url}, which is not fetched: {_REASON}.",
                 hint="Tell the user this address: when they name it, it can be fetched.",
             )
 
 
-def _normal(urls: Iterable[str]) -> Iterator[str]:
+def _normalize_urls(urls: Iterable[str]) -> Iterator[str]:
     """The normal forms; what was typed for http may be asked by https."""
     for text in urls:
         try:
-            address = read_url(text)
+            address = parse_url(text)
         except (AccessDenied, ToolRetry):
             continue  # no address that could be fetched
         yield address.url
@@ -57,5 +57,5 @@ def _normal(urls: Iterable[str]) -> Iterator[str]:
             yield WebAddress("https", address.host, 443, address.target, address.ip).url
 
 
-def _site(address: WebAddress) -> str:
+def _site_of(address: WebAddress) -> str:
     return address.host.removeprefix("www.")

@@ -16,7 +16,7 @@ from typing import Any
 
 from dodona.core.errors import ExpressionError, LoadError, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Span, Symbol, Vector, to_text
-from dodona.trees.language.schema import RESERVED, describe, same
+from dodona.trees.language.schema import RESERVED_KEYS, describe, values_equal
 from dodona.trees.runtime.blackboard import Blackboard
 
 Evaluate = Callable[[Blackboard], Any]
@@ -37,7 +37,7 @@ class Expression:
     def value(self) -> Any:
         """The value of a constant."""
         assert self.constant
-        return self.evaluate(_NOTHING)
+        return self.evaluate(_EMPTY_BOARD)
 
     def __str__(self) -> str:
         return to_text(self.form)
@@ -46,22 +46,22 @@ class Expression:
 def compile_expression(form: Form) -> Expression:
     """Check the form and make it callable; a mistake is a located LoadError."""
     if isinstance(form, Literal):
-        return _constant(form, form.value)
+        return _constant_expression(form, form.value)
     if isinstance(form, Keyword):
-        return _constant(form, form.name)
+        return _constant_expression(form, form.name)
     if isinstance(form, Quote):
-        return _constant(form, plain(form.form))
+        return _constant_expression(form, to_data(form.form))
     if isinstance(form, Vector):
-        return _vector(form)
+        return _compile_vector(form)
     if isinstance(form, Map):
-        return _map(form)
+        return _compile_map(form)
     if isinstance(form, Symbol):
         raise LoadError(
             f"'{form.name}' has no value here.",
-            where=form.span.where(),
+            where=form.span.location(),
             hint=f"Read a key with (blackboard :{form.name}), or quote a word: '{form.name}.",
         )
-    return _operation(form)
+    return _compile_operation(form)
 
 
 def is_operation(form: Form) -> bool:
@@ -75,20 +75,20 @@ def starts_with(form: Form, *words: str) -> bool:
     return isinstance(head, Symbol) and head.name in words
 
 
-def plain(form: Form) -> Any:
+def to_data(form: Form) -> Any:
     """A form as data: keywords and symbols are their names, lists and vectors are lists."""
     if isinstance(form, Literal):
         return form.value
     if isinstance(form, Keyword | Symbol):
         return form.name
     if isinstance(form, Quote):
-        return plain(form.form)
+        return to_data(form.form)
     if isinstance(form, Map):
-        return {plain(key): plain(value) for key, value in form.pairs}
-    return [plain(item) for item in form.items]
+        return {to_data(key): to_data(value) for key, value in form.pairs}
+    return [to_data(item) for item in form.items]
 
 
-def named(form: Form) -> str:
+def describe_form(form: Form) -> str:
     """A form as errors name it."""
     if isinstance(form, Literal):
         return describe(form.value)
@@ -96,57 +96,57 @@ def named(form: Form) -> str:
         sort = "keyword :" if isinstance(form, Keyword) else "symbol "
         return f"the {sort}{form.name[:40]}"
     if isinstance(form, List) and form.items:
-        return f"the form ({plain(form.items[0])!s:.40} …)"
+        return f"the form ({to_data(form.items[0])!s:.40} …)"
     return {"List": "an empty list", "Vector": "a vector", "Map": "a map"}.get(
         type(form).__name__, "a quoted form"
     )
 
 
-def _constant(form: Form, value: Any) -> Expression:
+def _constant_expression(form: Form, value: Any) -> Expression:
     return Expression(form, lambda _: value, constant=True)
 
 
-def _vector(form: Vector) -> Expression:
+def _compile_vector(form: Vector) -> Expression:
     parts = tuple(compile_expression(item) for item in form.items)
     calls = tuple(part.evaluate for part in parts)
-    return _joined(form, parts, lambda board: [call(board) for call in calls])
+    return _combine(form, parts, lambda board: [call(board) for call in calls])
 
 
-def _map(form: Map) -> Expression:
+def _compile_map(form: Map) -> Expression:
     parts = tuple(compile_expression(value) for _, value in form.pairs)
     entries = tuple(
-        (plain(key), part.evaluate) for (key, _), part in zip(form.pairs, parts, strict=True)
+        (to_data(key), part.evaluate) for (key, _), part in zip(form.pairs, parts, strict=True)
     )
-    return _joined(form, parts, lambda board: {key: call(board) for key, call in entries})
+    return _combine(form, parts, lambda board: {key: call(board) for key, call in entries})
 
 
-def _joined(form: Form, parts: tuple[Expression, ...], evaluate: Evaluate) -> Expression:
+def _combine(form: Form, parts: tuple[Expression, ...], evaluate: Evaluate) -> Expression:
     reads = tuple(read for part in parts for read in part.reads)
     if not all(part.constant for part in parts):
         return Expression(form, evaluate, reads)
     try:
-        evaluate(_NOTHING)
+        evaluate(_EMPTY_BOARD)
     except ExpressionError as error:
         raise LoadError(error.message, where=error.where, hint=error.hint) from None
     # Evaluated anew each time all the same: a list must not be shared between runs.
     return Expression(form, evaluate, reads, constant=True)
 
 
-def _operation(form: List) -> Expression:
+def _compile_operation(form: List) -> Expression:
     head = form.items[0] if form.items else None
     if not isinstance(head, Symbol):
         raise LoadError(
             "an expression starts with an operator.",
-            where=(head or form).span.where(),
+            where=(head or form).span.location(),
             hint="Data is written [a b] or '(a b).",
         )
     if head.name == "blackboard":
-        return _blackboard(form)
+        return _compile_blackboard_read(form)
     operator = OPERATORS.get(head.name)
     if operator is None:
         raise LoadError(
             f"unknown operator '{head.name}'.",
-            where=head.span.where(),
+            where=head.span.location(),
             hint=did_you_mean(head.name, ["blackboard", *OPERATORS])
             or f"The operators are: blackboard {' '.join(OPERATORS)}.",
         )
@@ -154,28 +154,28 @@ def _operation(form: List) -> Expression:
     count = len(form.items) - 1
     if count < least or (most is not None and count > most):
         raise LoadError(
-            f"'{head.name}' takes {_count(least, most)} (got {count}).",
-            where=form.span.where(),
+            f"'{head.name}' takes {_format_arity(least, most)} (got {count}).",
+            where=form.span.location(),
             hint="Is a parenthesis in the wrong place?",
         )
     parts = tuple(compile_expression(item) for item in form.items[1:])
-    return _joined(form, parts, make(form, tuple(part.evaluate for part in parts)))
+    return _combine(form, parts, make(form, tuple(part.evaluate for part in parts)))
 
 
-def _blackboard(form: List) -> Expression:
+def _compile_blackboard_read(form: List) -> Expression:
     if len(form.items) != 2 or not isinstance(form.items[1], Keyword):
         raise LoadError(
             "'blackboard' takes one key.",
-            where=form.span.where(),
+            where=form.span.location(),
             hint="Write (blackboard :key).",
         )
     keyword = form.items[1]
     key = keyword.name
-    if key.startswith("_") and key not in RESERVED:
+    if key.startswith("_") and key not in RESERVED_KEYS:
         raise LoadError(
             f"unknown reserved key ':{key}'.",
-            where=keyword.span.where(),
-            hint=did_you_mean(key, RESERVED) or f"There are: {', '.join(RESERVED)}.",
+            where=keyword.span.location(),
+            hint=did_you_mean(key, RESERVED_KEYS) or f"There are: {', '.join(RESERVED_KEYS)}.",
         )
     if key.startswith("_"):
         # The runtime has not always written its keys: absent is nil.
@@ -183,19 +183,21 @@ def _blackboard(form: List) -> Expression:
     return Expression(form, lambda board: board[key], ((key, keyword.span),))
 
 
-def _count(least: int, most: int | None) -> str:
-    if most is None:
-        return f"{least} argument{'s' if least != 1 else ''} or more"
-    if least == most:
-        return f"{least} argument{'s' if least != 1 else ''}"
-    return f"{least} to {most} arguments"
+def _format_arity(minimum: int, maximum: int | None) -> str:
+    if maximum is None:
+        return f"{minimum} argument{'s' if minimum != 1 else ''} or more"
+    if minimum == maximum:
+        return f"{minimum} argument{'s' if minimum != 1 else ''}"
+    return f"{minimum} to {maximum} arguments"
 
 
-def _wrong(form: List, message: str, hint: str) -> ExpressionError:
-    return ExpressionError(f"{message} in {_short(form)}.", where=form.span.where(), hint=hint)
+def _expression_error(form: List, message: str, hint: str) -> ExpressionError:
+    return ExpressionError(
+        f"{message} in {_short_text(form)}.", where=form.span.location(), hint=hint
+    )
 
 
-def _short(form: Form) -> str:
+def _short_text(form: Form) -> str:
     text = to_text(form)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -208,17 +210,17 @@ def _is_bounded(number: float) -> bool:
     return number.bit_length() <= MAX_BITS if isinstance(number, int) else isfinite(number)
 
 
-Maker = Callable[[List, tuple[Evaluate, ...]], Evaluate]
+OperatorCompiler = Callable[[List, tuple[Evaluate, ...]], Evaluate]
 
 
-def _comparison(compare: Callable[[Any, Any], bool]) -> Maker:
+def _comparison(compare: Callable[[Any, Any], bool]) -> OperatorCompiler:
     def make(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         def holds(left: Any, right: Any) -> bool:
             if (_is_number(left) and _is_number(right)) or (
                 isinstance(left, str) and isinstance(right, str)
             ):
                 return compare(left, right)
-            raise _wrong(
+            raise _expression_error(
                 form,
                 f"cannot compare {describe(left)} with {describe(right)}",
                 "Numbers go with numbers, strings with strings.",
@@ -237,34 +239,38 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Maker:
     return make
 
 
-def _equality(*, expected: bool) -> Maker:
+def _equality(*, expected: bool) -> OperatorCompiler:
     def make(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         del form
         first, second = calls
-        return lambda board: same(first(board), second(board)) is expected
+        return lambda board: values_equal(first(board), second(board)) is expected
 
     return make
 
 
-def _arithmetic(combine: Callable[[Any, Any], Any]) -> Maker:
+def _arithmetic(combine: Callable[[Any, Any], Any]) -> OperatorCompiler:
     def make(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         def value(board: Blackboard) -> Any:
             numbers = [call(board) for call in calls]
             for number in numbers:
                 if not _is_number(number):
-                    raise _wrong(
+                    raise _expression_error(
                         form, f"cannot calculate with {describe(number)}", "It takes numbers only."
                     )
             try:
                 result = reduce(combine, numbers) if len(numbers) > 1 else combine(0, numbers[0])
             except ZeroDivisionError:
-                raise _wrong(form, "division by zero", "Look first whether it is 0.") from None
+                raise _expression_error(
+                    form, "division by zero", "Look first whether it is 0."
+                ) from None
             except OverflowError:
-                raise _wrong(
+                raise _expression_error(
                     form, "the number is too large", "Numbers stay below 4,096 bits."
                 ) from None
             if not _is_bounded(result):
-                raise _wrong(form, "the number is too large", "Numbers stay below 4,096 bits.")
+                raise _expression_error(
+                    form, "the number is too large", "Numbers stay below 4,096 bits."
+                )
             return result
 
         return value
@@ -315,7 +321,7 @@ def _length(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
             return 0
         if isinstance(thing, str | list | tuple | dict):
             return len(thing)  # pyright: ignore[reportUnknownArgumentType]
-        raise _wrong(
+        raise _expression_error(
             form, f"{describe(thing)} has no length", "It takes a string, a list, a map or nil."
         )
 
@@ -332,8 +338,8 @@ def _in(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         if isinstance(things, str) and isinstance(wanted, str):
             return wanted in things
         if isinstance(things, list | tuple | dict):
-            return any(same(wanted, thing) for thing in things)  # pyright: ignore[reportUnknownVariableType]
-        raise _wrong(
+            return any(values_equal(wanted, thing) for thing in things)  # pyright: ignore[reportUnknownVariableType]
+        raise _expression_error(
             form,
             f"cannot look for {describe(wanted)} in {describe(things)}",
             "It takes a list, a map, a string or nil.",
@@ -355,7 +361,7 @@ def _get(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
         elif things is None:
             found = None
         else:
-            raise _wrong(
+            raise _expression_error(
                 form,
                 f"cannot get {describe(key)} from {describe(things)}",
                 "It takes a map and a key, or a list and an index.",
@@ -366,7 +372,7 @@ def _get(form: List, calls: tuple[Evaluate, ...]) -> Evaluate:
 
 
 # name → least and most arguments, maker
-OPERATORS: Mapping[str, tuple[int, int | None, Maker]] = {
+OPERATORS: Mapping[str, tuple[int, int | None, OperatorCompiler]] = {
     "=": (2, 2, _equality(expected=True)),
     "!=": (2, 2, _equality(expected=False)),
     "<": (2, None, _comparison(lt)),
@@ -388,4 +394,4 @@ OPERATORS: Mapping[str, tuple[int, int | None, Maker]] = {
     "get": (2, 3, _get),
 }
 
-_NOTHING = Blackboard()
+_EMPTY_BOARD = Blackboard()

@@ -12,16 +12,16 @@ from dodona.lisp import Form, Keyword, List, Literal, Map, Quote, Symbol, Vector
 from dodona.trees.language.expressions import starts_with
 from dodona.trees.language.node import Node
 from dodona.trees.language.parser import Parser
-from dodona.trees.language.schema import NO_KEYS, Scope, article
+from dodona.trees.language.schema import EMPTY_SCHEMA, Scope, with_article
 from dodona.trees.language.tree import Tree
 from dodona.trees.runtime.registry import Registry
 
 MAX_FORM_DEPTH = 100
-_TREE_WORDS = ("description", "blackboard-schema", "finally")
+_TREE_OPTIONS = ("description", "blackboard-schema", "finally")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """What a set of files holds: trees by name, in the order of the files, and their tests."""
 
     trees: Mapping[str, Tree]
@@ -32,10 +32,10 @@ class Loaded:
     def warnings(self) -> list[LoadError]:
         return [warning for tree in self.trees.values() for warning in tree.warnings]
 
-    def main(self) -> Tree:
+    def main_tree(self) -> Tree:
         """The first tree; every mistake at once when there is one."""
         if self.problems:
-            raise LoadError.gather(self.problems)
+            raise LoadError.combine(self.problems)
         if not self.trees:
             raise LoadError("there is no tree.", hint='Write (tree "name" …).')
         return next(iter(self.trees.values()))
@@ -55,7 +55,7 @@ def load(
     """
     is_text = isinstance(source, str) and "(" in source
     forms = read(str(source)) if is_text else read_file(Path(source))
-    return Loader(registry, library, host_keys).load(forms).main()
+    return Loader(registry, library, host_keys).load(forms).main_tree()
 
 
 def load_files(
@@ -64,7 +64,7 @@ def load_files(
     registry: Registry,
     library: Mapping[str, Tree] | None = None,
     host_keys: Iterable[str] = (),
-) -> Loaded:
+) -> LoadResult:
     """All that these files hold, mistakes included. They may name each other's trees."""
     forms: list[Form] = []
     unreadable: list[DodonaError] = []
@@ -74,14 +74,14 @@ def load_files(
         except ReadError as error:
             unreadable.append(error)
     loaded = Loader(registry, library, host_keys).load(forms)
-    return Loaded(loaded.trees, loaded.tests, (*unreadable, *loaded.problems))
+    return LoadResult(loaded.trees, loaded.tests, (*unreadable, *loaded.problems))
 
 
 @dataclass(slots=True)
-class _Parts:
+class _TreeParts:
     name: Literal
     options: dict[str, Form] = field(default_factory=dict[str, Form])
-    rest: list[Form] = field(default_factory=list[Form])
+    body: list[Form] = field(default_factory=list[Form])
 
 
 class Loader:
@@ -96,61 +96,63 @@ class Loader:
         self._parser = Parser(registry, self._resolve)
         self._library = library or {}
         self._host_keys = frozenset(host_keys)
-        self._drafts: dict[str, List] = {}
+        self._tree_forms: dict[str, List] = {}
         self._trees: dict[str, Tree | None] = {}
-        self._open: list[str] = []
-        self._unresolved = 0
+        self._loading: list[str] = []
+        self._unresolved_count = 0
 
-    def load(self, forms: Iterable[Form]) -> Loaded:
+    def load(self, forms: Iterable[Form]) -> LoadResult:
         tests: list[List] = []
         for form in forms:
-            self._sort(form, tests)
-        for name in self._drafts:
-            self._tree(name)
+            self._register_form(form, tests)
+        for name in self._tree_forms:
+            self._load_tree(name)
         # In the order of the files, not in that of the references.
-        found = {name: tree for name in self._drafts if (tree := self._trees[name]) is not None}
+        found = {name: tree for name in self._tree_forms if (tree := self._trees[name]) is not None}
         problems = sorted(self._parser.problems, key=_position)
-        return Loaded(found, tuple(tests), tuple(problems))
+        return LoadResult(found, tuple(tests), tuple(problems))
 
-    def _wrong(self, form: Form, message: str, hint: str = "") -> None:
-        self._parser.wrong(form.span, message, hint)
+    def _add_problem(self, form: Form, message: str, hint: str = "") -> None:
+        self._parser.add_problem(form.span, message, hint)
 
-    def _sort(self, form: Form, tests: list[List]) -> None:
+    def _register_form(self, form: Form, tests: list[List]) -> None:
         """Top-level forms are trees and tests."""
         head = form.items[0] if isinstance(form, List) and form.items else None
         word = head.name if isinstance(head, Symbol) else ""
         if not isinstance(form, List) or word not in ("tree", "test"):
-            self._wrong(
+            self._add_problem(
                 head or form,
                 "expected a tree at the top level.",
                 did_you_mean(word, ["tree", "test"]) or 'Write (tree "name" …).',
             )
-        elif _too_deep(form):
-            self._wrong(form, f"forms are nested more than {MAX_FORM_DEPTH} deep.")
+        elif _is_too_deep(form):
+            self._add_problem(form, f"forms are nested more than {MAX_FORM_DEPTH} deep.")
         elif word == "test":
             tests.append(form)
         else:
-            self._announce(form)
+            self._register_tree(form)
 
-    def _announce(self, form: List) -> None:
+    def _register_tree(self, form: List) -> None:
         name = form.items[1] if len(form.items) > 1 else None
         if not isinstance(name, Literal) or not isinstance(name.value, str) or not name.value:
-            self._wrong(name or form, "a tree needs a name.", 'Write (tree "name" …).')
-        elif name.value in self._drafts:
-            first = self._drafts[name.value].span
-            self._wrong(name, f'tree "{name.value}" exists already.', f"The first is at {first}.")
+            self._add_problem(name or form, "a tree needs a name.", 'Write (tree "name" …).')
+        elif name.value in self._tree_forms:
+            first = self._tree_forms[name.value].span
+            self._add_problem(
+                name, f'tree "{name.value}" exists already.', f"The first is at {first}."
+            )
         else:
-            self._drafts[name.value] = form
-            self._unnest(name.value, form)
+            self._tree_forms[name.value] = form
+            self._handle_nested_trees(name.value, form)
 
-    def _unnest(self, name: str, form: List) -> None:
+    def _handle_nested_trees(self, name: str, form: List) -> None:
         """A tree inside a tree means a lost parenthesis: say that once, and nothing of the rest."""
         inner = [item for item in form.items[2:] if starts_with(item, "tree")]
         for tree in inner:
-            self._sort(tree, [])
+            self._register_form(tree, [])
         if inner:
             self._trees[name] = None
-            self._wrong(
+            self._add_problem(
                 inner[0],
                 f'this tree stands inside of tree "{name}".',
                 "A parenthesis is missing before it.",
@@ -159,136 +161,140 @@ class Loader:
     def _resolve(self, reference: Literal) -> Tree | None:
         """The tree that `(subtree "name")` means."""
         name = str(reference.value)
-        if name in self._open:
-            circle = " → ".join([*self._open[self._open.index(name) :], name])
-            self._wrong(reference, f"subtrees go round in a circle: {circle}.", "Break it up.")
+        if name in self._loading:
+            circle = " → ".join([*self._loading[self._loading.index(name) :], name])
+            self._add_problem(
+                reference, f"subtrees go round in a circle: {circle}.", "Break it up."
+            )
             return None
-        if name in self._drafts:
-            tree = self._tree(name)
+        if name in self._tree_forms:
+            tree = self._load_tree(name)
             if tree is None:
-                self._unresolved += 1  # its mistakes are noted, ours is only to name it
+                self._unresolved_count += 1  # its mistakes are noted, ours is only to name it
             return tree
         if name in self._library:
             return self._library[name]
-        known = [*self._drafts, *self._library]
-        self._wrong(
+        known = [*self._tree_forms, *self._library]
+        self._add_problem(
             reference,
             f'there is no tree "{name}".',
             did_you_mean(name, known) or "Name its file as well, or add it to this one.",
         )
         return None
 
-    def _tree(self, name: str) -> Tree | None:
+    def _load_tree(self, name: str) -> Tree | None:
         if name in self._trees:
             return self._trees[name]
-        form = self._drafts[name]
-        if len(self._open) >= MAX_FORM_DEPTH:
-            self._wrong(form, f"subtrees are nested more than {MAX_FORM_DEPTH} deep.")
+        form = self._tree_forms[name]
+        if len(self._loading) >= MAX_FORM_DEPTH:
+            self._add_problem(form, f"subtrees are nested more than {MAX_FORM_DEPTH} deep.")
             return None
-        self._open.append(name)
-        before = self._mistakes()
-        tree = self._build(form)
-        self._open.pop()
-        if tree is not None and self._mistakes() == before:
-            tree = self._compiled(tree)
-        self._trees[name] = tree if self._mistakes() == before else None
+        self._loading.append(name)
+        before = self._problem_count()
+        tree = self._build_tree(form)
+        self._loading.pop()
+        if tree is not None and self._problem_count() == before:
+            tree = self._compile_tree(tree)
+        self._trees[name] = tree if self._problem_count() == before else None
         return self._trees[name]
 
-    def _mistakes(self) -> int:
-        return len(self._parser.problems) + self._unresolved
+    def _problem_count(self) -> int:
+        return len(self._parser.problems) + self._unresolved_count
 
-    def _compiled(self, tree: Tree) -> Tree | None:
+    def _compile_tree(self, tree: Tree) -> Tree | None:
         try:
             tree.program()
         except LoadError as error:
             self._parser.problems.append(error)
             return None
         self._check_shared_keys(tree)
-        tree.warnings = tuple(self._unknown_keys(tree))
+        tree.warnings = tuple(self._find_unknown_keys(tree))
         return tree
 
     def _check_shared_keys(self, tree: Tree) -> None:
         """A key that two trees of one run share has one type."""
-        for used in tree.uses():
-            for name, key in used.schema.of(Scope.TREE, Scope.GLOBAL).keys.items():
-                ours = tree.keys.keys[name]
+        for used in tree.used_trees():
+            for name, key in used.schema.for_scopes(Scope.TREE, Scope.GLOBAL).keys.items():
+                ours = tree.run_schema.keys[name]
                 if ours.type != key.type and "any" not in (ours.type, key.type):
-                    self._wrong(
+                    self._add_problem(
                         tree.form.items[1],
-                        f"key ':{name}' is {article(ours.type)} here, and {article(key.type)} in "
+                        f"key ':{name}' is {with_article(ours.type)} here, and {with_article(key.type)} in "
                         f'tree "{used.name}".',
                         "Give it one type, or :scope :subtree.",
                     )
 
-    def _build(self, form: List) -> Tree | None:
-        parts = self._parts(form)
-        schema = NO_KEYS
+    def _build_tree(self, form: List) -> Tree | None:
+        parts = self._parse_parts(form)
+        schema = EMPTY_SCHEMA
         if "blackboard-schema" in parts.options:
-            schema = self._parser.schemas.read(parts.options["blackboard-schema"], Scope.TREE)
+            schema = self._parser.schema_parser.parse(
+                parts.options["blackboard-schema"], Scope.TREE
+            )
         final = parts.options.get("finally")
-        ending = self._parser.node(final) if final is not None else None
-        root = self._root(parts, form)
+        ending = self._parser.parse_node(final) if final is not None else None
+        root = self._parse_root(parts, form)
         if root is None:
             return None
         return Tree(
             name=str(parts.name.value),
             form=form,
             root=root,
-            description=self._description(parts),
+            description=self._parse_description(parts),
             schema=schema,
-            final=ending,
+            finally_node=ending,
         )
 
-    def _description(self, parts: _Parts) -> str:
+    def _parse_description(self, parts: _TreeParts) -> str:
         form = parts.options.get("description")
         if form is None:
             return ""
         if isinstance(form, Literal) and isinstance(form.value, str):
             return form.value
-        self._wrong(form, "':description' takes a string.", 'Write :description "…".')
+        self._add_problem(form, "':description' takes a string.", 'Write :description "…".')
         return ""
 
-    def _parts(self, form: List) -> _Parts:
+    def _parse_parts(self, form: List) -> _TreeParts:
         name = form.items[1]
         assert isinstance(name, Literal)
-        parts = _Parts(name)
+        parts = _TreeParts(name)
         items = iter(form.items[2:])
         for item in items:
             if not isinstance(item, Keyword):
-                parts.rest.append(item)
-            elif item.name not in _TREE_WORDS:
-                self._wrong(
+                parts.body.append(item)
+            elif item.name not in _TREE_OPTIONS:
+                self._add_problem(
                     item,
                     f"'tree' has no keyword ':{item.name}'.",
-                    did_you_mean(f":{item.name}", [f":{word}" for word in _TREE_WORDS])
-                    or f"It takes {' '.join(':' + word for word in _TREE_WORDS)}.",
+                    did_you_mean(f":{item.name}", [f":{word}" for word in _TREE_OPTIONS])
+                    or f"It takes {' '.join(':' + word for word in _TREE_OPTIONS)}.",
                 )
                 next(items, None)
             elif (value := next(items, None)) is None:
-                self._wrong(item, f"':{item.name}' has no value.", "Add one, or remove it.")
+                self._add_problem(item, f"':{item.name}' has no value.", "Add one, or remove it.")
             elif item.name in parts.options:
-                self._wrong(item, f"':{item.name}' is given twice.", "Remove one of them.")
+                self._add_problem(item, f"':{item.name}' is given twice.", "Remove one of them.")
             else:
                 parts.options[item.name] = value
         return parts
 
-    def _root(self, parts: _Parts, form: List) -> Node | None:
-        if not parts.rest:
-            self._wrong(form.items[0], f'tree "{parts.name.value}" has no node.', "Add one.")
+    def _parse_root(self, parts: _TreeParts, form: List) -> Node | None:
+        if not parts.body:
+            self._add_problem(form.items[0], f'tree "{parts.name.value}" has no node.', "Add one.")
             return None
-        if len(parts.rest) > 1:
-            self._wrong(
-                parts.rest[1],
-                f'tree "{parts.name.value}" takes one node (got {len(parts.rest)}).',
+        if len(parts.body) > 1:
+            self._add_problem(
+                parts.body[1],
+                f'tree "{parts.name.value}" takes one node (got {len(parts.body)}).',
                 "Put them into a (sequence …). Or is a parenthesis in the wrong place?",
             )
-        nodes = [self._parser.node(item) for item in parts.rest]
+        nodes = [self._parser.parse_node(item) for item in parts.body]
         return nodes[0]
 
-    def _unknown_keys(self, tree: Tree) -> Iterable[LoadError]:
+    def _find_unknown_keys(self, tree: Tree) -> Iterable[LoadError]:
         """Keys that nobody declares: perhaps misspelt, so a warning."""
-        known = set(tree.keys.keys) | self._host_keys
-        for used in (tree, *tree.uses()):
+        known = set(tree.run_schema.keys) | self._host_keys
+        for used in (tree, *tree.used_trees()):
             for node in used.nodes():
                 known.update(node.schema.keys)
                 leaf = node.decoration.enter if node.decoration is not None else node.leaf
@@ -296,7 +302,7 @@ class Loader:
                     known.update(leaf.reads, leaf.writes)
         seen: set[str] = set()
         for node in tree.nodes():
-            for key, span in _mentioned(node):
+            for key, span in _mentioned_keys(node):
                 if key not in known and key not in seen:
                     seen.add(key)
                     yield LoadError(
@@ -306,7 +312,7 @@ class Loader:
                     )
 
 
-def _mentioned(node: Node) -> Iterable[tuple[str, Any]]:
+def _mentioned_keys(node: Node) -> Iterable[tuple[str, Any]]:
     for expression in node.expressions():
         yield from expression.reads
     if node.kind.writes_options:
@@ -318,16 +324,16 @@ def _position(problem: LoadError) -> tuple[str, int, int]:
     return (where.file, where.line, where.column) if where else ("", 0, 0)
 
 
-def _too_deep(form: Form) -> bool:
+def _is_too_deep(form: Form) -> bool:
     level: list[Form] = [form]
     for _ in range(MAX_FORM_DEPTH):
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _child_forms(outer)]
         if not level:
             return False
     return True
 
 
-def _inside(form: Form) -> Iterable[Form]:
+def _child_forms(form: Form) -> Iterable[Form]:
     if isinstance(form, List | Vector):
         return form.items
     if isinstance(form, Map):

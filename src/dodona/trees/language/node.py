@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from dodona.core.errors import ExpressionError
 from dodona.lisp import Form, Span
 from dodona.trees.language.expressions import Expression
-from dodona.trees.language.schema import NO_KEYS, Schema, describe
+from dodona.trees.language.schema import EMPTY_SCHEMA, Schema, describe
 
 if TYPE_CHECKING:
     from dodona.trees.language.tree import Tree
@@ -26,19 +26,19 @@ class Option:
     schema: a blackboard schema.
     """
 
-    takes: str
+    value_type: str
     choices: tuple[str, ...] = ()
-    least: float | None = None
+    minimum: float | None = None
     required: bool = False
 
     @property
     def example(self) -> str:
-        if self.takes == "choice":
+        if self.value_type == "choice":
             return f":{self.choices[0]}"
-        return {"integer": "3", "number": "1.5", "text": '"name"'}.get(self.takes, "VALUE")
+        return {"integer": "3", "number": "1.5", "text": '"name"'}.get(self.value_type, "VALUE")
 
     def __str__(self) -> str:
-        if self.takes == "choice":
+        if self.value_type == "choice":
             return f"one of {' '.join(':' + choice for choice in self.choices)}"
         noun = {
             "integer": "a whole number",
@@ -47,18 +47,18 @@ class Option:
             "text": "a string",
             "value": "a value",
             "schema": "a map of keys and defaults",
-        }[self.takes]
-        return f"{noun} of at least {self.least:g}" if self.least is not None else noun
+        }[self.value_type]
+        return f"{noun} of at least {self.minimum:g}" if self.minimum is not None else noun
 
-    def admits(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Is this a number the option takes?"""
-        kinds = int if self.takes == "integer" else (int, float)
+        kinds = int if self.value_type == "integer" else (int, float)
         if not isinstance(value, kinds) or isinstance(value, bool):
             return False
-        return self.least is None or value >= self.least
+        return self.minimum is None or value >= self.minimum
 
 
-class Mistake(NamedTuple):
+class NodeProblem(NamedTuple):
     message: str
     hint: str = ""
 
@@ -66,17 +66,17 @@ class Mistake(NamedTuple):
 class Arity(NamedTuple):
     """How many children a node takes; no `most` means any number."""
 
-    least: int
-    most: int | None
+    minimum: int
+    maximum: int | None
 
     def __str__(self) -> str:
-        if self.most == 0:
+        if self.maximum == 0:
             return "no children"
-        if self.most is None:
-            return f"{self.least} or more children" if self.least != 1 else "at least one child"
-        if self.least == self.most:
-            return "one child" if self.least == 1 else f"{self.least} children"
-        return f"{self.least} to {self.most} children"
+        if self.maximum is None:
+            return f"{self.minimum} or more children" if self.minimum != 1 else "at least one child"
+        if self.minimum == self.maximum:
+            return "one child" if self.minimum == 1 else f"{self.minimum} children"
+        return f"{self.minimum} to {self.maximum} children"
 
 
 NONE, ONE, SOME, TWO_OR_THREE = Arity(0, 0), Arity(1, 1), Arity(1, None), Arity(2, 3)
@@ -88,7 +88,7 @@ class NodeKind:
 
     `test` is the positional expression in front of the children: none, one, or (for
     condition) one that may be left out; with `asks` the first child may be one, and is read as a
-    condition. `open_options` takes any keyword, as a value. `binds` says what the node's name
+    condition. `allows_extra_options` takes any keyword, as a value. `binds` says what the node's name
     refers to. `check` finds what only this kind can know to be wrong.
     """
 
@@ -98,16 +98,16 @@ class NodeKind:
     usage: str
     arity: Arity = NONE
     options: Mapping[str, Option] = field(default_factory=dict[str, Option])
-    test: Arity = NONE
-    open_options: bool = False
+    test_arity: Arity = NONE
+    allows_extra_options: bool = False
     # Does a tick evaluate expressions or call what may raise, outside of a leaf?
-    raises: bool = False
-    asks: bool = False
+    may_raise: bool = False
+    first_is_condition: bool = False
     # Under a parallel, does it stand for a child per item? Do its keywords name keys it writes?
     expands: bool = False
     writes_options: bool = False
     binds: Literal["leaf", "decoration", "tree"] | None = None
-    check: Callable[[Node], Iterator[Mistake]] | None = None
+    check: Callable[[Node], Iterator[NodeProblem]] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +121,7 @@ class Node:
     children: tuple[Node, ...] = ()
     leaf: Leaf | None = None
     decoration: Decoration | None = None
-    schema: Schema = NO_KEYS
+    schema: Schema = EMPTY_SCHEMA
     tree: Tree | None = None
 
     @property
@@ -143,7 +143,7 @@ class Node:
             yield self.test
         yield from (value for value in self.options.values() if isinstance(value, Expression))
 
-    def number(self, option: str, default: float = 0) -> Callable[[Any], Any]:
+    def number_option(self, option: str, default: float = 0) -> Callable[[Any], Any]:
         """The option as a function of the blackboard; a wrong value is an ExpressionError."""
         expression: Expression | None = self.options.get(option)
         if expression is None or expression.constant:
@@ -153,10 +153,10 @@ class Node:
 
         def evaluate(board: Any) -> Any:
             value = expression.evaluate(board)
-            if not declared.admits(value):
+            if not declared.accepts(value):
                 raise ExpressionError(
                     f"':{option}' takes {declared} (got {describe(value)}).",
-                    where=expression.form.span.where(),
+                    where=expression.form.span.location(),
                 )
             return value
 

@@ -11,21 +11,21 @@ from dodona.lisp import Form, Keyword, List, Literal, Span, Symbol
 from dodona.trees.language.expressions import (
     Expression,
     compile_expression,
+    describe_form,
     is_operation,
-    named,
     starts_with,
 )
 from dodona.trees.language.node import Arity, Node, NodeKind, Option
-from dodona.trees.language.schema import NO_KEYS, Scope
+from dodona.trees.language.schema import EMPTY_SCHEMA, Scope
 from dodona.trees.language.schema_parser import SchemaParser
 from dodona.trees.language.tree import Tree
 from dodona.trees.nodes.leaf import compile_leaf
-from dodona.trees.runtime.leaves import GIVEN, Leaf, Parameter
+from dodona.trees.runtime.leaves import INJECTED_PARAMETERS, Leaf, LeafParameter
 from dodona.trees.runtime.registry import Registry
 
 
 @dataclass(slots=True)
-class _Reading:
+class _NodeParts:
     """The parts of a node's form, as far as they have been sorted."""
 
     kind: NodeKind
@@ -33,15 +33,15 @@ class _Reading:
     name: Symbol | None = None
     reference: Literal | None = None
     options: dict[str, Any] = field(default_factory=dict[str, Any])
-    spans: dict[str, Span] = field(default_factory=dict[str, Span])
-    rest: list[Form] = field(default_factory=list[Form])
+    option_spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    body: list[Form] = field(default_factory=list[Form])
     has_test: bool = False
     fn_span: Span | None = None
 
 
 # After so many mistakes the rest of a file is not looked at: nobody reads on, and the search for
 # the nearest right word is not free.
-MOST_PROBLEMS = 100
+MAX_PROBLEMS = 100
 
 
 class Parser:
@@ -51,126 +51,130 @@ class Parser:
         self.registry = registry
         self.problems: list[LoadError] = []
         self._resolve = resolve
-        self.schemas = SchemaParser(self.wrong, self.expression)
+        self.schema_parser = SchemaParser(self.add_problem, self.parse_expression)
 
-    def wrong(self, span: Span, message: str, hint: str = "") -> None:
-        self.problems.append(LoadError(message, where=span.where(), hint=hint))
+    def add_problem(self, span: Span, message: str, hint: str = "") -> None:
+        self.problems.append(LoadError(message, where=span.location(), hint=hint))
 
     # -- nodes -------------------------------------------------------------------------------
 
-    def node(self, form: Form) -> Node | None:
+    def parse_node(self, form: Form) -> Node | None:
         """The node, or nothing when there is a mistake in it (which has been noted).
 
         One slip is told once: a node whose keywords are wrong is not told that some are missing,
         and one whose shape is wrong is not looked at further. Its children always are.
         """
         before = len(self.problems)
-        if before >= MOST_PROBLEMS:
+        if before >= MAX_PROBLEMS:
             return None
-        head = self._head(form)
-        kind = self._kind(head) if head else None
+        head = self._parse_head(form)
+        kind = self._find_kind(head) if head else None
         if head is None or kind is None:
-            self._look_below(form)
+            self._check_below(form)
             return None
         assert isinstance(form, List)
-        reading = self._sort(_Reading(kind, head), form.items[1:])
-        if len(self.problems) > before or not self._has_shape(reading):
-            self._look_at(reading.rest)
+        reading = self._split_parts(_NodeParts(kind, head), form.items[1:])
+        if len(self.problems) > before or not self._check_shape(reading):
+            self._check_forms(reading.body)
             return None
-        node = self._assemble(reading, form)
+        node = self._build_node(reading, form)
         if len(self.problems) > before:
             return None
         for mistake in kind.check(node) if kind.check is not None else ():
-            self.wrong(head.span, mistake.message, mistake.hint)
+            self.add_problem(head.span, mistake.message, mistake.hint)
         return node if len(self.problems) == before else None
 
-    def _head(self, form: Form) -> Symbol | None:
+    def _parse_head(self, form: Form) -> Symbol | None:
         if not isinstance(form, List):
-            self.wrong(form.span, f"expected a node (got {named(form)}).", "Write (sequence …).")
+            self.add_problem(
+                form.span, f"expected a node (got {describe_form(form)}).", "Write (sequence …)."
+            )
             return None
         if not form.items or not isinstance(form.items[0], Symbol):
-            self.wrong(form.span, "a node starts with its kind.", "Write (sequence …).")
+            self.add_problem(form.span, "a node starts with its kind.", "Write (sequence …).")
             return None
         return form.items[0]
 
-    def _kind(self, head: Symbol) -> NodeKind | None:
+    def _find_kind(self, head: Symbol) -> NodeKind | None:
         kind = self.registry.kinds.get(head.name)
         if kind is not None:
             return kind
-        leaf = self.registry.find_node(head.name)
+        leaf = self.registry.find_leaf_node(head.name)
         if leaf is not None:
             return _leaf_kind(leaf)
         if head.name == "tree":
-            self.wrong(
+            self.add_problem(
                 head.span,
                 "a tree cannot stand inside a tree.",
                 "Is a parenthesis missing before it?",
             )
             return None
         known = [*self.registry.kinds, *(n for n in self.registry.leaves if "." not in n)]
-        self.wrong(
+        self.add_problem(
             head.span,
             f"unknown node '{head.name}'.",
             did_you_mean(head.name, known) or f"There are: {' '.join(sorted(known))}.",
         )
         return None
 
-    def _look_below(self, form: Form) -> None:
+    def _check_below(self, form: Form) -> None:
         """The mistakes below a node nobody knows are worth knowing; below a lost tree not."""
         if isinstance(form, List) and not starts_with(form, "tree"):
-            self._look_at(form.items[1:])
+            self._check_forms(form.items[1:])
 
-    def _look_at(self, forms: Sequence[Form]) -> None:
+    def _check_forms(self, forms: Sequence[Form]) -> None:
         for form in forms:
             if isinstance(form, List) and not is_operation(form):
-                self.node(form)
+                self.parse_node(form)
 
-    def _sort(self, reading: _Reading, items: tuple[Form, ...]) -> _Reading:
+    def _split_parts(self, parts: _NodeParts, items: tuple[Form, ...]) -> _NodeParts:
         """Tell name, options and the rest apart."""
         at = 0
         if items and isinstance(items[0], Symbol):
-            reading.name, at = items[0], 1
-        elif items and reading.kind.binds == "tree" and _text(items[0]) is not None:
+            parts.name, at = items[0], 1
+        elif items and parts.kind.binds == "tree" and _string_value(items[0]) is not None:
             assert isinstance(items[0], Literal)
-            reading.reference, at = items[0], 1
+            parts.reference, at = items[0], 1
         while at < len(items):
             item = items[at]
             at += 1
             if not isinstance(item, Keyword):
-                reading.rest.append(item)
+                parts.body.append(item)
                 continue
             following = items[at] if at < len(items) else None
-            at += self._option(reading, item, following)
-        return reading
+            at += self._parse_option(parts, item, following)
+        return parts
 
-    def _has_shape(self, reading: _Reading) -> bool:
+    def _check_shape(self, parts: _NodeParts) -> bool:
         """Is all there, and no more? Notes the first thing that is not."""
-        kind, head = reading.kind, reading.head.span
+        kind, head = parts.kind, parts.head.span
         for option, declared in kind.options.items():
-            if declared.required and option not in reading.spans:
-                self.wrong(head, f"'{kind.name}' needs ':{option}'.", f"It takes {declared}.")
+            if declared.required and option not in parts.option_spans:
+                self.add_problem(head, f"'{kind.name}' needs ':{option}'.", f"It takes {declared}.")
                 return False
-        if kind.test.least and not self._has_test(reading):
+        if kind.test_arity.minimum and not self._has_test(parts):
             # A word in the expression's place was taken for the node's name.
-            if reading.name is None or self.expression(reading.name) is not None:
-                self.wrong(head, f"'{kind.name}' needs an expression.", f"Write {kind.usage}.")
+            if parts.name is None or self.parse_expression(parts.name) is not None:
+                self.add_problem(
+                    head, f"'{kind.name}' needs an expression.", f"Write {kind.usage}."
+                )
             return False
-        arity = _arity(reading)
-        count = len(reading.rest) - (1 if kind.test.most and reading.rest else 0)
-        if arity.least <= count and (arity.most is None or count <= arity.most):
+        arity = _child_arity(parts)
+        count = len(parts.body) - (1 if kind.test_arity.maximum and parts.body else 0)
+        if arity.minimum <= count and (arity.maximum is None or count <= arity.maximum):
             return True
-        extra = count > arity.least
-        self.wrong(
-            reading.rest[(arity.most or 0) - count].span if extra else head,
+        extra = count > arity.minimum
+        self.add_problem(
+            parts.body[(arity.maximum or 0) - count].span if extra else head,
             f"'{kind.name}' takes {arity} (got {count}).",
             "Is a parenthesis in the wrong place?" if extra else f"Write {kind.usage}.",
         )
         return False
 
-    def _has_test(self, reading: _Reading) -> bool:
+    def _has_test(self, parts: _NodeParts) -> bool:
         """Is there a form for the expression, beside those for the children?"""
-        rest = reading.rest
-        if len(rest) > reading.kind.arity.least:
+        rest = parts.body
+        if len(rest) > parts.kind.arity.minimum:
             return True
         return bool(rest) and not self._is_node(rest[0])
 
@@ -178,74 +182,76 @@ class Parser:
         if not isinstance(form, List) or not form.items or not isinstance(form.items[0], Symbol):
             return False
         name = form.items[0].name
-        return name in self.registry.kinds or self.registry.find_node(name) is not None
+        return name in self.registry.kinds or self.registry.find_leaf_node(name) is not None
 
-    def _assemble(self, reading: _Reading, form: Form) -> Node:
-        kind = reading.kind
+    def _build_node(self, parts: _NodeParts, form: Form) -> Node:
+        kind = parts.kind
         test = None
-        if kind.test.most and reading.rest:
-            reading.has_test = True
-            test = self.expression(reading.rest.pop(0))
+        if kind.test_arity.maximum and parts.body:
+            parts.has_test = True
+            test = self.parse_expression(parts.body.pop(0))
         own = kind.compile is compile_leaf and kind.binds is None
-        leaf = self.registry.find_node(kind.name) if own else None
+        leaf = self.registry.find_leaf_node(kind.name) if own else None
         if leaf is not None:
-            self._check_arguments(reading, leaf)
+            self._check_arguments(parts, leaf)
         node = Node(
             kind=kind,
-            name=reading.name.name if reading.name else None,
+            name=parts.name.name if parts.name else None,
             span=form.span,
             form=form,
-            options=reading.options,
+            options=parts.options,
             test=test,
-            children=self._children(reading),
+            children=self._parse_children(parts),
             leaf=leaf,
-            schema=reading.options.pop("blackboard-schema", NO_KEYS),
+            schema=parts.options.pop("blackboard-schema", EMPTY_SCHEMA),
         )
-        return self._bind(node, reading)
+        return self._bind(node, parts)
 
-    def _children(self, reading: _Reading) -> tuple[Node, ...]:
+    def _parse_children(self, parts: _NodeParts) -> tuple[Node, ...]:
         found: list[Node] = []
-        for index, form in enumerate(reading.rest):
-            asked = reading.kind.asks and index == 0 and _is_question(form)
-            node = self._question(form) if asked else self.node(form)
+        for index, form in enumerate(parts.body):
+            asked = parts.kind.first_is_condition and index == 0 and _is_condition_form(form)
+            node = self._parse_condition(form) if asked else self.parse_node(form)
             if node is not None:
                 found.append(node)
         return tuple(found)
 
-    def _question(self, form: Form) -> Node | None:
+    def _parse_condition(self, form: Form) -> Node | None:
         """An expression where a condition is expected."""
-        test = self.expression(form)
+        test = self.parse_expression(form)
         kind = self.registry.kinds["condition"]
         return Node(kind, None, form.span, form, test=test) if test else None
 
     # -- options -----------------------------------------------------------------------------
 
-    def _option(self, reading: _Reading, keyword: Keyword, following: Form | None) -> int:
+    def _parse_option(self, parts: _NodeParts, keyword: Keyword, next_form: Form | None) -> int:
         """Read one option; how many forms its value took."""
-        kind, name = reading.kind, keyword.name
-        declared = kind.options.get(name) or (Option("value") if kind.open_options else None)
+        kind, name = parts.kind, keyword.name
+        declared = kind.options.get(name) or (
+            Option("value") if kind.allows_extra_options else None
+        )
         if declared is None:
             known = [f":{option}" for option in kind.options]
-            self.wrong(
+            self.add_problem(
                 keyword.span,
                 f"'{kind.name}' has no keyword ':{name}'.",
                 did_you_mean(f":{name}", known)
                 or (f"It takes {' '.join(known)}." if known else "It takes none."),
             )
-            return 1 if self._is_value(kind, following) else 0
-        if name in reading.spans:
-            self.wrong(keyword.span, f"':{name}' is given twice.", "Remove one of them.")
-        reading.spans[name] = keyword.span
-        if declared.takes == "flag":
-            return self._flag(reading, name, following)
-        if following is None or self._is_node(following):
-            self.wrong(keyword.span, f"':{name}' has no value.", f"It takes {declared}.")
+            return 1 if self._is_value(kind, next_form) else 0
+        if name in parts.option_spans:
+            self.add_problem(keyword.span, f"':{name}' is given twice.", "Remove one of them.")
+        parts.option_spans[name] = keyword.span
+        if declared.value_type == "flag":
+            return self._parse_flag(parts, name, next_form)
+        if next_form is None or self._is_node(next_form):
+            self.add_problem(keyword.span, f"':{name}' has no value.", f"It takes {declared}.")
             return 0
-        value = self._value(keyword, declared, following)
+        value = self._parse_value(keyword, declared, next_form)
         if value is not None:
-            reading.options[name] = value
+            parts.options[name] = value
         if name == "fn":
-            reading.fn_span = following.span
+            parts.fn_span = next_form.span
         return 1
 
     def _is_value(self, kind: NodeKind, form: Form | None) -> bool:
@@ -254,53 +260,53 @@ class Parser:
             return form.name not in kind.options
         return form is not None and not self._is_node(form)
 
-    def _flag(self, reading: _Reading, name: str, following: Form | None) -> int:
-        reading.options[name] = True
-        if not isinstance(following, Literal):
+    def _parse_flag(self, parts: _NodeParts, name: str, next_form: Form | None) -> int:
+        parts.options[name] = True
+        if not isinstance(next_form, Literal):
             return 0
-        if isinstance(following.value, bool):
-            reading.options[name] = following.value
+        if isinstance(next_form.value, bool):
+            parts.options[name] = next_form.value
         else:
-            self.wrong(
-                following.span,
-                f"':{name}' takes true or false (got {named(following)}).",
+            self.add_problem(
+                next_form.span,
+                f"':{name}' takes true or false (got {describe_form(next_form)}).",
                 f"Write :{name} alone, or :{name} false.",
             )
         return 1
 
-    def _value(self, keyword: Keyword, declared: Option, form: Form) -> Any:
-        if declared.takes == "schema":
-            return self.schemas.read(form, Scope.SUBTREE)
-        if declared.takes == "text":
-            if (text := _text(form)) is not None:
+    def _parse_value(self, keyword: Keyword, declared: Option, form: Form) -> Any:
+        if declared.value_type == "schema":
+            return self.schema_parser.parse(form, Scope.SUBTREE)
+        if declared.value_type == "text":
+            if (text := _string_value(form)) is not None:
                 return text
-        elif declared.takes == "choice":
+        elif declared.value_type == "choice":
             if isinstance(form, Keyword) and form.name in declared.choices:
                 return form.name
         else:
-            return self._computed(keyword, declared, form)
+            return self._parse_computed(keyword, declared, form)
         near = did_you_mean(form.name, declared.choices) if isinstance(form, Keyword) else ""
-        self._refuse(keyword, declared, form, near)
+        self._reject_value(keyword, declared, form, near)
         return None
 
-    def _refuse(self, keyword: Keyword, declared: Option, form: Form, hint: str = "") -> None:
-        self.wrong(
+    def _reject_value(self, keyword: Keyword, declared: Option, form: Form, hint: str = "") -> None:
+        self.add_problem(
             form.span,
-            f"':{keyword.name}' takes {declared} (got {named(form)}).",
+            f"':{keyword.name}' takes {declared} (got {describe_form(form)}).",
             hint or f"Write for example :{keyword.name} {declared.example}.",
         )
 
-    def _computed(self, keyword: Keyword, declared: Option, form: Form) -> Expression | None:
+    def _parse_computed(self, keyword: Keyword, declared: Option, form: Form) -> Expression | None:
         """A number or any value: a literal is checked now, an expression when it is evaluated."""
-        expression = self.expression(form)
-        if expression is None or declared.takes == "value" or not expression.constant:
+        expression = self.parse_expression(form)
+        if expression is None or declared.value_type == "value" or not expression.constant:
             return expression
-        if declared.admits(expression.value):
+        if declared.accepts(expression.value):
             return expression
-        self._refuse(keyword, declared, form)
+        self._reject_value(keyword, declared, form)
         return None
 
-    def expression(self, form: Form) -> Expression | None:
+    def parse_expression(self, form: Form) -> Expression | None:
         try:
             return compile_expression(form)
         except LoadError as error:
@@ -309,130 +315,131 @@ class Parser:
 
     # -- what names refer to -----------------------------------------------------------------
 
-    def _bind(self, node: Node, reading: _Reading) -> Node:
-        if reading.kind.binds == "leaf" and not reading.has_test:
-            return self._bind_leaf(node, reading)
-        if reading.kind.binds == "leaf":
-            for option, span in reading.spans.items():
-                self.wrong(
+    def _bind(self, node: Node, parts: _NodeParts) -> Node:
+        if parts.kind.binds == "leaf" and not parts.has_test:
+            return self._bind_leaf(node, parts)
+        if parts.kind.binds == "leaf":
+            for option, span in parts.option_spans.items():
+                self.add_problem(
                     span,
                     f"a condition with an expression takes no ':{option}'.",
                     "Keep one of them.",
                 )
-        if reading.kind.binds == "decoration":
-            return self._bind_decoration(node, reading)
-        if reading.reference is not None:
-            name = _text(reading.reference)
-            return replace(node, name=name, tree=self._resolve(reading.reference))
+        if parts.kind.binds == "decoration":
+            return self._bind_decoration(node, parts)
+        if parts.reference is not None:
+            name = _string_value(parts.reference)
+            return replace(node, name=name, tree=self._resolve(parts.reference))
         return node
 
-    def _bind_leaf(self, node: Node, reading: _Reading) -> Node:
-        given = reading.options.pop("fn", None)
-        name = given or (reading.name.name if reading.name else None)
-        if "fn" in reading.spans and given is None:
+    def _bind_leaf(self, node: Node, parts: _NodeParts) -> Node:
+        given = parts.options.pop("fn", None)
+        name = given or (parts.name.name if parts.name else None)
+        if "fn" in parts.option_spans and given is None:
             return node  # its mistake is noted
         if name is None:
-            what = "an expression, a name or" if reading.kind.name == "condition" else "a name or"
-            self.wrong(
-                reading.head.span,
-                f"'{reading.kind.name}' needs {what} ':fn'.",
-                f"Write {reading.kind.usage}.",
+            what = "an expression, a name or" if parts.kind.name == "condition" else "a name or"
+            self.add_problem(
+                parts.head.span,
+                f"'{parts.kind.name}' needs {what} ':fn'.",
+                f"Write {parts.kind.usage}.",
             )
             return node
         leaf = self.registry.find_leaf(name)
         if leaf is None:
-            at = reading.fn_span or (reading.name or reading.head).span
-            self.wrong(
+            at = parts.fn_span or (parts.name or parts.head).span
+            self.add_problem(
                 at,
                 f"no leaf is registered as '{name}'.",
                 did_you_mean(name, self.registry.leaves)
                 or f'Register it with @leaf("{name}"), in a file that --leaves names.',
             )
             return node
-        self._check_arguments(reading, leaf)
+        self._check_arguments(parts, leaf)
         return replace(node, leaf=leaf)
 
-    def _bind_decoration(self, node: Node, reading: _Reading) -> Node:
-        if reading.name is None:
-            self.wrong(
-                reading.head.span, "'decorator' needs a name.", f"Write {reading.kind.usage}."
+    def _bind_decoration(self, node: Node, parts: _NodeParts) -> Node:
+        if parts.name is None:
+            self.add_problem(
+                parts.head.span, "'decorator' needs a name.", f"Write {parts.kind.usage}."
             )
             return node
-        name = reading.name.name
+        name = parts.name.name
         found = self.registry.find_decoration(name)
         if found is None:
-            self.wrong(
-                reading.name.span,
+            self.add_problem(
+                parts.name.span,
                 f"no decorator is registered as '{name}'.",
                 did_you_mean(name, self.registry.decorations)
                 or f'Register it with @decorator("{name}"), in a file that --leaves names.',
             )
         return replace(node, decoration=found)
 
-    def _check_arguments(self, reading: _Reading, leaf: Leaf) -> None:
-        given = {option.replace("-", "_"): option for option in reading.options}
+    def _check_arguments(self, parts: _NodeParts, leaf: Leaf) -> None:
+        given = {option.replace("-", "_"): option for option in parts.options}
         for name, option in given.items():
             parameter = leaf.parameters.get(name)
             if parameter is not None:
-                self._check_literal(reading, option, parameter)
-            elif name in GIVEN or not leaf.open_parameters:
-                self.wrong(
-                    reading.spans[option],
+                self._check_literal(parts, option, parameter)
+            elif name in INJECTED_PARAMETERS or not leaf.allows_extra_parameters:
+                self.add_problem(
+                    parts.option_spans[option],
                     f"leaf '{leaf.name}' has no argument ':{option}'.",
-                    did_you_mean(option, map(_dashed, leaf.parameters)) or _takes(leaf),
+                    did_you_mean(option, map(_to_kebab_case, leaf.parameters))
+                    or _format_parameters(leaf),
                 )
         for name, parameter in leaf.parameters.items():
             if parameter.required and name not in given:
-                self.wrong(
-                    reading.head.span,
-                    f"leaf '{leaf.name}' needs the argument ':{_dashed(name)}'.",
-                    f"Add :{_dashed(name)} VALUE.",
+                self.add_problem(
+                    parts.head.span,
+                    f"leaf '{leaf.name}' needs the argument ':{_to_kebab_case(name)}'.",
+                    f"Add :{_to_kebab_case(name)} VALUE.",
                 )
 
-    def _check_literal(self, reading: _Reading, option: str, parameter: Parameter) -> None:
-        expression: Expression = reading.options[option]
+    def _check_literal(self, parts: _NodeParts, option: str, parameter: LeafParameter) -> None:
+        expression: Expression = parts.options[option]
         if not expression.constant or parameter.type is None or expression.value is None:
             return
         value, wanted = expression.value, parameter.type
         if type(value) is wanted or (wanted is float and type(value) is int):
             return
-        self.wrong(
+        self.add_problem(
             expression.form.span,
-            f"':{option}' takes a value of type {wanted.__name__} (got {named(expression.form)}).",
+            f"':{option}' takes a value of type {wanted.__name__} (got {describe_form(expression.form)}).",
             "Change the value, or the leaf.",
         )
 
 
-def _arity(reading: _Reading) -> Arity:
+def _child_arity(parts: _NodeParts) -> Arity:
     """How many children: a subtree that is named by a string takes none, any other one."""
-    arity = reading.kind.arity
-    if reading.kind.binds != "tree":
+    arity = parts.kind.arity
+    if parts.kind.binds != "tree":
         return arity
-    return arity._replace(least=1) if reading.reference is None else arity._replace(most=0)
+    return arity._replace(minimum=1) if parts.reference is None else arity._replace(maximum=0)
 
 
 def _leaf_kind(leaf: Leaf) -> NodeKind:
     """A leaf used as a node, `(llm-call …)`: its name is the head."""
-    arguments = "".join(f" :{_dashed(name)} VALUE" for name in leaf.parameters)
+    arguments = "".join(f" :{_to_kebab_case(name)} VALUE" for name in leaf.parameters)
     usage = f"({leaf.name}{arguments})"
-    return NodeKind(leaf.name, "", compile_leaf, usage=usage, open_options=True)
+    return NodeKind(leaf.name, "", compile_leaf, usage=usage, allows_extra_options=True)
 
 
-def _text(form: Form) -> str | None:
+def _string_value(form: Form) -> str | None:
     return form.value if isinstance(form, Literal) and isinstance(form.value, str) else None
 
 
-def _is_question(form: Form) -> bool:
+def _is_condition_form(form: Form) -> bool:
     return not isinstance(form, List) or is_operation(form)
 
 
-def _takes(leaf: Leaf) -> str:
-    names: Mapping[str, Parameter] = leaf.parameters
+def _format_parameters(leaf: Leaf) -> str:
+    names: Mapping[str, LeafParameter] = leaf.parameters
     if not names:
         return "It takes none."
-    return f"It takes {' '.join(':' + _dashed(name) for name in names)}."
+    return f"It takes {' '.join(':' + _to_kebab_case(name) for name in names)}."
 
 
-def _dashed(name: str) -> str:
+def _to_kebab_case(name: str) -> str:
     """A parameter's name as trees write it."""
     return name.replace("_", "-")

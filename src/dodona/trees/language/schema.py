@@ -27,7 +27,7 @@ TYPES: Mapping[str, frozenset[type]] = {
 }
 
 # Reserved keys are written by the runtime only.
-RESERVED: Mapping[str, str] = {
+RESERVED_KEYS: Mapping[str, str] = {
     "_item": "the item a for-each is at",
     "_index": "its index, from 0",
     "_error": "the last error: node, type, message",
@@ -38,7 +38,7 @@ RESERVED: Mapping[str, str] = {
 
 
 # Types without a length: a value of one of these cannot be too large.
-SMALL: frozenset[type] = frozenset({int, float, bool, type(None)})
+UNSIZED_TYPES: frozenset[type] = frozenset({int, float, bool, type(None)})
 
 
 class Scope(Enum):
@@ -63,7 +63,7 @@ class Key:
         if type(value) is not bool and isinstance(value, tuple(kinds)):
             return
         raise BlackboardError(
-            f"key ':{self.name}' takes {article(self.type)} (got {describe(value)}).",
+            f"key ':{self.name}' takes {with_article(self.type)} (got {describe(value)}).",
             hint="Change the value, or the key's type in :blackboard-schema.",
         )
 
@@ -81,18 +81,23 @@ class Schema:
     _copied: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        quick = {name: SMALL & (TYPES[key.type] or SMALL) for name, key in self.keys.items()}
+        quick = {
+            name: UNSIZED_TYPES & (TYPES[key.type] or UNSIZED_TYPES)
+            for name, key in self.keys.items()
+        }
         defaults = {name: key.default for name, key in self.keys.items()}
-        copied = tuple(name for name, value in defaults.items() if fresh(value) is not value)
+        copied = tuple(
+            name for name, value in defaults.items() if copy_if_mutable(value) is not value
+        )
         object.__setattr__(self, "quick", quick)
         object.__setattr__(self, "_defaults", defaults)
         object.__setattr__(self, "_copied", copied)
 
-    def of(self, *scopes: Scope) -> Schema:
+    def for_scopes(self, *scopes: Scope) -> Schema:
         """The keys of these scopes only."""
         return Schema({name: key for name, key in self.keys.items() if key.scope in scopes})
 
-    def joined(self, other: Schema) -> Schema:
+    def merge(self, other: Schema) -> Schema:
         """Ours and theirs; where both declare a key, ours."""
         return Schema({**other.keys, **self.keys})
 
@@ -100,16 +105,16 @@ class Schema:
         """The values of a fresh scope; containers are copies, so that runs share nothing."""
         values = {**self._defaults}
         for name in self._copied:
-            values[name] = fresh(values[name])
+            values[name] = copy_if_mutable(values[name])
         return values
 
 
-NO_KEYS = Schema()
+EMPTY_SCHEMA = Schema()
 
 
-def fresh(value: Any) -> Any:
+def copy_if_mutable(value: Any) -> Any:
     """The value, or a copy of it when it could be changed."""
-    if type(value) is str or type(value) in SMALL:
+    if type(value) is str or type(value) in UNSIZED_TYPES:
         return value
     if not value and type(value) in (list, dict):
         return type(value)()
@@ -127,7 +132,7 @@ def type_of(value: Any) -> str:
     return {str: "string", list: "list", dict: "map"}[type(value)]
 
 
-def article(noun: str) -> str:
+def with_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
@@ -145,20 +150,22 @@ def describe(value: Any) -> str:
     return f"the {name} {text if len(text) <= 40 else text[:37] + '…'}"
 
 
-def same(left: Any, right: Any) -> bool:
+def values_equal(left: Any, right: Any) -> bool:
     """Are these one value? Unlike in Python, true is not 1, at any depth."""
     if left != right:
         return False
     if isinstance(left, dict):
-        return all(same(value, right[key]) for key, value in cast("dict[Any, Any]", left).items())
+        return all(
+            values_equal(value, right[key]) for key, value in cast("dict[Any, Any]", left).items()
+        )
     if isinstance(left, list | tuple):
-        return all(map(same, cast("list[Any]", left), right))
+        return all(map(values_equal, cast("list[Any]", left), right))
     return isinstance(left, bool) == isinstance(right, bool)
 
 
-def tree_keys(schemas: Iterable[Schema]) -> Schema:
+def merge_shared_keys(schemas: Iterable[Schema]) -> Schema:
     """Keys that several trees share in one run: all but their subtree-scoped ones."""
-    shared = NO_KEYS
+    shared = EMPTY_SCHEMA
     for schema in schemas:
-        shared = shared.joined(schema.of(Scope.TREE, Scope.GLOBAL))
+        shared = shared.merge(schema.for_scopes(Scope.TREE, Scope.GLOBAL))
     return shared

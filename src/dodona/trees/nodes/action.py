@@ -15,6 +15,6 @@ KIND = NodeKind(
     compile_leaf,
     usage='(action NAME :fn "dotted.name")',
     options={"fn": Option("text")},
-    open_options=True,
+    allows_extra_options=True,
     binds="leaf",
 )

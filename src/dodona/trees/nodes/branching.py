@@ -21,8 +21,8 @@ TEST, THEN, ELSE = 0, 1, 2
 
 
 def compile_if(node: Node, build: Build) -> Compiled:
-    children = build.children(node)
-    slot = build.slot(TEST)
+    children = build.compile_children(node)
+    slot = build.add_slot(TEST)
 
     def tick(frame: Frame) -> Status:
         at = frame.slots[slot]
@@ -53,5 +53,5 @@ KIND = NodeKind(
     compile_if,
     usage="(if TEST THEN ELSE)",
     arity=TWO_OR_THREE,
-    asks=True,
+    first_is_condition=True,
 )

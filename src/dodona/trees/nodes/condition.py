@@ -12,7 +12,7 @@ A leaf is read as leaf.py says.
 from __future__ import annotations
 
 from dodona.trees.language.node import Arity, Node, NodeKind, Option
-from dodona.trees.nodes.leaf import compile_leaf, quiet
+from dodona.trees.nodes.leaf import compile_leaf, halt_nothing
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import FAILURE, SUCCESS, Status
@@ -26,7 +26,7 @@ def compile_condition(node: Node, build: Build) -> Compiled:
     def tick(frame: Frame) -> Status:
         return SUCCESS if evaluate(frame.board) else FAILURE
 
-    return Compiled(tick, quiet)
+    return Compiled(tick, halt_nothing)
 
 
 KIND = NodeKind(
@@ -35,8 +35,8 @@ KIND = NodeKind(
     compile_condition,
     usage="(condition (> (blackboard :turn) 3)) or (condition NAME)",
     options={"fn": Option("text")},
-    test=Arity(0, 1),
-    open_options=True,
-    raises=True,
+    test_arity=Arity(0, 1),
+    allows_extra_options=True,
+    may_raise=True,
     binds="leaf",
 )

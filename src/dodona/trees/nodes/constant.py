@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dodona.trees.language.node import Node, NodeKind
-from dodona.trees.nodes.leaf import quiet
+from dodona.trees.nodes.leaf import halt_nothing
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import FAILURE, SUCCESS, Status
@@ -21,12 +21,12 @@ def _fail(frame: Frame) -> Status:
 
 def compile_succeed(node: Node, build: Build) -> Compiled:
     del node, build
-    return Compiled(_succeed, quiet)
+    return Compiled(_succeed, halt_nothing)
 
 
 def compile_fail(node: Node, build: Build) -> Compiled:
     del node, build
-    return Compiled(_fail, quiet)
+    return Compiled(_fail, halt_nothing)
 
 
 SUCCEED_KIND = NodeKind("succeed", "Succeeds at once.", compile_succeed, usage="(succeed)")

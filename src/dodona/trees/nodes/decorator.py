@@ -20,7 +20,7 @@ from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.leaves import Decoration
 from dodona.trees.runtime.program import Build, Compiled, Place
 from dodona.trees.runtime.status import FAILURE, RUNNING, Status
-from dodona.trees.runtime.step import Step, judged
+from dodona.trees.runtime.step import Step, interpret_result
 
 # A colon, so that no node's key is the same.
 ENTER = "/:enter"
@@ -30,8 +30,8 @@ _NO_ARGUMENTS: Mapping[str, Any] = {}
 def compile_decorator(node: Node, build: Build) -> Compiled:
     decoration = node.decoration
     assert decoration is not None
-    inside = build.slot(False)
-    enter = (_journalled if decoration.enter.step else _asked)(decoration, build.place)
+    inside = build.add_slot(False)
+    enter = (_journalled_enter if decoration.enter.step else _direct_enter)(decoration, build.place)
     child = build.compile(node.children[0])
 
     def tick(frame: Frame) -> Status:
@@ -43,7 +43,7 @@ def compile_decorator(node: Node, build: Build) -> Compiled:
         if status is RUNNING:
             return RUNNING
         frame.slots[inside] = False
-        return _left(decoration, frame, status)
+        return _apply_on_leave(decoration, frame, status)
 
     def halt(frame: Frame) -> bool:
         if not child.halt(frame):
@@ -54,7 +54,7 @@ def compile_decorator(node: Node, build: Build) -> Compiled:
     return Compiled(tick, halt)
 
 
-def _asked(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
+def _direct_enter(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
     """Enter by a plain call."""
     del place
     function, wants_host = decoration.enter.function, decoration.enter.wants_host
@@ -62,38 +62,38 @@ def _asked(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
     def enter(frame: Frame) -> Status:
         board = frame.board
         result = function(board, host=frame.run.host) if wants_host else function(board)
-        return _read(result, decoration)
+        return _read_status(result, decoration)
 
     return enter
 
 
-def _journalled(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
+def _journalled_enter(decoration: Decoration, place: Place) -> Callable[[Frame], Status]:
     """Enter by a step."""
 
     def enter(frame: Frame) -> Status:
         step = Step(decoration.enter, place, frame, ENTER)
-        known = step.recorded(_NO_ARGUMENTS)
+        known = step.begin_or_replay(_NO_ARGUMENTS)
         if known is not None:
             return known
         try:
             result = step.call(_NO_ARGUMENTS)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
-            return step.ended(FAILURE, error)
-        return step.ended(*judged(result, decoration.name, may_run=False))
+            return step.finish(FAILURE, error)
+        return step.finish(*interpret_result(result, decoration.name, allow_running=False))
 
     return enter
 
 
-def _left(decoration: Decoration, frame: Frame, status: Status) -> Status:
+def _apply_on_leave(decoration: Decoration, frame: Frame, status: Status) -> Status:
     if decoration.on_leave is None:
         return status
     given = {"host": frame.run.host} if decoration.leave_wants_host else _NO_ARGUMENTS
     said = decoration.on_leave(frame.board, status, **given)
-    return status if said is None else _read(said, decoration)
+    return status if said is None else _read_status(said, decoration)
 
 
-def _read(result: Any, decoration: Decoration) -> Status:
-    status, error = judged(result, decoration.name, may_run=False)
+def _read_status(result: Any, decoration: Decoration) -> Status:
+    status, error = interpret_result(result, decoration.name, allow_running=False)
     if error is not None:
         raise error
     return status
@@ -105,6 +105,6 @@ KIND = NodeKind(
     compile_decorator,
     usage="(decorator NAME CHILD)",
     arity=ONE,
-    raises=True,
+    may_raise=True,
     binds="decoration",
 )

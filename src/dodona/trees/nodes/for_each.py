@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dodona.core.errors import ExpressionError
-from dodona.trees.language.node import ONE, Mistake, Node, NodeKind
+from dodona.trees.language.node import ONE, Node, NodeKind, NodeProblem
 from dodona.trees.language.schema import describe
 from dodona.trees.nodes.repeater import YIELD_AFTER
 from dodona.trees.runtime.blackboard import LocalScope
@@ -27,7 +27,7 @@ from dodona.trees.runtime.status import RUNNING, SUCCESS, Status
 ITEM_KEYS = ("_item", "_index")
 
 
-def snapshot(node: Node, frame: Frame) -> tuple[Any, ...]:
+def snapshot_items(node: Node, frame: Frame) -> tuple[Any, ...]:
     """The items as they are now."""
     assert node.test is not None
     value = node.test.evaluate(frame.board)
@@ -36,11 +36,11 @@ def snapshot(node: Node, frame: Frame) -> tuple[Any, ...]:
     if isinstance(value, list | tuple):
         return tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     raise ExpressionError(
-        f"for-each takes a list (got {describe(value)}).", where=node.test.form.span.where()
+        f"for-each takes a list (got {describe(value)}).", where=node.test.form.span.location()
     )
 
 
-class _Walk:
+class _Iteration:
     __slots__ = ("_items", "_next", "frame")
 
     def __init__(self, items: tuple[Any, ...], frame: Frame) -> None:
@@ -55,21 +55,21 @@ class _Walk:
             return False
         self._next += 1
         self.frame.index = index
-        self.frame.board.reserve("_item", self._items[index])
-        self.frame.board.reserve("_index", index)
+        self.frame.board.set_reserved("_item", self._items[index])
+        self.frame.board.set_reserved("_index", index)
         return True
 
 
 def compile_for_each(node: Node, build: Build) -> Compiled:
-    slot = build.slot()
-    branch = build.branch(node.children[0])
+    slot = build.add_slot()
+    branch = build.compile_branch(node.children[0])
 
     def tick(frame: Frame) -> Status:
         walk = frame.slots[slot]
         if walk is None:
-            items = snapshot(node, frame)
+            items = snapshot_items(node, frame)
             scope = LocalScope(frame.board, reserved=ITEM_KEYS)
-            walk = _Walk(items, Frame(frame.run, branch.region, scope, frame))
+            walk = _Iteration(items, Frame(frame.run, branch.region, scope, frame))
             if not walk.advance():
                 return SUCCESS
             frame.slots[slot] = walk
@@ -93,11 +93,11 @@ def compile_for_each(node: Node, build: Build) -> Compiled:
     return Compiled(tick, halt)
 
 
-def _check(node: Node) -> Iterator[Mistake]:
+def _check(node: Node) -> Iterator[NodeProblem]:
     if node.test is not None and node.test.constant:
         value = node.test.value
         if value is not None and not isinstance(value, list):
-            yield Mistake(f"for-each takes a list (got {describe(value)}).", "Write [a b c].")
+            yield NodeProblem(f"for-each takes a list (got {describe(value)}).", "Write [a b c].")
 
 
 KIND = NodeKind(
@@ -106,8 +106,8 @@ KIND = NodeKind(
     compile_for_each,
     usage="(for-each (blackboard :items) CHILD)",
     arity=ONE,
-    test=ONE,
+    test_arity=ONE,
     expands=True,
-    raises=True,
+    may_raise=True,
     check=_check,
 )

@@ -20,8 +20,8 @@ def compile_guard(node: Node, build: Build) -> Compiled:
     assert node.test is not None
     evaluate = node.test.evaluate
     place = build.place
-    closing = build.slot(False)
-    build.poll()
+    closing = build.add_slot(False)
+    build.mark_polled()
     child = build.compile(node.children[0])
 
     def tick(frame: Frame) -> Status:
@@ -35,7 +35,7 @@ def compile_guard(node: Node, build: Build) -> Compiled:
         try:
             return bool(evaluate(frame.board))
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
-            frame.run.failed(place, frame, error)
+            frame.run.fail_node(place, frame, error)
             return False
 
     def halt(frame: Frame) -> bool:
@@ -53,5 +53,5 @@ KIND = NodeKind(
     compile_guard,
     usage="(guard (blackboard :ready) CHILD)",
     arity=ONE,
-    test=ONE,
+    test_arity=ONE,
 )

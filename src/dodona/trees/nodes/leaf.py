@@ -19,14 +19,14 @@ from typing import Any
 from dodona.trees.language.expressions import Expression
 from dodona.trees.language.node import Node
 from dodona.trees.runtime.blackboard import Blackboard
-from dodona.trees.runtime.frame import Frame, Tick
+from dodona.trees.runtime.frame import Frame, TickFunction
 from dodona.trees.runtime.leaves import Leaf
 from dodona.trees.runtime.program import Build, Compiled, Place
 from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
-from dodona.trees.runtime.step import Step, ThreadWork, Work, judged
+from dodona.trees.runtime.step import AsyncStep, Step, ThreadStep, interpret_result
 
 
-def quiet(frame: Frame) -> bool:
+def halt_nothing(frame: Frame) -> bool:
     """Halt what never runs on."""
     del frame
     return True
@@ -36,13 +36,13 @@ def compile_leaf(node: Node, build: Build) -> Compiled:
     leaf = node.leaf
     assert leaf is not None
     arguments = _arguments(node)
-    if leaf.runs:
-        return _work(leaf, build, arguments)
+    if leaf.is_background:
+        return _background_step(leaf, build, arguments)
     if leaf.step or leaf.wants_step:
         return _sync_step(leaf, build, arguments)
     if not leaf.wants_host and not any(node.expressions()):
-        return Compiled(_bare(leaf, build.place), quiet)
-    return Compiled(_pure(leaf, build.place, arguments), quiet)
+        return Compiled(_bare(leaf, build.place), halt_nothing)
+    return Compiled(_pure(leaf, build.place, arguments), halt_nothing)
 
 
 Arguments = Callable[[Blackboard], Mapping[str, Any]]
@@ -62,13 +62,13 @@ def _arguments(node: Node) -> Arguments:
 
 def _no_arguments(board: Blackboard) -> Mapping[str, Any]:
     del board
-    return _NONE
+    return _NO_ARGUMENTS
 
 
-_NONE: Mapping[str, Any] = {}
+_NO_ARGUMENTS: Mapping[str, Any] = {}
 
 
-def _bare(leaf: Leaf, place: Place) -> Tick:
+def _bare(leaf: Leaf, place: Place) -> TickFunction:
     """A pure leaf of nothing but the blackboard: the shortest way there is."""
     function = leaf.function
 
@@ -76,7 +76,7 @@ def _bare(leaf: Leaf, place: Place) -> Tick:
         try:
             result = function(frame.board)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
-            return frame.run.failed(place, frame, error)
+            return frame.run.fail_node(place, frame, error)
         if result is None or result is True or result is SUCCESS:
             return SUCCESS
         if result is RUNNING and frame.polled:
@@ -86,7 +86,7 @@ def _bare(leaf: Leaf, place: Place) -> Tick:
     return tick
 
 
-def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
+def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> TickFunction:
     function, wants_host = leaf.function, leaf.wants_host
 
     def tick(frame: Frame) -> Status:
@@ -97,14 +97,14 @@ def _pure(leaf: Leaf, place: Place, arguments: Arguments) -> Tick:
             else:
                 result = function(frame.board, **given)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
-            return frame.run.failed(place, frame, error)
+            return frame.run.fail_node(place, frame, error)
         return _status(result, leaf, place, frame)
 
     return tick
 
 
 def _sync_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
-    slot = build.slot()
+    slot = build.add_slot()
     place = build.place
 
     def tick(frame: Frame) -> Status:
@@ -113,25 +113,25 @@ def _sync_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
             given = arguments(frame.board)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
             frame.slots[slot] = None
-            return frame.run.failed(place, frame, error)
+            return frame.run.fail_node(place, frame, error)
         if step is None:
             step = Step(leaf, place, frame)
-            known = step.recorded(given)
+            known = step.begin_or_replay(given)
             if known is not None:
                 return known
         try:
             result = step.call(given)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - the boundary of a node tick
             frame.slots[slot] = None
-            return step.ended(FAILURE, error)
-        status, wrong = judged(result, leaf.name)
+            return step.finish(FAILURE, error)
+        status, wrong = interpret_result(result, leaf.name)
         if status is RUNNING:
             # The same step goes on at the next tick: what it has written so far is part of it.
             frame.slots[slot] = step
-            frame.poll()
+            frame.mark_polled()
             return status
         frame.slots[slot] = None
-        return step.ended(status, wrong)
+        return step.finish(status, wrong)
 
     def halt(frame: Frame) -> bool:
         frame.slots[slot] = None
@@ -140,10 +140,10 @@ def _sync_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
     return Compiled(tick, halt)
 
 
-def _work(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
-    slot = build.slot()
+def _background_step(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
+    slot = build.add_slot()
     place = build.place
-    make = ThreadWork if leaf.thread else Work
+    make = ThreadStep if leaf.thread else AsyncStep
 
     def tick(frame: Frame) -> Status:
         work = frame.slots[slot]
@@ -159,9 +159,9 @@ def _work(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
             given = arguments(frame.board)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
             # Nothing to journal: the same blackboard fails in the same way.
-            return frame.run.failed(place, frame, error)
+            return frame.run.fail_node(place, frame, error)
         work = make(leaf, place, frame)
-        known = work.recorded(given)
+        known = work.begin_or_replay(given)
         if known is not None:
             return known
         frame.slots[slot] = work
@@ -179,7 +179,7 @@ def _work(leaf: Leaf, build: Build, arguments: Arguments) -> Compiled:
 
 
 def _status(result: Any, leaf: Leaf, place: Place, frame: Frame) -> Status:
-    status, error = judged(result, leaf.name)
+    status, error = interpret_result(result, leaf.name)
     if status is RUNNING:
-        frame.poll()
-    return status if error is None else frame.run.failed(place, frame, error)
+        frame.mark_polled()
+    return status if error is None else frame.run.fail_node(place, frame, error)

@@ -13,12 +13,12 @@ from dodona.trees.runtime.status import RUNNING, Status
 
 
 def compile_ordered(node: Node, build: Build, proceed: Status) -> Compiled:
-    children = build.children(node)
+    children = build.compile_children(node)
     if node.options.get("reactive"):
-        build.poll()
-        reactive = _Reactive(children, build.slot(), proceed)
+        build.mark_polled()
+        reactive = _Reactive(children, build.add_slot(), proceed)
         return Compiled(reactive.tick, reactive.halt)
-    return _with_memory(children, build.slot(0), proceed)
+    return _with_memory(children, build.add_slot(0), proceed)
 
 
 def _with_memory(children: tuple[Compiled, ...], slot: int, proceed: Status) -> Compiled:
@@ -81,7 +81,7 @@ class _Reactive:
         if state.outcome is None:
             state.outcome = self._decide(frame, state)
         # Report only when everything that was halted has ended.
-        if state.outcome is None or not self._stopped(frame, state):
+        if state.outcome is None or not self._all_stopped(frame, state):
             return RUNNING
         frame.slots[self._slot] = None
         return state.outcome
@@ -93,7 +93,7 @@ class _Reactive:
         if state.running is not None:
             state.stopping.add(state.running)
             state.running = None
-        if not self._stopped(frame, state):
+        if not self._all_stopped(frame, state):
             return False
         frame.slots[self._slot] = None
         return True
@@ -113,18 +113,18 @@ class _Reactive:
                     state.settled.add(k)
                 continue
             # A debugger that holds child k has not let it decide anything.
-            if frame.run.held is None:
-                self._leave(frame, state, k, status)
+            if frame.run.paused_at is None:
+                self._halt_previous(frame, state, k, status)
             return None if status is RUNNING else status
         return self._proceed
 
-    def _leave(self, frame: Frame, state: _State, k: int, status: Status) -> None:
+    def _halt_previous(self, frame: Frame, state: _State, k: int, status: Status) -> None:
         """Child k has decided: what ran before is halted, unless it is k itself."""
         before = state.running
         if before is not None and before != k and not self._children[before].halt(frame):
             state.stopping.add(before)
         state.running = k if status is RUNNING else None
 
-    def _stopped(self, frame: Frame, state: _State) -> bool:
+    def _all_stopped(self, frame: Frame, state: _State) -> bool:
         state.stopping = {k for k in state.stopping if not self._children[k].halt(frame)}
         return not state.stopping

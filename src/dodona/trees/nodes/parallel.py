@@ -26,22 +26,22 @@ from typing import Any, NamedTuple
 
 from dodona.core.errors import BlackboardError, TreeError
 from dodona.core.events import TREE_CONFLICT, Severity
-from dodona.trees.language.node import SOME, Mistake, Node, NodeKind, Option
-from dodona.trees.language.schema import same
-from dodona.trees.nodes.for_each import snapshot
+from dodona.trees.language.node import SOME, Node, NodeKind, NodeProblem, Option
+from dodona.trees.language.schema import values_equal
+from dodona.trees.nodes.for_each import snapshot_items
 from dodona.trees.runtime.blackboard import Blackboard, ItemScope
-from dodona.trees.runtime.frame import Frame, Halt, Tick
+from dodona.trees.runtime.frame import Frame, HaltFunction, TickFunction
 from dodona.trees.runtime.program import Branch, Build, Compiled, Region
 from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
 
-NEVER = 1 << 60
+NO_LIMIT = 1 << 60
 
 
 class Job(NamedTuple):
     """A child to be run; when it comes from a for-each, with its item and the item's index."""
 
-    tick: Tick
-    halt: Halt
+    tick: TickFunction
+    halt: HaltFunction
     region: Region
     item: tuple[int, Any] | None = None
 
@@ -50,15 +50,26 @@ class Jobs(NamedTuple):
     """All children; their ticks as well when all are pure leaves."""
 
     jobs: tuple[Job, ...]
-    ticks: tuple[Tick, ...] = ()
+    ticks: tuple[TickFunction, ...] = ()
 
 
 class Join:
     """The children of a parallel under way. Those that wait for a task sleep until it has ended."""
 
     __slots__ = (
-        "failed", "jobs", "limit", "needed", "outcome", "polls", "running", "scope", "started",
-        "succeeded", "ticks", "woken", "writes",
+        "failed",
+        "jobs",
+        "limit",
+        "must_poll",
+        "needed",
+        "outcome",
+        "running",
+        "scope",
+        "started",
+        "succeeded",
+        "ticks",
+        "woken",
+        "writes",
     )  # fmt: skip
 
     def __init__(self, jobs: Jobs, needed: int, limit: int, scope: type[Blackboard]) -> None:
@@ -71,25 +82,25 @@ class Join:
         self.failed = 0
         self.running: dict[Frame, Job] = {}
         self.woken: set[Frame] = set()
-        self.polls = False
+        self.must_poll = False
         self.writes: dict[int, Mapping[str, Any]] = {}
         self.outcome: Status | None = None
 
-    def rouse(self, frame: Frame) -> None:
+    def on_wake(self, frame: Frame) -> None:
         self.woken.add(frame)
 
-    def awake(self) -> list[tuple[Frame, Job]]:
+    def frames_to_tick(self) -> list[tuple[Frame, Job]]:
         """The running children to be ticked, in child order."""
-        if self.polls:
+        if self.must_poll:
             return list(self.running.items())
         frames = sorted(self.woken & self.running.keys(), key=_index)
         return [(frame, self.running[frame]) for frame in frames]
 
-    def keep(self, frame: Frame, job: Job) -> None:
+    def add_running(self, frame: Frame, job: Job) -> None:
         """The child is RUNNING."""
         self.running[frame] = job
         if frame.polled:
-            self.polls = True
+            self.must_poll = True
 
     def halt(self) -> bool:
         """Stop all that run; what they wrote is dropped."""
@@ -102,11 +113,11 @@ def _index(frame: Frame) -> int:
 
 
 def compile_parallel(node: Node, build: Build) -> Compiled:
-    slot = build.slot()
+    slot = build.add_slot()
     place = build.place
     jobs = _jobs(node, build)
     needed = _needed(node)
-    limit = node.number("max-concurrent", NEVER)
+    limit = node.number_option("max-concurrent", NO_LIMIT)
     advance = _advance(node)
     merge = _MERGES[node.options.get("merge", "last-wins")]
     scope = ItemScope if merge is _collect else Blackboard
@@ -137,7 +148,7 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
         try:
             merge(join.writes, frame)
         except TreeError as error:
-            frame.run.failed(place, frame, error)
+            frame.run.fail_node(place, frame, error)
         return True
 
     return Compiled(tick, halt)
@@ -146,7 +157,7 @@ def compile_parallel(node: Node, build: Build) -> Compiled:
 def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
     """The children as a function of the frame: a for-each stands for one per item."""
     if not any(child.kind.expands for child in node.children):
-        jobs = tuple(Job(*build.branch(child)) for child in node.children)
+        jobs = tuple(Job(*build.compile_branch(child)) for child in node.children)
         pure = all(child.leaf is not None and not child.leaf.step for child in node.children)
         fixed = Jobs(jobs, tuple(job.tick for job in jobs) if pure else ())
         return lambda _: fixed
@@ -163,21 +174,21 @@ def _jobs(node: Node, build: Build) -> Callable[[Frame], Jobs]:
 
 def _branch(child: Node, build: Build) -> Branch:
     if child.kind.expands:
-        return build.branch(child.children[0], within=child)
-    return build.branch(child)
+        return build.compile_branch(child.children[0], within=child)
+    return build.compile_branch(child)
 
 
 def _expanded(child: Node, branch: Branch, frame: Frame) -> list[Job]:
     if not child.kind.expands:
         return [Job(*branch)]
-    return [Job(*branch, item) for item in enumerate(snapshot(child, frame))]
+    return [Job(*branch, item) for item in enumerate(snapshot_items(child, frame))]
 
 
 def _needed(node: Node) -> Callable[[Blackboard, Jobs], int]:
     """How many must succeed; an error when there are not so many."""
     policy = node.options.get("policy", "require-all")
     fixed = {"require-one": 1, "continue-on-failure": 0}.get(policy)
-    number = node.number("n") if policy == "require-n" else None
+    number = node.number_option("n") if policy == "require-n" else None
 
     def needed(board: Blackboard, jobs: Jobs) -> int:
         total = len(jobs.jobs)
@@ -205,119 +216,127 @@ def _advance(node: Node) -> Callable[[Join, Frame], Status | None]:
         return SUCCESS if join.succeeded >= join.needed else FAILURE
 
     def advance(join: Join, frame: Frame) -> Status | None:
-        if join.polls or join.woken:
+        if join.must_poll or join.woken:
             _tick_running(join)
-        enough = join.needed if stops_early else NEVER
+        enough = join.needed if stops_early else NO_LIMIT
         if join.ticks and not join.started:
-            _sprint(join, frame, enough)
+            _start_pure_leaves(join, frame, enough)
         if join.started < len(join.jobs):
-            _start(join, frame, enough, NEVER if patient else len(join.jobs) - join.needed)
+            _start(join, frame, enough, NO_LIMIT if patient else len(join.jobs) - join.needed)
         return decided(join)
 
     return advance
 
 
 def _tick_running(join: Join) -> None:
-    awake = join.awake()
+    awake = join.frames_to_tick()
     join.woken.clear()
     for frame, job in awake:
         status = job[0](frame)
         if status is not RUNNING:
             del join.running[frame]
-            _settle(join, frame, status)
+            _record_status(join, frame, status)
         elif frame.polled:
-            join.polls = True
+            join.must_poll = True
 
 
-def _start(join: Join, frame: Frame, enough: int, worst: int) -> None:
+def _start(join: Join, frame: Frame, max_successes: int, max_failures: int) -> None:
     """Start children in order until the limit, or until it is decided.
 
     A child that ends within the tick leaves its frame to the next one: making one costs more
     than most leaves do.
     """
-    if len(join.running) >= join.limit or join.succeeded >= enough or join.failed > worst:
+    if (
+        len(join.running) >= join.limit
+        or join.succeeded >= max_successes
+        or join.failed > max_failures
+    ):
         return
     spare: Frame | None = None
     for index in range(join.started, len(join.jobs)):
         tick, _, region, item = join.jobs[index]
         child = spare or Frame(frame.run, region, join.scope(parent=frame.board), frame)
-        child.enter(region, index)
+        child.reset_for(region, index)
         # Before the tick: a child may ask for the next one within its first.
-        child.sleepers = join
+        child.wake_listener = join
         if item is not None:
-            child.board.reserve("_index", item[0])
-            child.board.reserve("_item", item[1])
+            child.board.set_reserved("_index", item[0])
+            child.board.set_reserved("_item", item[1])
         status = tick(child)
         join.started = index + 1
         spare = None if status is RUNNING else child
-        _settle(join, child, status)
-        if len(join.running) >= join.limit or join.succeeded >= enough or join.failed > worst:
+        _record_status(join, child, status)
+        if (
+            len(join.running) >= join.limit
+            or join.succeeded >= max_successes
+            or join.failed > max_failures
+        ):
             return
 
 
-def _sprint(join: Join, frame: Frame, enough: int) -> None:
+def _start_pure_leaves(join: Join, frame: Frame, max_successes: int) -> None:
     """Start pure leaves, as long as they just succeed: they need no frame of their own."""
     child = Frame(frame.run, join.jobs[0].region, join.scope(parent=frame.board), frame)
-    written = child.board.own()
+    written = child.board.own_values()
     index = 0
-    for tick in join.ticks if enough >= len(join.ticks) else join.ticks[:enough]:
+    for tick in join.ticks if max_successes >= len(join.ticks) else join.ticks[:max_successes]:
         status = tick(child)
         if status is not SUCCESS or written:
             join.started = index + 1
             join.succeeded = index
             child.index = index
-            child.sleepers = join
-            _settle(join, child, status)
+            child.wake_listener = join
+            _record_status(join, child, status)
             return
         index += 1
     join.started = join.succeeded = index
 
 
-def _settle(join: Join, child: Frame, status: Status) -> None:
+def _record_status(join: Join, child: Frame, status: Status) -> None:
     """Note what a child has said."""
     index = child.index or 0
     if status is RUNNING:
-        join.keep(child, join.jobs[index])
+        join.add_running(child, join.jobs[index])
         return
     if status is SUCCESS:
         join.succeeded += 1
     else:
         join.failed += 1
-    if child.board.own():
-        join.writes[index] = child.board.take()
+    if child.board.own_values():
+        join.writes[index] = child.board.pop_values()
 
 
 Writes = Mapping[int, Mapping[str, Any]]
 
 
-def _in_order(writes: Writes, frame: Frame) -> list[tuple[str, Any]]:
+def _ordered_writes(writes: Writes, frame: Frame) -> list[tuple[str, Any]]:
     """All writes in child order; the runtime's own keys stay behind, but for the last error."""
     found: list[tuple[str, Any]] = []
     for index in sorted(writes):
         for key, value in writes[index].items():
             if key == "_error":
-                frame.board.reserve(key, value)
+                frame.board.set_reserved(key, value)
             elif key[0] != "_":
                 found.append((key, value))
     return found
 
 
 def _last_wins(writes: Writes, frame: Frame) -> None:
-    for key, value in _in_order(writes, frame):
+    for key, value in _ordered_writes(writes, frame):
         frame.board[key] = value
 
 
 def _collect(writes: Writes, frame: Frame) -> None:
     lists: dict[str, list[Any]] = {}
-    for key, value in _in_order(writes, frame):
+    for key, value in _ordered_writes(writes, frame):
         lists.setdefault(key, []).append(value)
     frame.board.update(lists)
 
 
 def _fail_on_conflict(writes: Writes, frame: Frame) -> None:
     merged: dict[str, Any] = {}
-    for key, value in _in_order(writes, frame):
-        if key in merged and not same(merged[key], value):
+    for key, value in _ordered_writes(writes, frame):
+        if key in merged and not values_equal(merged[key], value):
             frame.run.emit(TREE_CONFLICT, Severity.WARNING, key=key)
             raise BlackboardError(
                 f"two children of a parallel wrote different values to ':{key}'.",
@@ -334,16 +353,16 @@ _MERGES: Mapping[str, Callable[[Writes, Frame], None]] = {
 }
 
 
-def _check(node: Node) -> Iterator[Mistake]:
+def _check(node: Node) -> Iterator[NodeProblem]:
     by_number = node.options.get("policy") == "require-n"
     if by_number and "n" not in node.options:
-        yield Mistake("':policy :require-n' needs ':n'.", "Write for example :n 2.")
+        yield NodeProblem("':policy :require-n' needs ':n'.", "Write for example :n 2.")
     if "n" in node.options and not by_number:
-        yield Mistake("':n' goes with ':policy :require-n' only.", "Add it, or remove :n.")
+        yield NodeProblem("':n' goes with ':policy :require-n' only.", "Add it, or remove :n.")
     n = node.options.get("n")
     fixed = not any(child.kind.expands for child in node.children)
     if n is not None and n.constant and fixed and n.value > len(node.children):
-        yield Mistake(f"{n.value} children must succeed, of {len(node.children)}.", "Lower :n.")
+        yield NodeProblem(f"{n.value} children must succeed, of {len(node.children)}.", "Lower :n.")
 
 
 KIND = NodeKind(
@@ -356,11 +375,11 @@ KIND = NodeKind(
         "policy": Option(
             "choice", ("require-all", "require-one", "require-n", "continue-on-failure")
         ),
-        "n": Option("integer", least=1),
+        "n": Option("integer", minimum=1),
         "on-child-fail": Option("choice", ("cancel-siblings", "continue")),
-        "max-concurrent": Option("integer", least=1),
+        "max-concurrent": Option("integer", minimum=1),
         "merge": Option("choice", tuple(_MERGES)),
     },
     check=_check,
-    raises=True,
+    may_raise=True,
 )

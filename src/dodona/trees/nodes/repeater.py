@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dodona.trees.language.node import ONE, Mistake, Node, NodeKind, Option
+from dodona.trees.language.node import ONE, Node, NodeKind, NodeProblem, Option
 from dodona.trees.runtime.blackboard import Blackboard
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Build, Compiled
@@ -30,37 +30,37 @@ Verdict = Callable[[Status, Blackboard], Status | None]
 
 class _Repeater:
     def __init__(self, node: Node, build: Build) -> None:
-        self._most = node.number("max-iterations")
+        self._max_iterations = node.number_option("max-iterations")
         self._verdict = _verdict(node)
-        self._plain = not any(option in node.options for option in UNTIL)
-        self._count = build.slot(0)
-        self._limit = build.slot()  # of this time, from when it starts
-        self._child = build.counted(self._count).compile(node.children[0])
+        self._has_no_until = not any(option in node.options for option in UNTIL)
+        self._count = build.add_slot(0)
+        self._limit = build.add_slot()  # of this time, from when it starts
+        self._child = build.with_counter(self._count).compile(node.children[0])
 
     def tick(self, frame: Frame) -> Status:
         if frame.slots[self._limit] is None:
-            frame.slots[self._limit] = self._most(frame.board)
-            if not self._plain:
-                frame.board.reserve("_exhausted", False)
+            frame.slots[self._limit] = self._max_iterations(frame.board)
+            if not self._has_no_until:
+                frame.board.set_reserved("_exhausted", False)
         for _ in range(YIELD_AFTER):
             status = self._child.tick(frame)
             if status is RUNNING:
                 return RUNNING
-            result = self._after(frame, status)
+            result = self._after_child(frame, status)
             if result is not None:
                 return result
         frame.wake()
         return RUNNING
 
-    def _after(self, frame: Frame, status: Status) -> Status | None:
+    def _after_child(self, frame: Frame, status: Status) -> Status | None:
         """The child has ended: do we?"""
         done, limit = frame.slots[self._count] + 1, frame.slots[self._limit]
         self._reset(frame)  # before anything can raise
         result = self._verdict(status, frame.board)
         if result is None and done >= limit:
-            if self._plain:
+            if self._has_no_until:
                 return SUCCESS
-            frame.board.reserve("_exhausted", True)
+            frame.board.set_reserved("_exhausted", True)
             return FAILURE
         if result is None:
             frame.slots[self._count], frame.slots[self._limit] = done, limit
@@ -95,10 +95,12 @@ def _verdict(node: Node) -> Verdict:
     return lambda status, _: FAILURE if status is FAILURE else None
 
 
-def _check(node: Node) -> Iterator[Mistake]:
+def _check(node: Node) -> Iterator[NodeProblem]:
     given = [option for option in UNTIL if node.options.get(option)]
     if len(given) > 1:
-        yield Mistake(f"':{given[0]}' and ':{given[1]}' exclude each other.", "Keep one of them.")
+        yield NodeProblem(
+            f"':{given[0]}' and ':{given[1]}' exclude each other.", "Keep one of them."
+        )
 
 
 KIND = NodeKind(
@@ -108,11 +110,11 @@ KIND = NodeKind(
     usage="(repeater :max-iterations 15 :until (blackboard :done) CHILD)",
     arity=ONE,
     options={
-        "max-iterations": Option("integer", least=1, required=True),
+        "max-iterations": Option("integer", minimum=1, required=True),
         "until": Option("value"),
         "until-success": Option("flag"),
         "until-failure": Option("flag"),
     },
     check=_check,
-    raises=True,
+    may_raise=True,
 )

@@ -19,27 +19,27 @@ from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import FAILURE, RUNNING, SUCCESS, Status
 from dodona.trees.runtime.timer import Timer
 
-LONGEST_WAIT = 60.0
+MAX_WAIT_SECONDS = 60.0
 
 
 class _Retry:
     def __init__(self, node: Node, build: Build) -> None:
-        self._times = node.number("times")
-        self._backoff = node.number("backoff")
-        self._tries = build.slot(0)
-        self._limit = build.slot()  # of this time, from when it starts
-        self._pause = build.slot()
-        self._child = build.counted(self._tries).compile(node.children[0])
+        self._times = node.number_option("times")
+        self._backoff = node.number_option("backoff")
+        self._tries_slot = build.add_slot(0)
+        self._limit_slot = build.add_slot()  # of this time, from when it starts
+        self._timer_slot = build.add_slot()
+        self._child = build.with_counter(self._tries_slot).compile(node.children[0])
 
     def tick(self, frame: Frame) -> Status:
-        if frame.slots[self._limit] is None:
+        if frame.slots[self._limit_slot] is None:
             self._backoff(frame.board)  # a wrong value fails now, not when it is first used
-            frame.slots[self._limit] = self._times(frame.board)
-        timer = frame.slots[self._pause]
+            frame.slots[self._limit_slot] = self._times(frame.board)
+        timer = frame.slots[self._timer_slot]
         if timer is not None:
             if not timer.fired:
                 return RUNNING
-            frame.slots[self._pause] = None
+            frame.slots[self._timer_slot] = None
         for _ in range(YIELD_AFTER):
             status = self._child.tick(frame)
             if status is FAILURE:
@@ -53,29 +53,29 @@ class _Retry:
 
     def _after_failure(self, frame: Frame) -> Status | None:
         """FAILURE ends it, RUNNING waits, None tries again at once."""
-        tried, limit = frame.slots[self._tries] + 1, frame.slots[self._limit]
+        tried, limit = frame.slots[self._tries_slot] + 1, frame.slots[self._limit_slot]
         self._reset(frame)  # before anything can raise
         if tried >= limit:
             return FAILURE
-        seconds = _pause(self._backoff(frame.board), tried)
-        frame.slots[self._tries], frame.slots[self._limit] = tried, limit
+        seconds = _backoff_seconds(self._backoff(frame.board), tried)
+        frame.slots[self._tries_slot], frame.slots[self._limit_slot] = tried, limit
         if not seconds:
             return None
-        frame.slots[self._pause] = Timer(frame, seconds)
+        frame.slots[self._timer_slot] = Timer(frame, seconds)
         return RUNNING
 
     def halt(self, frame: Frame) -> bool:
-        timer = frame.slots[self._pause]
+        timer = frame.slots[self._timer_slot]
         if timer is not None:
             timer.cancel()
-            frame.slots[self._pause] = None
+            frame.slots[self._timer_slot] = None
         if not self._child.halt(frame):
             return False
         self._reset(frame)
         return True
 
     def _reset(self, frame: Frame) -> None:
-        frame.slots[self._tries], frame.slots[self._limit] = 0, None
+        frame.slots[self._tries_slot], frame.slots[self._limit_slot] = 0, None
 
 
 def compile_retry(node: Node, build: Build) -> Compiled:
@@ -83,9 +83,9 @@ def compile_retry(node: Node, build: Build) -> Compiled:
     return Compiled(retry.tick, retry.halt)
 
 
-def _pause(backoff: float, tried: int) -> float:
+def _backoff_seconds(backoff: float, tried: int) -> float:
     """Seconds until the next try."""
-    return max(backoff, min(backoff * 2.0 ** min(tried - 1, 60), LONGEST_WAIT))
+    return max(backoff, min(backoff * 2.0 ** min(tried - 1, 60), MAX_WAIT_SECONDS))
 
 
 KIND = NodeKind(
@@ -95,8 +95,8 @@ KIND = NodeKind(
     usage="(retry :times 3 :backoff 0.5 CHILD)",
     arity=ONE,
     options={
-        "times": Option("integer", least=1, required=True),
-        "backoff": Option("number", least=0),
+        "times": Option("integer", minimum=1, required=True),
+        "backoff": Option("number", minimum=0),
     },
-    raises=True,
+    may_raise=True,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dodona.trees.language.node import Mistake, Node, NodeKind
-from dodona.trees.nodes.leaf import quiet
+from dodona.trees.language.node import Node, NodeKind, NodeProblem
+from dodona.trees.nodes.leaf import halt_nothing
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import SUCCESS, Status
@@ -22,15 +22,15 @@ def compile_set(node: Node, build: Build) -> Compiled:
             frame.board[key] = value
         return SUCCESS
 
-    return Compiled(tick, quiet)
+    return Compiled(tick, halt_nothing)
 
 
-def _check(node: Node) -> Iterator[Mistake]:
+def _check(node: Node) -> Iterator[NodeProblem]:
     if not node.options:
-        yield Mistake("'set' writes nothing.", "Write (set :key VALUE).")
+        yield NodeProblem("'set' writes nothing.", "Write (set :key VALUE).")
     for key in node.options:
         if key.startswith("_"):
-            yield Mistake(f"key ':{key}' is reserved for the runtime.", "Use another name.")
+            yield NodeProblem(f"key ':{key}' is reserved for the runtime.", "Use another name.")
 
 
 KIND = NodeKind(
@@ -38,8 +38,8 @@ KIND = NodeKind(
     "Writes keys to the blackboard.",
     compile_set,
     usage="(set :key VALUE)",
-    open_options=True,
+    allows_extra_options=True,
     writes_options=True,
-    raises=True,
+    may_raise=True,
     check=_check,
 )

@@ -15,57 +15,57 @@ from dodona.trees.runtime.program import FINALLY, Branch, Build, Compiled
 from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 
 
-class _Visit:
+class _Activation:
     """One time through the subtree."""
 
-    __slots__ = ("body", "ending", "given_up", "outcome")
+    __slots__ = ("body", "finally_frame", "outcome", "watchdog_halts")
 
     def __init__(self, outer: Frame, local: Schema, body: Branch, final: Branch | None) -> None:
         board = LocalScope(outer.board, local, reserved=("_status",))
         self.body = Frame(outer.run, body.region, board, outer)
-        self.ending = final and Frame(outer.run, final.region, board, outer)
+        self.finally_frame = final and Frame(outer.run, final.region, board, outer)
         self.outcome: Status | None = None
-        self.given_up = 0
+        self.watchdog_halts = 0
 
-    def end(self, outcome: Status, said: str) -> None:
+    def end(self, outcome: Status, status: str) -> None:
         self.outcome = outcome
-        self.given_up = self.body.run.given_up
-        self.body.board.reserve("_status", said)
+        self.watchdog_halts = self.body.run.watchdog_halts
+        self.body.board.set_reserved("_status", status)
 
 
 def compile_subtree(node: Node, build: Build) -> Compiled:
     root = node.tree.root if node.tree else node.children[0]
-    last = node.tree.final if node.tree else None
+    last = node.tree.finally_node if node.tree else None
     schema = node.tree.schema if node.tree else node.schema
-    local = schema.of(Scope.SUBTREE)
+    local = schema.for_scopes(Scope.SUBTREE)
     if last is None and not local.keys:
         return build.compile(root)
-    body = build.branch(root)
-    final = build.branch(last, phase=FINALLY) if last else None
-    scoped = _Scoped(build, local, body, final)
+    body = build.compile_branch(root)
+    final = build.compile_branch(last, phase=FINALLY) if last else None
+    scoped = _ScopedSubtree(build, local, body, final)
     return Compiled(scoped.tick, scoped.halt)
 
 
-class _Scoped:
+class _ScopedSubtree:
     """A subtree with keys of its own, or with a :finally."""
 
     def __init__(self, build: Build, local: Schema, body: Branch, final: Branch | None) -> None:
-        self._slot = build.slot()
+        self._slot = build.add_slot()
         self._local = local
         self._body = body
-        self._final = final
+        self._finally_branch = final
 
     def tick(self, frame: Frame) -> Status:
         visit = frame.slots[self._slot]
         if visit is None:
-            visit = _Visit(frame, self._local, self._body, self._final)
+            visit = _Activation(frame, self._local, self._body, self._finally_branch)
             frame.slots[self._slot] = visit
         if visit.outcome is None:
             status = self._body.tick(visit.body)
             if status is RUNNING:
                 return RUNNING
             visit.end(status, status.value)
-        return self._close(frame, visit)
+        return self._run_finally_and_close(frame, visit)
 
     def halt(self, frame: Frame) -> bool:
         visit = frame.slots[self._slot]
@@ -75,20 +75,22 @@ class _Scoped:
             if not self._body.halt(visit.body):
                 return False
             visit.end(FAILURE, "cancelled")
-        return self._close(frame, visit) is not RUNNING
+        return self._run_finally_and_close(frame, visit) is not RUNNING
 
-    def _close(self, frame: Frame, visit: _Visit) -> Status:
-        if visit.ending is not None and not self._has_ended(visit.ending, visit.given_up):
+    def _run_finally_and_close(self, frame: Frame, visit: _Activation) -> Status:
+        if visit.finally_frame is not None and not self._run_finally(
+            visit.finally_frame, visit.watchdog_halts
+        ):
             return RUNNING
         frame.slots[self._slot] = None
         return visit.outcome or FAILURE
 
-    def _has_ended(self, ending: Frame, given_up: int) -> bool:
-        assert self._final is not None
+    def _run_finally(self, finally_frame: Frame, watchdog_halts: int) -> bool:
+        assert self._finally_branch is not None
         # Nobody may stop a :finally but the watchdog, and only one that was under way.
-        if ending.run.given_up > given_up:
-            return self._final.halt(ending)
-        return self._final.tick(ending) is not RUNNING
+        if finally_frame.run.watchdog_halts > watchdog_halts:
+            return self._finally_branch.halt(finally_frame)
+        return self._finally_branch.tick(finally_frame) is not RUNNING
 
 
 KIND = NodeKind(

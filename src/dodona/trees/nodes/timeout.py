@@ -15,12 +15,12 @@ from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import RUNNING, Status
 from dodona.trees.runtime.timer import Timer
 
-LONGEST = 10.0**9  # a deadline in thirty years is none; and no clock overflows
+MAX_SECONDS = 10.0**9  # a deadline in thirty years is none; and no clock overflows
 
 
 def compile_timeout(node: Node, build: Build) -> Compiled:
-    seconds = node.number("seconds")
-    slot = build.slot()
+    seconds = node.number_option("seconds")
+    slot = build.add_slot()
     place = build.place
     child = build.compile(node.children[0])
 
@@ -33,7 +33,7 @@ def compile_timeout(node: Node, build: Build) -> Compiled:
         if status is RUNNING:
             # Only a child that goes on needs a timer.
             if timer is None:
-                frame.slots[slot] = Timer(frame, min(limit, LONGEST))
+                frame.slots[slot] = Timer(frame, min(limit, MAX_SECONDS))
             return RUNNING
         if timer is not None:
             timer.cancel()
@@ -44,7 +44,7 @@ def compile_timeout(node: Node, build: Build) -> Compiled:
         if not child.halt(frame):
             return RUNNING
         frame.slots[slot] = None
-        return frame.run.failed(place, frame, TreeError("the time was up."))
+        return frame.run.fail_node(place, frame, TreeError("the time was up."))
 
     def halt(frame: Frame) -> bool:
         timer = frame.slots[slot]
@@ -64,6 +64,6 @@ KIND = NodeKind(
     compile_timeout,
     usage="(timeout :seconds 30 CHILD)",
     arity=ONE,
-    options={"seconds": Option("number", least=0, required=True)},
-    raises=True,
+    options={"seconds": Option("number", minimum=0, required=True)},
+    may_raise=True,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dodona.trees.language.node import Node, NodeKind, Option
-from dodona.trees.nodes.timeout import LONGEST
+from dodona.trees.nodes.timeout import MAX_SECONDS
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Build, Compiled
 from dodona.trees.runtime.status import RUNNING, SUCCESS, Status
@@ -11,13 +11,13 @@ from dodona.trees.runtime.timer import Timer
 
 
 def compile_wait(node: Node, build: Build) -> Compiled:
-    seconds = node.number("seconds")
-    slot = build.slot()
+    seconds = node.number_option("seconds")
+    slot = build.add_slot()
 
     def tick(frame: Frame) -> Status:
         timer = frame.slots[slot]
         if timer is None:
-            frame.slots[slot] = Timer(frame, min(seconds(frame.board), LONGEST))
+            frame.slots[slot] = Timer(frame, min(seconds(frame.board), MAX_SECONDS))
             return RUNNING
         if not timer.fired:
             return RUNNING
@@ -39,6 +39,6 @@ KIND = NodeKind(
     "Lets time pass.",
     compile_wait,
     usage="(wait :seconds 1)",
-    options={"seconds": Option("number", least=0, required=True)},
-    raises=True,
+    options={"seconds": Option("number", minimum=0, required=True)},
+    may_raise=True,
 )

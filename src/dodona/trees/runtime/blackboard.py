@@ -7,15 +7,15 @@ from reprlib import Repr
 from typing import Any, NoReturn
 
 from dodona.core.errors import BlackboardError, KeyMissing, did_you_mean
-from dodona.trees.language.schema import NO_KEYS, SMALL, Key, Schema
+from dodona.trees.language.schema import EMPTY_SCHEMA, UNSIZED_TYPES, Key, Schema
 
 MAX_KEYS = 10_000
 MAX_LENGTH = 64 * 1024 * 1024
 
 _MISSING = object()
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 100
-_SHORT.maxlevel = 3
+_SHORT_REPR = Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 100
+_SHORT_REPR.maxlevel = 3
 
 
 class Blackboard(MutableMapping[str, Any]):
@@ -36,7 +36,7 @@ class Blackboard(MutableMapping[str, Any]):
             self._values = schema.defaults()
         elif parent is not None:
             schema = parent.schema
-        self.schema: Schema = schema if schema is not None else NO_KEYS
+        self.schema: Schema = schema if schema is not None else EMPTY_SCHEMA
         self._quick: Mapping[str, frozenset[type]] = self.schema.quick
         if values:
             self.update(values)
@@ -45,12 +45,12 @@ class Blackboard(MutableMapping[str, Any]):
         try:
             return self._values[key]
         except KeyError:
-            return self._outer(key)
+            return self._read_parent(key)
 
     def __setitem__(self, key: str, value: Any) -> None:
         # A declared key and a small value of its type: the common case, in two lookups.
         if type(value) not in self._quick.get(key, ()):
-            self.accept(key, value)
+            self.check_write(key, value)
         self._values[key] = value
 
     def __delitem__(self, key: str) -> NoReturn:
@@ -79,7 +79,7 @@ class Blackboard(MutableMapping[str, Any]):
             return value
         return default if self._parent is None else self._parent.get(key, default)
 
-    def accept(self, key: str, value: Any) -> None:
+    def check_write(self, key: str, value: Any) -> None:
         """Refuse what may not be written: reserved keys, wrong types, values without bounds."""
         if type(key) is not str or not key:
             raise BlackboardError(f"a key is a non-empty string (got {key!r}).")
@@ -93,44 +93,48 @@ class Blackboard(MutableMapping[str, Any]):
             self.check(declared, value)
         elif key not in self._values and len(self._values) >= MAX_KEYS:
             raise BlackboardError(f"key ':{key}' is one too many: a scope holds {MAX_KEYS} keys.")
-        if type(value) not in SMALL and hasattr(value, "__len__") and len(value) > MAX_LENGTH:
+        if (
+            type(value) not in UNSIZED_TYPES
+            and hasattr(value, "__len__")
+            and len(value) > MAX_LENGTH
+        ):
             raise BlackboardError(
                 f"the value of ':{key}' is too large: {len(value)} of at most {MAX_LENGTH}.",
                 hint="Keep it in a file or the store, and its name here.",
             )
 
-    def reserve(self, key: str, value: Any) -> None:
+    def set_reserved(self, key: str, value: Any) -> None:
         """Write one of the runtime's own `_` keys."""
         self._values[key] = value
 
-    def adopt(self, schema: Schema) -> None:
+    def extend_schema(self, schema: Schema) -> None:
         """Take in more keys; those that are here already keep their value and type."""
         self._values = {**schema.defaults(), **self._values}
-        self.schema = self.schema.joined(schema)
+        self.schema = self.schema.merge(schema)
         self._quick = self.schema.quick
 
-    def own(self) -> Mapping[str, Any]:
+    def own_values(self) -> Mapping[str, Any]:
         """What was written in this very scope."""
         return self._values
 
-    def take(self) -> dict[str, Any]:
+    def pop_values(self) -> dict[str, Any]:
         """What was written in this very scope; it is empty afterwards."""
         taken, self._values = self._values, {}
         return taken
 
-    def noted(self) -> StepBoard:
+    def record_writes(self) -> StepBoard:
         """This very scope, with a note of all that is written from now on."""
         return StepBoard(self, self._values, self._parent)
 
     def snapshot(self) -> dict[str, Any]:
         """Every visible key, with long values cut: for people, events and traces."""
-        return {key: brief(self[key]) for key in self}
+        return {key: shorten(self[key]) for key in self}
 
     def check(self, key: Key, value: Any) -> None:
         """Refuse a value that this scope's key does not take."""
         key.check(value)
 
-    def _outer(self, key: str) -> Any:
+    def _read_parent(self, key: str) -> Any:
         if self._parent is not None:
             return self._parent[key]
         raise KeyMissing(
@@ -152,30 +156,30 @@ class ItemScope(Blackboard):
 class LocalScope(Blackboard):
     """A scope with some keys of its own; every other write goes outwards."""
 
-    __slots__ = ("_local", "_outside")
+    __slots__ = ("_local", "_outer_scope")
 
     def __init__(
         self, parent: Blackboard, local: Schema | None = None, *, reserved: tuple[str, ...] = ()
     ) -> None:
         super().__init__(parent=parent)
-        self._outside = parent
+        self._outer_scope = parent
         self._local = frozenset((*(local.keys if local else ()), *reserved))
         if local is not None:
             self._values = local.defaults()
-            self.schema = local.joined(parent.schema)
+            self.schema = local.merge(parent.schema)
             self._quick = self.schema.quick
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in self._local:
             super().__setitem__(key, value)
         else:
-            self._outside[key] = value
+            self._outer_scope[key] = value
 
     def check(self, key: Key, value: Any) -> None:
-        (super() if key.name in self._local else self._outside).check(key, value)
+        (super() if key.name in self._local else self._outer_scope).check(key, value)
 
-    def reserve(self, key: str, value: Any) -> None:
-        (super() if key in self._local else self._outside).reserve(key, value)
+    def set_reserved(self, key: str, value: Any) -> None:
+        (super() if key in self._local else self._outer_scope).set_reserved(key, value)
 
 
 class ThreadBoard(Blackboard):
@@ -207,19 +211,19 @@ class StepBoard(Blackboard):
         self._quick = target.schema.quick
         self.writes: dict[str, Any] = {}
 
-    def reserve(self, key: str, value: Any) -> None:
-        self._target.reserve(key, value)
+    def set_reserved(self, key: str, value: Any) -> None:
+        self._target.set_reserved(key, value)
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._target[key] = value
         self.writes[key] = value
 
 
-def brief(value: Any, limit: int = 200) -> Any:
+def shorten(value: Any, limit: int = 200) -> Any:
     """The value itself when it is small, otherwise a short text of it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
         return value if len(value) <= limit else f"{value[:limit]}… ({len(value)} characters)"
-    text = _SHORT.repr(value)
+    text = _SHORT_REPR.repr(value)
     return text if len(text) <= limit else f"{text[:limit]}…"

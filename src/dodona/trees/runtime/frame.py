@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from dodona.trees.runtime.program import Region
     from dodona.trees.runtime.run import Run
 
-Tick = Callable[["Frame"], Status]
+TickFunction = Callable[["Frame"], Status]
 # Ask a node to stop; True once nothing of it runs any more and its slots are as new.
-Halt = Callable[["Frame"], bool]
+HaltFunction = Callable[["Frame"], bool]
 
 
-class Sleepers(Protocol):
+class WakeListener(Protocol):
     """Who lets the frame sleep until something in it happens: a parallel, of its children."""
 
-    def rouse(self, frame: Frame) -> None: ...
+    def on_wake(self, frame: Frame) -> None: ...
 
 
 class Frame:
@@ -36,7 +36,16 @@ class Frame:
     """
 
     __slots__ = (
-        "board", "index", "parent", "phase", "polled", "region", "run", "sleepers", "slots", "visit"
+        "board",
+        "index",
+        "parent",
+        "phase",
+        "polled",
+        "record_visit",
+        "region",
+        "run",
+        "slots",
+        "wake_listener"
     )  # fmt: skip
 
     def __init__(
@@ -54,19 +63,19 @@ class Frame:
         self.parent = parent
         self.index = index
         self.phase = phase
-        self.slots: list[Any] = region.initial.copy()
+        self.slots: list[Any] = region.initial_slots.copy()
         self.polled = region.polled
-        self.sleepers: Sleepers | None = None
-        self.visit = run.visit
+        self.wake_listener: WakeListener | None = None
+        self.record_visit = run.record_visit
 
-    def enter(self, region: Region, index: int) -> None:
+    def reset_for(self, region: Region, index: int) -> None:
         """Serve the next child of a parallel, whose sibling has left nothing behind."""
         self.region = region
         self.index = index
         self.polled = region.polled
-        self.slots = region.initial.copy()
+        self.slots = region.initial_slots.copy()
 
-    def is_final(self) -> bool:
+    def is_in_finally(self) -> bool:
         """Does this belong to a :finally?"""
         frame: Frame | None = self
         while frame is not None:
@@ -79,12 +88,12 @@ class Frame:
         """Something here has happened: tick soon, all the way down to this frame."""
         frame: Frame | None = self
         while frame is not None:
-            if frame.sleepers is not None:
-                frame.sleepers.rouse(frame)
+            if frame.wake_listener is not None:
+                frame.wake_listener.on_wake(frame)
             frame = frame.parent
         self.run.wake()
 
-    def poll(self) -> None:
+    def mark_polled(self) -> None:
         """Something here is to see every tick from now on."""
         frame: Frame | None = self
         while frame is not None:

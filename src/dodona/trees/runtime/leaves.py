@@ -15,19 +15,19 @@ from dodona.core.ports.journal import Effect
 from dodona.trees.runtime.blackboard import Blackboard
 from dodona.trees.runtime.status import Status
 
-Result = Status | bool | None
-LeafFunction = Callable[..., Result | Awaitable[Result]]
+LeafResult = Status | bool | None
+LeafFunction = Callable[..., LeafResult | Awaitable[LeafResult]]
 # What a step is about to do, told from the blackboard, the host and the leaf's arguments.
-EffectOf = Callable[[Blackboard, Any, Mapping[str, Any]], Effect | str]
-RequestOf = Callable[[Blackboard, Any, Mapping[str, Any]], str]
+EffectFunction = Callable[[Blackboard, Any, Mapping[str, Any]], Effect | str]
+RequestFunction = Callable[[Blackboard, Any, Mapping[str, Any]], str]
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Parameters that the runtime fills; no tree may write them.
-GIVEN = ("step", "host")
+INJECTED_PARAMETERS = ("step", "host")
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class LeafParameter:
     name: str
     required: bool
     type: type | None
@@ -51,17 +51,17 @@ class Leaf:
     writes: tuple[str, ...] = ()
     step: bool = False
     effect: Effect = Effect.NONE
-    effect_of: EffectOf | None = None
-    request_of: RequestOf | None = None
+    effect_of: EffectFunction | None = None
+    request_of: RequestFunction | None = None
     thread: bool = False
     is_async: bool = False
-    parameters: Mapping[str, Parameter] = field(default_factory=dict[str, Parameter])
-    open_parameters: bool = False
+    parameters: Mapping[str, LeafParameter] = field(default_factory=dict[str, LeafParameter])
+    allows_extra_parameters: bool = False
     wants_step: bool = False
     wants_host: bool = False
 
     @property
-    def runs(self) -> bool:
+    def is_background(self) -> bool:
         """Does it go on after the tick that starts it?"""
         return self.is_async or self.thread
 
@@ -72,19 +72,19 @@ class Decoration:
 
     name: str
     enter: Leaf
-    on_leave: Callable[..., Result] | None = None
+    on_leave: Callable[..., LeafResult] | None = None
     leave_wants_host: bool = False
 
     def leave(self, function: F) -> F:
         """Use the function when the child has ended; it returns another status, or nothing."""
-        self.leave_wants_host = "host" in _names(function)[2:]
+        self.leave_wants_host = "host" in _parameter_names(function)[2:]
         self.on_leave = function
         return function
 
 
 def make_decoration(
     name: str,
-    function: Callable[..., Result],
+    function: Callable[..., LeafResult],
     *,
     reads: tuple[str, ...] = (),
     writes: tuple[str, ...] = (),
@@ -107,18 +107,18 @@ def make_decoration(
     return Decoration(name, enter)
 
 
-class Declared(TypedDict, total=False):
+class LeafOptions(TypedDict, total=False):
     """What the author of a leaf says about it. See `Registry.leaf`."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     step: bool
-    effect: Effect | str | EffectOf | None
-    request: RequestOf | None
+    effect: Effect | str | EffectFunction | None
+    request: RequestFunction | None
     thread: bool
 
 
-def make_leaf(name: str, function: LeafFunction, **declared: Unpack[Declared]) -> Leaf:
+def make_leaf(name: str, function: LeafFunction, **declared: Unpack[LeafOptions]) -> Leaf:
     """The function as trees see it; what cannot work is refused."""
     reads, writes = declared.get("reads", ()), declared.get("writes", ())
     effect, request = declared.get("effect"), declared.get("request")
@@ -126,7 +126,7 @@ def make_leaf(name: str, function: LeafFunction, **declared: Unpack[Declared]) -
     _check_function(who := f"leaf '{name}'", function, (reads, writes))
     if is_async and thread:
         raise LoadError(f"{who} is async and cannot have a thread of its own.")
-    most, effect_of = _effects(who, effect, runs=is_async or thread)
+    most, effect_of = _resolve_effect(who, effect, is_background=is_async or thread)
     parameters = list(inspect.signature(function).parameters.values())
     names = [p.name for p in parameters[1:]]
     says_step = declared.get("step", False) or effect is not None or request is not None
@@ -141,74 +141,76 @@ def make_leaf(name: str, function: LeafFunction, **declared: Unpack[Declared]) -
         request_of=request,
         thread=thread,
         is_async=is_async,
-        parameters=_parameters(function),
-        open_parameters=any(p.kind is p.VAR_KEYWORD for p in parameters),
+        parameters=_keyword_parameters(function),
+        allows_extra_parameters=any(p.kind is p.VAR_KEYWORD for p in parameters),
         wants_step="step" in names,
         wants_host="host" in names,
     )
 
 
-def read_effect(effect: Effect | str, who: str) -> Effect:
+def parse_effect(effect: Effect | str, label: str) -> Effect:
     """The effect of this name."""
     if isinstance(effect, Effect):
         return effect
     names = [known.value for known in Effect]
     if effect not in names:
         raise LoadError(
-            f"{who} has no effect '{effect}'.",
+            f"{label} has no effect '{effect}'.",
             hint=did_you_mean(effect, names) or f"There are: {', '.join(names)}.",
         )
     return Effect(effect)
 
 
-def same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+def is_same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     # A module that is imported again registers its functions again: that is no clash.
-    return (_name(one), _file(one)) == (_name(other), _file(other))
+    return (_qualname(one), _source_position(one)) == (_qualname(other), _source_position(other))
 
 
-def home(function: Callable[..., Any]) -> str:
-    return f"{function.__module__}.{_name(function)}"
+def qualified_name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{_qualname(function)}"
 
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_SIMPLE = (str, int, float, bool, list, dict)
+_POSITIONAL_KINDS = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_SIMPLE_TYPES = (str, int, float, bool, list, dict)
 
 
-def _check_function(who: str, function: LeafFunction, declared: tuple[object, ...]) -> None:
-    for keys in declared:
+def _check_function(label: str, function: LeafFunction, key_lists: tuple[object, ...]) -> None:
+    for keys in key_lists:
         if isinstance(keys, str):
-            raise LoadError(f"{who} gives its keys as a string.", hint=f'Write ("{keys}",).')
+            raise LoadError(f"{label} gives its keys as a string.", hint=f'Write ("{keys}",).')
     first = next(iter(inspect.signature(function).parameters.values()), None)
-    if first is None or first.kind not in _POSITIONAL:
-        raise LoadError(f"{who} takes no blackboard.", hint=f"Write: def {_name(function)}(bb): …")
+    if first is None or first.kind not in _POSITIONAL_KINDS:
+        raise LoadError(
+            f"{label} takes no blackboard.", hint=f"Write: def {_qualname(function)}(bb): …"
+        )
 
 
-def _parameters(function: LeafFunction) -> dict[str, Parameter]:
+def _keyword_parameters(function: LeafFunction) -> dict[str, LeafParameter]:
     """What a tree may give the function by keyword."""
-    hints = _hints(function)
+    hints = _type_hints(function)
     return {
-        p.name: Parameter(p.name, p.default is p.empty, _simple(hints.get(p.name)))
+        p.name: LeafParameter(p.name, p.default is p.empty, _simple_type(hints.get(p.name)))
         for p in list(inspect.signature(function).parameters.values())[1:]
-        if p.kind in _NAMED and p.name not in GIVEN
+        if p.kind in _KEYWORD_KINDS and p.name not in INJECTED_PARAMETERS
     }
 
 
-def _effects(
-    who: str, effect: Effect | str | EffectOf | None, *, runs: bool
-) -> tuple[Effect, EffectOf | None]:
+def _resolve_effect(
+    label: str, effect: Effect | str | EffectFunction | None, *, is_background: bool
+) -> tuple[Effect, EffectFunction | None]:
     """The most that the leaf may do, and the function that decides for a call."""
     if effect is None:
         # What it does is unknown unless it says so, and unknown means: not twice.
-        return (Effect.ONCE if runs else Effect.NONE), None
+        return (Effect.ONCE if is_background else Effect.NONE), None
     if callable(effect):
         most, decides, said = Effect.ONCE, effect, "an effect"
     else:
-        most, decides = read_effect(effect, who), None
+        most, decides = parse_effect(effect, label), None
         said = f"the effect '{most.value}'"
-    if most is not Effect.NONE and not runs:
+    if most is not Effect.NONE and not is_background:
         raise LoadError(
-            f"{who} is sync and has {said}: it cannot wait until the journal knows that it starts.",
+            f"{label} is sync and has {said}: it cannot wait until the journal knows that it starts.",
             hint="Make it async, or give it thread=True.",
         )
     return most, decides
@@ -219,26 +221,26 @@ def _is_async(function: LeafFunction) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
-def _names(function: Callable[..., Any]) -> list[str]:
+def _parameter_names(function: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def _hints(function: LeafFunction) -> Mapping[str, Any]:
+def _type_hints(function: LeafFunction) -> Mapping[str, Any]:
     try:
         return get_type_hints(function)
     except (NameError, TypeError):
         return {}  # a name known to type checkers only: then literals are not checked
 
 
-def _simple(hint: Any) -> type | None:
+def _simple_type(hint: Any) -> type | None:
     kind = get_origin(hint) or hint
-    return kind if kind in _SIMPLE else None
+    return kind if kind in _SIMPLE_TYPES else None
 
 
-def _file(function: Callable[..., Any]) -> tuple[str, int]:
+def _source_position(function: Callable[..., Any]) -> tuple[str, int]:
     code = getattr(function, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else (function.__module__, 0)
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _qualname(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", repr(function))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from dodona.core.errors import LoadError
 from dodona.trees.language.node import Node
-from dodona.trees.runtime.frame import Frame, Halt, Tick
+from dodona.trees.runtime.frame import Frame, HaltFunction, TickFunction
 from dodona.trees.runtime.status import Status
 
 # A colon, so that no node's name is the same.
@@ -24,8 +24,8 @@ MAX_DEPTH = 100
 
 
 class Compiled(NamedTuple):
-    tick: Tick
-    halt: Halt
+    tick: TickFunction
+    halt: HaltFunction
 
 
 @dataclass(slots=True, eq=False)
@@ -34,15 +34,15 @@ class Region:
 
     owner: Place | None = None
     phase: str = ""  # ":finally", when it is one
-    initial: list[Any] = field(default_factory=list[Any])
+    initial_slots: list[Any] = field(default_factory=list[Any])
     polled: bool = False
 
 
 class Branch(NamedTuple):
     """A compiled part with a frame of its own."""
 
-    tick: Tick
-    halt: Halt
+    tick: TickFunction
+    halt: HaltFunction
     region: Region
 
 
@@ -54,23 +54,23 @@ class Place:
     parent: int | None
     region: Region
     # Named ancestors within the region, each with the slot that counts its iterations.
-    steps: tuple[tuple[str, int | None], ...]
+    segments: tuple[tuple[str, int | None], ...]
     path: str = ""
     # The part of its keys that lies in this region, and the slots that fill it.
-    pattern: str = ""
-    counts: tuple[int, ...] = ()
+    key_pattern: str = ""
+    counter_slots: tuple[int, ...] = ()
 
     def key(self, frame: Frame) -> str:
         """This execution of the node: `loop[2]/tools[1]/execute`."""
-        own = self.pattern
-        if self.counts:
+        own = self.key_pattern
+        if self.counter_slots:
             slots = frame.slots
-            own %= tuple([slots[slot] for slot in self.counts])
-        outer = _prefix(frame)
+            own %= tuple([slots[slot] for slot in self.counter_slots])
+        outer = _key_prefix(frame)
         return f"{outer}/{own}" if outer else own
 
 
-def _prefix(frame: Frame) -> str:
+def _key_prefix(frame: Frame) -> str:
     """What stands before the keys of the frame's region."""
     region = frame.region
     if region.owner is None or frame.parent is None:
@@ -92,7 +92,7 @@ Instrument = Callable[[Place, Compiled], Compiled]
 class Program:
     places: tuple[Place, ...]
     body: Branch
-    final: Branch | None
+    finally_branch: Branch | None
 
 
 class Build:
@@ -104,74 +104,78 @@ class Build:
         places: list[Place],
         instrument: Instrument | None,
         *,
-        at: Place | None = None,
-        steps: tuple[tuple[str, int | None], ...] = (),
+        place: Place | None = None,
+        segments: tuple[tuple[str, int | None], ...] = (),
     ) -> None:
         self.region = region
         self.places = places
         self.instrument = instrument
-        self._at = at
-        self._steps = steps
+        self._place = place
+        self._segments = segments
 
     @property
     def place(self) -> Place:
         """Where the node being compiled stands."""
-        assert self._at is not None
-        return self._at
+        assert self._place is not None
+        return self._place
 
-    def slot(self, initial: Any = None) -> int:
-        self.region.initial.append(initial)
-        return len(self.region.initial) - 1
+    def add_slot(self, initial: Any = None) -> int:
+        self.region.initial_slots.append(initial)
+        return len(self.region.initial_slots) - 1
 
-    def poll(self) -> None:
+    def mark_polled(self) -> None:
         """The node being compiled is to see every tick."""
         region: Region | None = self.region
         while region is not None:
             region.polled = True
             region = region.owner.region if region.owner else None
 
-    def counted(self, slot: int) -> Build:
+    def with_counter(self, slot: int) -> Build:
         """For children that run again and again: their keys carry the number in the slot."""
         node = self.place.node
-        steps = (*self.place.steps[:-1], (node.name or node.kind.name, slot))
-        return Build(self.region, self.places, self.instrument, at=self._at, steps=steps)
+        steps = (*self.place.segments[:-1], (node.name or node.kind.name, slot))
+        return Build(self.region, self.places, self.instrument, place=self._place, segments=steps)
 
-    def children(self, node: Node) -> tuple[Compiled, ...]:
+    def compile_children(self, node: Node) -> tuple[Compiled, ...]:
         return tuple(self.compile(child) for child in node.children)
 
     def compile(self, node: Node) -> Compiled:
         """The node as closures over this region."""
-        place = self._enter(node)
+        place = self._add_place(node)
         inner = Build(
-            self.region, self.places, self.instrument, at=place, steps=self._inner_steps(node)
+            self.region,
+            self.places,
+            self.instrument,
+            place=place,
+            segments=self._child_segments(node),
         )
         compiled = node.kind.compile(node, inner)
-        if node.kind.raises:
-            compiled = compiled._replace(tick=_bounded(place, compiled.tick))
+        if node.kind.may_raise:
+            compiled = compiled._replace(tick=_catch_errors(place, compiled.tick))
         return self.instrument(place, compiled) if self.instrument is not None else compiled
 
-    def branch(self, node: Node, *, within: Node | None = None, phase: str = "") -> Branch:
+    def compile_branch(self, node: Node, *, within: Node | None = None, phase: str = "") -> Branch:
         """The node as a region of its own; `within` is a parent that is never ticked itself."""
-        region = Region(owner=self._at, phase=phase)
-        at = self._at if within is None else self._enter(within)
+        region = Region(owner=self._place, phase=phase)
+        at = self._place if within is None else self._add_place(within)
         steps = ((within.name, None),) if within is not None and within.name else ()
-        build = Build(region, self.places, self.instrument, at=at, steps=steps)
+        build = Build(region, self.places, self.instrument, place=at, segments=steps)
         tick, halt = build.compile(node)
         return Branch(tick, halt, region)
 
-    def _inner_steps(self, node: Node) -> tuple[tuple[str, int | None], ...]:
-        return (*self._steps, (node.name, None)) if node.name else self._steps
+    def _child_segments(self, node: Node) -> tuple[tuple[str, int | None], ...]:
+        return (*self._segments, (node.name, None)) if node.name else self._segments
 
-    def _enter(self, node: Node) -> Place:
-        depth = self._at.depth + 1 if self._at else 0
+    def _add_place(self, node: Node) -> Place:
+        depth = self._place.depth + 1 if self._place else 0
         self._check_size(node, depth)
         place = Place(
             index=len(self.places),
             node=node,
             depth=depth,
-            parent=self._at.index if self._at else None,
+            parent=self._place.index if self._place else None,
             region=self.region,
-            steps=(*self._steps, (node.label, None)),
+            segments=(*self._segments, (node.label, None)),
         )
         self.places.append(place)
         return place
@@ -180,27 +184,27 @@ class Build:
         if depth > MAX_DEPTH:
             raise LoadError(
                 f"nodes are nested more than {MAX_DEPTH} deep, subtrees included.",
-                where=node.span.where(),
+                where=node.span.location(),
             )
         if len(self.places) >= MAX_PLACES:
             raise LoadError(
                 f"the tree has more than {MAX_PLACES} nodes, subtrees included.",
-                where=node.span.where(),
+                where=node.span.location(),
                 hint="A subtree that is used twice counts twice.",
             )
 
 
-def compile_tree(root: Node, final: Node | None, instrument: Instrument | None) -> Program:
+def compile_tree(root: Node, finally_node: Node | None, instrument: Instrument | None) -> Program:
     """Closures for a tree's body and its :finally."""
     places: list[Place] = []
     top = Build(Region(), places, instrument)
-    body = top.branch(root)
-    ending = top.branch(final, phase=FINALLY) if final is not None else None
-    _name(places)
+    body = top.compile_branch(root)
+    ending = top.compile_branch(finally_node, phase=FINALLY) if finally_node is not None else None
+    _assign_paths(places)
     return Program(tuple(places), body, ending)
 
 
-def _name(places: list[Place]) -> None:
+def _assign_paths(places: list[Place]) -> None:
     """Give every place its path: the names above it and its own; twins get a serial.
 
     So every path is one place's, and so is every key, which is the path with indexes.
@@ -208,30 +212,30 @@ def _name(places: list[Place]) -> None:
     seen: Counter[str] = Counter()
     for place in places:
         owner = place.region.owner
-        names = [owner.path if owner else "", place.region.phase, *(n for n, _ in place.steps)]
+        names = [owner.path if owner else "", place.region.phase, *(n for n, _ in place.segments)]
         path = "/".join(name for name in names if name)
         seen[path] += 1
         serial = f"~{seen[path]}" if seen[path] > 1 else ""
         place.path = path + serial
-        place.counts = tuple(slot for _, slot in place.steps if slot is not None)
-        place.pattern = _pattern(place) + serial
+        place.counter_slots = tuple(slot for _, slot in place.segments if slot is not None)
+        place.key_pattern = _build_key_pattern(place) + serial
 
 
-def _pattern(place: Place) -> str:
+def _build_key_pattern(place: Place) -> str:
     """Where nothing is filled in, the very text; elsewhere `loop[%d]/execute`."""
-    if not place.counts:
-        return "/".join(name for name, _ in place.steps)
-    parts = ((name.replace("%", "%%"), slot) for name, slot in place.steps)
+    if not place.counter_slots:
+        return "/".join(name for name, _ in place.segments)
+    parts = ((name.replace("%", "%%"), slot) for name, slot in place.segments)
     return "/".join(name if slot is None else f"{name}[%d]" for name, slot in parts)
 
 
-def _bounded(place: Place, tick: Tick) -> Tick:
+def _catch_errors(place: Place, tick: TickFunction) -> TickFunction:
     """A node that raises has failed. Nodes raise only when nothing of theirs runs."""
 
     def bounded(frame: Frame) -> Status:
         try:
             return tick(frame)
         except Exception as error:  # noqa: BLE001 - the boundary of a node tick
-            return frame.run.failed(place, frame, error)
+            return frame.run.fail_node(place, frame, error)
 
     return bounded

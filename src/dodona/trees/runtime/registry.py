@@ -12,16 +12,16 @@ from dodona.core.ports.journal import Effect
 from dodona.trees.language.node import NodeKind
 from dodona.trees.runtime.leaves import (
     Decoration,
-    EffectOf,
+    EffectFunction,
     F,
     Leaf,
     LeafFunction,
-    RequestOf,
-    Result,
-    home,
+    LeafResult,
+    RequestFunction,
+    is_same_function,
     make_decoration,
     make_leaf,
-    same_function,
+    qualified_name,
 )
 
 
@@ -43,14 +43,14 @@ class Registry:
     def add_leaf(self, leaf: Leaf) -> None:
         known = self.leaves.get(leaf.name)
         if known is not None:
-            _refuse_clash("leaf", leaf.name, known.function, leaf.function)
+            _reject_duplicate("leaf", leaf.name, known.function, leaf.function)
         self.leaves[leaf.name] = leaf
 
     def add_decoration(self, decoration: Decoration) -> None:
         known = self.decorations.get(decoration.name)
         if known is not None:
             ours, theirs = known.enter.function, decoration.enter.function
-            _refuse_clash("decorator", decoration.name, ours, theirs)
+            _reject_duplicate("decorator", decoration.name, ours, theirs)
         self.decorations[decoration.name] = decoration
 
     def leaf(
@@ -60,8 +60,8 @@ class Registry:
         reads: tuple[str, ...] = (),
         writes: tuple[str, ...] = (),
         step: bool = False,
-        effect: Effect | str | EffectOf | None = None,
-        request: RequestOf | None = None,
+        effect: Effect | str | EffectFunction | None = None,
+        request: RequestFunction | None = None,
         thread: bool = False,
     ) -> Callable[[F], F]:
         """Register the decorated function under a dotted name, for `:fn` to find.
@@ -94,10 +94,10 @@ class Registry:
         reads: tuple[str, ...] = (),
         writes: tuple[str, ...] = (),
         step: bool = False,
-    ) -> Callable[[Callable[..., Result]], Decoration]:
+    ) -> Callable[[Callable[..., LeafResult]], Decoration]:
         """Register the function as what comes before the child of `(decorator NAME CHILD)`."""
 
-        def register(function: Callable[..., Result]) -> Decoration:
+        def register(function: Callable[..., LeafResult]) -> Decoration:
             made = make_decoration(name, function, reads=reads, writes=writes, step=step)
             self.add_decoration(made)
             return made
@@ -108,7 +108,7 @@ class Registry:
         """What `:fn` and the names of actions and conditions mean."""
         return self.leaves.get(name)
 
-    def find_node(self, name: str) -> Leaf | None:
+    def find_leaf_node(self, name: str) -> Leaf | None:
         """The leaf that a head symbol means, when it is no node kind."""
         return self.leaves.get(name)
 
@@ -116,9 +116,9 @@ class Registry:
         return self.decorations.get(name)
 
 
-def _refuse_clash(noun: str, name: str, known: LeafFunction, new: LeafFunction) -> None:
-    if not same_function(known, new):
+def _reject_duplicate(noun: str, name: str, known: LeafFunction, new: LeafFunction) -> None:
+    if not is_same_function(known, new):
         raise LoadError(
-            f"{noun} '{name}' is registered twice: in {home(known)} and in {home(new)}.",
+            f"{noun} '{name}' is registered twice: in {qualified_name(known)} and in {qualified_name(new)}.",
             hint="Give one of them another name.",
         )

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dodona.core.errors import DodonaError, StoreError, TreeError
 from dodona.core.events import TREE_ESCALATED, TREE_STUCK, TREE_UNRESPONSIVE, Emit, Event, Severity
-from dodona.core.ports.journal import Journal, KeyValue
-from dodona.trees.language.schema import fresh, same
+from dodona.core.ports.journal import Journal, KeyValueStore
+from dodona.trees.language.schema import copy_if_mutable, values_equal
 from dodona.trees.runtime.blackboard import Blackboard
-from dodona.trees.runtime.debugger import Debugger, debugged
+from dodona.trees.runtime.debugger import Debugger, debug_node
 from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Branch, Instrument, Place
 from dodona.trees.runtime.status import FAILURE, RUNNING, Status
-from dodona.trees.runtime.step import Work
+from dodona.trees.runtime.step import AsyncStep
 from dodona.trees.runtime.timer import Timer
-from dodona.trees.runtime.trace import Trace, traced
+from dodona.trees.runtime.trace import Trace, trace_node
 from dodona.trees.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Options:
     """
 
     journal: Journal | None = None
-    globals: KeyValue | None = None
+    globals: KeyValueStore | None = None
     emit: Emit | None = None
     output: Callable[[Any], Any] | None = None
     replay: Callable[[Any], None] | None = None
@@ -60,7 +60,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveStep:
     """A step that runs now."""
 
     path: str
@@ -75,7 +75,7 @@ class Outcome:
     """How a run ended: success, failure, cancelled or stuck; and what it knew then."""
 
     status: Status
-    ended: str
+    end_reason: str
     blackboard: Blackboard
     error: Mapping[str, Any] | None
     ticks: int
@@ -91,23 +91,22 @@ class Run:
 
     __slots__ = (
         "_crash",
-        "_deaf",
-        "_dirty",
         "_frame",
-        "_given",
         "_globals",
         "_interrupted",
+        "_last_progress_at",
         "_loop",
-        "_resting",
-        "_stop",
+        "_output_error",
+        "_provided_keys",
+        "_stop_reason",
         "_stoppable",
         "_thread",
-        "_touched",
+        "_timer_pauses",
         "_waiter",
-        "_watch",
+        "_wake_pending",
+        "_watchdog_timer",
         "board",
-        "executions",
-        "given_up",
+        "execution_counts",
         "has_effects",
         "host",
         "is_broken",
@@ -115,11 +114,12 @@ class Run:
         "journal",
         "options",
         "program",
+        "record_visit",
         "running",
         "ticks",
         "timers",
         "tree",
-        "visit",
+        "watchdog_halts",
     )
 
     def __init__(
@@ -129,41 +129,43 @@ class Run:
         self.options = options or Options()
         self.journal = self.options.journal
         self.host = self.options.host
-        self.board = Blackboard(tree.keys, values)
-        self.visit = self.options.trace.visit if self.options.trace is not None else _unseen
-        self.program = tree.program(self._instrument())
-        self.running: dict[Work, None] = {}
+        self.board = Blackboard(tree.run_schema, values)
+        self.record_visit = (
+            self.options.trace.record_visit if self.options.trace is not None else _ignore_visit
+        )
+        self.program = tree.program(self._choose_instrument())
+        self.running: dict[AsyncStep, None] = {}
         self.timers: set[Timer] = set()
-        self._resting = 0  # steps under whose own limit the run's time stands still
+        self._timer_pauses = 0  # steps under whose own limit the run's time stands still
         self.ticks = 0
-        self.given_up = 0  # how often the watchdog found nothing it could fail
-        self.executions: dict[str, int] = {}  # of each step key
+        self.watchdog_halts = 0  # how often the watchdog found nothing it could fail
+        self.execution_counts: dict[str, int] = {}  # of each step key
         self.has_effects = False  # has a step started that must not be repeated?
         self.is_halting = False  # is it being stopped? Then steps start in a :finally only
         self.is_broken = False  # has the journal failed? Then no step starts at all
         self._frame = Frame(self, self.program.body.region, self.board)
-        self._dirty = False
-        self._stop: str | None = None
+        self._wake_pending = False
+        self._stop_reason: str | None = None
         self._stoppable = True
         self._globals: dict[str, Any] = {}
-        self._given = frozenset(values or ())
+        self._provided_keys = frozenset(values or ())
         self._interrupted = False
         self._crash: BaseException | None = None
-        self._deaf: Exception | None = None  # what the host's output raised
+        self._output_error: Exception | None = None  # what the host's output raised
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._touched = 0.0
-        self._watch: asyncio.TimerHandle | None = None
+        self._last_progress_at = 0.0
+        self._watchdog_timer: asyncio.TimerHandle | None = None
         if self.options.trace is not None:
             self.options.trace.attach(self.program.places)
         if self.options.debugger is not None:
             self.options.debugger.attach(self)
 
-    def _instrument(self) -> Instrument | None:
+    def _choose_instrument(self) -> Instrument | None:
         if self.options.debugger is not None:
-            return debugged
-        return traced if self.options.trace is not None else None
+            return debug_node
+        return trace_node if self.options.trace is not None else None
 
     # -- for hosts ---------------------------------------------------------------------------
 
@@ -177,61 +179,63 @@ class Run:
         if most is not None and self.ticks > most:
             self.cancel(OUT_OF_TICKS)
         if self.options.trace is not None:
-            self.options.trace.begin(self.ticks)
+            self.options.trace.begin_tick(self.ticks)
         status = branch.tick(frame)
         if self.options.debugger is not None:
-            self.options.debugger.ticked()
+            self.options.debugger.on_tick_end()
         return status
 
     def wake(self) -> None:
         """Something changed: tick soon."""
-        self._dirty = True
+        self._wake_pending = True
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def cancel(self, reason: str = "cancelled") -> None:
         """Stop the body, run :finally, end. The first reason given is the one that counts."""
-        self._stop = self._stop or reason
+        self._stop_reason = self._stop_reason or reason
         self.is_halting = self.is_halting or self._stoppable
         if self.options.debugger is not None:
             self.options.debugger.detach()
         self.wake()
 
-    def active(self) -> list[Active]:
+    def active_steps(self) -> list[ActiveStep]:
         """What runs at this moment, oldest first."""
         now = self.now()
         return [
-            Active(work.place.path, work.key, work.leaf.name, now - work.since, work.stopping)
+            ActiveStep(
+                work.place.path, work.key, work.leaf.name, now - work.started_at, work.stopping
+            )
             for work in self.running
         ]
 
-    async def drive(self) -> Outcome:
+    async def execute(self) -> Outcome:
         """Run to the end. When the awaiting task is cancelled, stop first, then say so."""
         if self._loop is not None:
             raise TreeError("a run is driven once.", hint="Make another Run of the same tree.")
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         await self._load_globals()
-        self._arm()
+        self._start_watchdog()
         recovered = False
         try:
-            status = await self._phase(self.program.body, self._frame, stoppable=True)
+            status = await self._run_phase(self.program.body, self._frame, stoppable=True)
             # Asked to stop, it may have succeeded all the same.
-            ended = self._stop if self._stop and status is FAILURE else status.value
+            ended = self._stop_reason if self._stop_reason and status is FAILURE else status.value
             dog = self.options.watchdog
             if ended == "stuck" and dog is not None and dog.recovery is not None:
-                status = await self._recover(dog.recovery)
+                status = await self._run_recovery(dog.recovery)
                 recovered = True
-            if self.program.final is not None:
-                self.board.reserve("_status", ended)
-                await self._extra(self.program.final)
+            if self.program.finally_branch is not None:
+                self.board.set_reserved("_status", ended)
+                await self._run_unstoppable(self.program.finally_branch)
             if ended != SUPERSEDED:
                 await self._save_globals()
         finally:
-            await self._sweep()
-        if self._deaf is not None:
-            raise self._deaf
+            await self._stop_remaining()
+        if self._output_error is not None:
+            raise self._output_error
         if self._interrupted:
             raise asyncio.CancelledError
         error = None if status is Status.SUCCESS else self.board.get("_error")
@@ -239,47 +243,47 @@ class Run:
 
     # -- phases ------------------------------------------------------------------------------
 
-    async def _recover(self, tree: Tree) -> Status:
+    async def _run_recovery(self, recovery_tree: Tree) -> Status:
         """Let another tree answer, on what this one has left."""
-        self.board.adopt(tree.keys)
-        program = tree.program()
-        status = await self._extra(program.body, ":recovery")
-        if program.final is not None:
-            self.board.reserve("_status", status.value)
-            await self._extra(program.final, ":recovery")
+        self.board.extend_schema(recovery_tree.run_schema)
+        program = recovery_tree.program()
+        status = await self._run_unstoppable(program.body, ":recovery")
+        if program.finally_branch is not None:
+            self.board.set_reserved("_status", status.value)
+            await self._run_unstoppable(program.finally_branch, ":recovery")
         return status
 
-    async def _extra(self, branch: Branch, phase: str = "") -> Status:
+    async def _run_unstoppable(self, branch: Branch, phase: str = "") -> Status:
         frame = Frame(self, branch.region, self.board, phase=phase)
-        return await self._phase(branch, frame, stoppable=False)
+        return await self._run_phase(branch, frame, stoppable=False)
 
-    async def _phase(self, branch: Branch, frame: Frame, *, stoppable: bool) -> Status:
+    async def _run_phase(self, branch: Branch, frame: Frame, *, stoppable: bool) -> Status:
         """Tick a branch until it has ended, or, once it is to stop, until it is quiet."""
         self._stoppable = stoppable
-        self.is_halting = stoppable and self._stop is not None
+        self.is_halting = stoppable and self._stop_reason is not None
         while True:
-            self._dirty = False
+            self._wake_pending = False
             if self.options.debugger is not None:
-                await self._unpaused(self.options.debugger)
+                await self._wait_while_paused(self.options.debugger)
             if self.is_halting:
                 status = FAILURE if branch.halt(frame) else RUNNING
             else:
                 status = self._tick(branch, frame)
-            self._check()
+            self._raise_crash()
             if status is not RUNNING:
                 return status
-            await self._woken()
-            self._check()
+            await self._wait_for_wake()
+            self._raise_crash()
 
-    def _check(self) -> None:
+    def _raise_crash(self) -> None:
         if self._crash is not None:
             raise self._crash
 
-    async def _woken(self) -> None:
+    async def _wait_for_wake(self) -> None:
         """Wait for a wake; let others run even when there was one already."""
         assert self._loop is not None
         try:
-            if self._dirty:
+            if self._wake_pending:
                 await asyncio.sleep(0)
             else:
                 self._waiter = self._loop.create_future()
@@ -290,23 +294,23 @@ class Run:
         finally:
             self._waiter = None
 
-    async def _unpaused(self, debugger: Debugger) -> None:
-        while debugger.paused and not self.is_halting:
-            self._dirty = False
-            await self._woken()
+    async def _wait_while_paused(self, debugger: Debugger) -> None:
+        while debugger.is_paused and not self.is_halting:
+            self._wake_pending = False
+            await self._wait_for_wake()
 
-    async def _sweep(self) -> None:
+    async def _stop_remaining(self) -> None:
         """Nothing outlives the run: stop what still runs, and wait until it has ended."""
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._watchdog_timer is not None:
+            self._watchdog_timer.cancel()
         for timer in tuple(self.timers):
             timer.cancel()
         while self.running:
             for work in tuple(self.running):
                 work.stop()
-            await self._woken()
+            await self._wait_for_wake()
 
-    async def _finish(self, awaitable: Awaitable[T]) -> T:
+    async def _await_uncancelled(self, awaitable: Awaitable[T]) -> T:
         """Await this even when cancelled meanwhile; the cancellation is told at the end."""
         task = asyncio.ensure_future(awaitable)
         while not task.done():
@@ -322,41 +326,43 @@ class Run:
         if keys and self.options.globals is not None:
             stored = await self.options.globals.get(keys)
             try:
-                self.board.update({k: v for k, v in stored.items() if k not in self._given})
+                self.board.update({k: v for k, v in stored.items() if k not in self._provided_keys})
             except TreeError as error:
                 raise StoreError(
                     f"a stored global does not fit tree {self.tree.name}: {error.message}",
                     hint="Change the schema, or the stored value.",
                 ) from error
-            self._globals = {key: fresh(self.board[key]) for key in keys}
+            self._globals = {key: copy_if_mutable(self.board[key]) for key in keys}
 
     async def _save_globals(self) -> None:
         changes = {
-            k: self.board[k] for k, old in self._globals.items() if not same(self.board[k], old)
+            k: self.board[k]
+            for k, old in self._globals.items()
+            if not values_equal(self.board[k], old)
         }
         if changes and self.options.globals is not None:
-            await self._finish(self.options.globals.put(changes))
+            await self._await_uncancelled(self.options.globals.put(changes))
 
     # -- for nodes and steps -----------------------------------------------------------------
 
     @property
-    def held(self) -> Place | None:
+    def paused_at(self) -> Place | None:
         """Where a debugger holds this tick, if one does."""
-        return self.options.debugger.held if self.options.debugger is not None else None
+        return self.options.debugger.paused_at if self.options.debugger is not None else None
 
-    def failed(self, place: Place, frame: Frame, error: BaseException) -> Status:
+    def fail_node(self, place: Place, frame: Frame, error: BaseException) -> Status:
         """A node raised: it has failed, and the reason is where people and trees can see it."""
         if not isinstance(error, DodonaError):
             log.warning("node %s raised", place.path, exc_info=error)
         said = {"node": place.path, "type": type(error).__name__, "message": str(error)}
-        frame.board.reserve("_error", said)
+        frame.board.set_reserved("_error", said)
         if self.options.trace is not None:
-            self.options.trace.raised(place, said)
+            self.options.trace.record_error(place, said)
         return FAILURE
 
-    def numbered(self, key: str) -> str:
+    def next_execution_key(self, key: str) -> str:
         """The key of this execution: the first has none, the others a number."""
-        count = self.executions[key] = self.executions.get(key, 0) + 1
+        count = self.execution_counts[key] = self.execution_counts.get(key, 0) + 1
         return key if count == 1 else f"{key}#{count}"
 
     def crash(self, error: BaseException) -> None:
@@ -367,11 +373,11 @@ class Run:
     def now(self) -> float:
         return self._loop.time() if self._loop is not None else 0.0
 
-    def touch(self) -> None:
+    def mark_progress(self) -> None:
         """There is progress."""
-        self._touched = self.now()
+        self._last_progress_at = self.now()
 
-    def in_loop(self, handle: Callable[[Any], None], chunk: Any) -> None:
+    def call_in_loop(self, handle: Callable[[Any], None], chunk: Any) -> None:
         """Call this with a chunk in the loop's thread: now, unless a leaf's thread asks."""
         if self._loop is not None and threading.get_ident() != self._thread:
             self._loop.call_soon_threadsafe(handle, chunk)
@@ -380,22 +386,22 @@ class Run:
 
     def deliver(self, chunk: Any) -> Any:
         """Hand a piece of output to the host; returns what the step keeps of it."""
-        kept = self._hand_out(self.options.output, chunk)
+        kept = self._call_output(self.options.output, chunk)
         return chunk if kept is None else kept
 
     def replay(self, chunk: Any) -> None:
         """Hand over a piece of output that the journal has kept."""
-        self._hand_out(self.options.replay or self.options.output, chunk)
+        self._call_output(self.options.replay or self.options.output, chunk)
 
-    def _hand_out(self, take: Callable[[Any], Any] | None, chunk: Any) -> Any:
+    def _call_output(self, handler: Callable[[Any], Any] | None, chunk: Any) -> Any:
         """What the host cannot take is the host's error, not the leaf's: the run ends with it."""
-        self.touch()
-        if take is None or self._deaf is not None:
+        self.mark_progress()
+        if handler is None or self._output_error is not None:
             return None
         try:
-            return take(chunk)
+            return handler(chunk)
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
-            self._deaf = error
+            self._output_error = error
             self.cancel("deaf")
             return None
 
@@ -404,105 +410,109 @@ class Run:
             self.options.emit(Event(kind, f"tree:{self.tree.name}", severity, payload))
 
     @property
-    def is_resting(self) -> bool:
+    def are_timers_paused(self) -> bool:
         """Do the run's timers stand still?"""
-        return self._resting > 0
+        return self._timer_pauses > 0
 
     @contextmanager
-    def rest(self) -> Generator[None]:
+    def pause_timers(self) -> Generator[None]:
         """Within the block no time passes for the run's timeouts and waits."""
-        self._resting += 1
-        if self._resting == 1:
+        self._timer_pauses += 1
+        if self._timer_pauses == 1:
             for timer in self.timers:
                 timer.pause()
         try:
             yield
         finally:
-            self._resting -= 1
-            if not self._resting:
+            self._timer_pauses -= 1
+            if not self._timer_pauses:
                 for timer in self.timers:
                     timer.resume()
 
-    def began(self, work: Work) -> None:
-        self.running[work] = None
-        self._touched = work.since
+    def on_step_start(self, step: AsyncStep) -> None:
+        self.running[step] = None
+        self._last_progress_at = step.started_at
 
-    def ended(self, work: Work) -> None:
-        self.running.pop(work, None)
-        if work.grace is not None:
-            work.grace.cancel()
-        self.touch()
-        work.frame.wake()
+    def on_step_end(self, step: AsyncStep) -> None:
+        self.running.pop(step, None)
+        if step.grace_timer is not None:
+            step.grace_timer.cancel()
+        self.mark_progress()
+        step.frame.wake()
 
-    def expect_end(self, work: Work) -> None:
+    def start_grace_timer(self, step: AsyncStep) -> None:
         """A step was asked to stop: look after the grace period whether it has."""
         assert self._loop is not None
-        work.grace = self._loop.call_later(self.options.grace_seconds, self._insist, work)
+        step.grace_timer = self._loop.call_later(
+            self.options.grace_seconds, self._on_grace_expired, step
+        )
 
-    def _insist(self, work: Work) -> None:
-        if work not in self.running:
+    def _on_grace_expired(self, step: AsyncStep) -> None:
+        if step not in self.running:
             return
-        detached = work.insist()
+        detached = step.force_stop()
         if not detached:
-            self.expect_end(work)
+            self.start_grace_timer(step)
         log.error(
             "leaf %s does not stop %s s after it was told to%s",
-            work.leaf.name,
+            step.leaf.name,
             self.options.grace_seconds,
             ": its thread is left behind and can write nothing" if detached else "",
         )
         self.emit(
             TREE_UNRESPONSIVE,
             Severity.ERROR,
-            node=work.place.path,
-            leaf=work.leaf.name,
+            node=step.place.path,
+            leaf=step.leaf.name,
             detached=detached,
             grace_seconds=self.options.grace_seconds,
         )
 
     # -- watchdog ----------------------------------------------------------------------------
 
-    def _arm(self) -> None:
-        self.touch()
+    def _start_watchdog(self) -> None:
+        self.mark_progress()
         if self.options.watchdog is not None and self._loop is not None:
-            self._watch = self._loop.call_later(self.options.watchdog.seconds, self._look)
+            self._watchdog_timer = self._loop.call_later(
+                self.options.watchdog.timeout_seconds, self._check_progress
+            )
 
-    def _look(self) -> None:
+    def _check_progress(self) -> None:
         """Once per timeout at most: has anything moved since? Streaming re-arms nothing."""
         dog = self.options.watchdog
         assert dog is not None
         assert self._loop is not None
-        quiet_for = self.now() - self._touched
+        quiet_for = self.now() - self._last_progress_at
         waiting = bool(self.timers) and not self.running
-        paused = self.options.debugger is not None and self.options.debugger.paused
+        paused = self.options.debugger is not None and self.options.debugger.is_paused
         if waiting or paused:
-            self.touch()
+            self.mark_progress()
             quiet_for = 0.0
-        stuck = quiet_for >= dog.seconds
-        rest = dog.seconds if stuck else dog.seconds - quiet_for
-        self._watch = self._loop.call_later(rest, self._look)
+        stuck = quiet_for >= dog.timeout_seconds
+        rest = dog.timeout_seconds if stuck else dog.timeout_seconds - quiet_for
+        self._watchdog_timer = self._loop.call_later(rest, self._check_progress)
         if stuck:
-            self.touch()
-            self._stuck(dog, quiet_for)
+            self.mark_progress()
+            self._handle_stuck(dog, quiet_for)
 
-    def _stuck(self, dog: Watchdog, seconds: float) -> None:
+    def _handle_stuck(self, watchdog: Watchdog, seconds: float) -> None:
         nodes = [work.place.path for work in self.running] or [self.tree.name]
-        count, escalate = dog.strike(self.tree.name, self.now())
+        count, escalate = watchdog.record_strike(self.tree.name, self.now())
         report = {
             "nodes": nodes,
             "seconds": round(seconds, 3),
             "count": count,
             "blackboard": self.board.snapshot(),
         }
-        self.board.reserve("_stuck", {k: v for k, v in report.items() if k != "blackboard"})
+        self.board.set_reserved("_stuck", {k: v for k, v in report.items() if k != "blackboard"})
         error = TreeError(f"no progress for {seconds:g} s.", hint="The watchdog ended it.")
         for work in tuple(self.running):
             if not work.stopping:
                 work.fail(error)
         if escalate or not self.running:
             said = {"node": nodes[0], "type": "TreeError", "message": str(error)}
-            self.board.reserve("_error", said)
-            self.given_up += 1
+            self.board.set_reserved("_error", said)
+            self.watchdog_halts += 1
             self.is_halting = True  # also in :finally, which nobody else may stop
             self.cancel("stuck")
         self.emit(TREE_STUCK, Severity.ERROR, **report)
@@ -510,7 +520,7 @@ class Run:
             self.emit(TREE_ESCALATED, Severity.CRITICAL, **report)
 
 
-def _unseen(visit: object) -> None:
+def _ignore_visit(visit: object) -> None:
     """A run that is not traced has nobody to tell."""
 
 
@@ -520,4 +530,4 @@ async def run(
     options: Options | None = None,
 ) -> Outcome:
     """Run a tree to its end, with these values on its blackboard."""
-    return await Run(tree, values, options).drive()
+    return await Run(tree, values, options).execute()

@@ -12,39 +12,41 @@ if TYPE_CHECKING:
 class Timer:
     """Fires once. While the run rests, the moment moves away with the time."""
 
-    __slots__ = ("_frame", "_handle", "_left", "_live", "fired")
+    __slots__ = ("_frame", "_handle", "_is_active", "_remaining_seconds", "fired")
 
     def __init__(self, frame: Frame, seconds: float) -> None:
         self.fired = False
-        self._live = True
+        self._is_active = True
         self._frame = frame
-        self._left = seconds
+        self._remaining_seconds = seconds
         self._handle: asyncio.TimerHandle | None = None
         frame.run.timers.add(self)
-        if not frame.run.is_resting:
+        if not frame.run.are_timers_paused:
             self.resume()
 
     def cancel(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
-        self._end()
+        self._unregister()
 
     def pause(self) -> None:
         if self._handle is not None:
-            self._left = max(0.0, self._handle.when() - asyncio.get_running_loop().time())
+            self._remaining_seconds = max(
+                0.0, self._handle.when() - asyncio.get_running_loop().time()
+            )
             self._handle.cancel()
             self._handle = None
 
     def resume(self) -> None:
-        self._handle = asyncio.get_running_loop().call_later(self._left, self._fire)
+        self._handle = asyncio.get_running_loop().call_later(self._remaining_seconds, self._fire)
 
     def _fire(self) -> None:
         self.fired = True
-        self._end()
-        self._frame.run.touch()
+        self._unregister()
+        self._frame.run.mark_progress()
         self._frame.wake()
 
-    def _end(self) -> None:
-        if self._live:
-            self._live = False
+    def _unregister(self) -> None:
+        if self._is_active:
+            self._is_active = False
             self._frame.run.timers.discard(self)

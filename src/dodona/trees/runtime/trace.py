@@ -12,11 +12,11 @@ from dodona.trees.runtime.frame import Frame
 from dodona.trees.runtime.program import Compiled, Place
 from dodona.trees.runtime.status import FAILURE, RUNNING, Status
 
-VISITS = 20_000
+MAX_VISITS = 20_000
 
 # One entry: a node's index, what it said (nothing when it was halted), and when. Two indexes are
 # no node's.
-_TICK, _ERROR = -1, -2
+_TICK_MARK, _ERROR_MARK = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Halt:
+class _HaltEntry:
     """A node is quiet. Idle ones are halted too; only what ran before makes it worth a note."""
 
     index: int
@@ -36,31 +36,31 @@ class _Halt:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TracedTick:
     number: int
     at: float
     visits: tuple[Visit, ...]
 
 
 @dataclass(slots=True)
-class Timing:
+class NodeTiming:
     """A node over the traced ticks; `elapsed` counts from its start to its end, waits included."""
 
     place: Place
     visits: int = 0
-    busy: float = 0.0
-    elapsed: float = 0.0
-    last: Status | None = None
+    busy_seconds: float = 0.0
+    elapsed_seconds: float = 0.0
+    last_status: Status | None = None
 
 
 class Trace:
     """The last visits, newest last; older ones fall out."""
 
-    def __init__(self, visits: int = VISITS) -> None:
-        self._entries: deque[tuple[int, Any, int]] = deque(maxlen=visits)
+    def __init__(self, max_visits: int = MAX_VISITS) -> None:
+        self._entries: deque[tuple[int, Any, int]] = deque(maxlen=max_visits)
         self._places: Sequence[Place] = ()
         self._origin = perf_counter_ns()
-        self.visit = self._entries.append
+        self.record_visit = self._entries.append
 
     def attach(self, places: Sequence[Place]) -> None:
         """A run begins: its nodes are these."""
@@ -68,54 +68,54 @@ class Trace:
         self._entries.clear()
         self._origin = perf_counter_ns()
 
-    def begin(self, number: int) -> None:
-        self._entries.append((_TICK, number, perf_counter_ns()))
+    def begin_tick(self, number: int) -> None:
+        self._entries.append((_TICK_MARK, number, perf_counter_ns()))
 
-    def raised(self, place: Place, said: Mapping[str, Any]) -> None:
+    def record_error(self, place: Place, error: Mapping[str, Any]) -> None:
         if self._places[place.index : place.index + 1] != (place,):
             return  # a node of the recovery tree
-        self._entries.append((_ERROR, (place.index, said), perf_counter_ns()))
+        self._entries.append((_ERROR_MARK, (place.index, error), perf_counter_ns()))
 
     @property
     def places(self) -> Sequence[Place]:
         return self._places
 
-    def ticks(self) -> list[Tick]:
+    def ticks(self) -> list[TracedTick]:
         """The traced ticks, oldest first."""
-        found: list[Tick] = []
+        found: list[TracedTick] = []
         number, at, visits = 0, 0.0, list[Visit]()
-        for entry in self._read():
-            if isinstance(entry, _Halt):
+        for entry in self._iter_entries():
+            if isinstance(entry, _HaltEntry):
                 continue
             if isinstance(entry, Visit):
                 visits.append(entry)
                 continue
             if visits:
-                found.append(Tick(number, at, tuple(visits)))
+                found.append(TracedTick(number, at, tuple(visits)))
             (number, at), visits = entry, []
         if visits:
-            found.append(Tick(number, at, tuple(visits)))
+            found.append(TracedTick(number, at, tuple(visits)))
         return found
 
-    def timings(self) -> list[Timing]:
+    def timings(self) -> list[NodeTiming]:
         """Every node that was visited, in the order of the file."""
-        found: dict[int, Timing] = {}
+        found: dict[int, NodeTiming] = {}
         started: dict[int, float] = {}
         tick = 0.0
-        for entry in self._read():
+        for entry in self._iter_entries():
             if isinstance(entry, Visit):
                 index = entry.place.index
-                timing = found.setdefault(index, Timing(entry.place))
+                timing = found.setdefault(index, NodeTiming(entry.place))
                 timing.visits += 1
-                timing.busy += entry.seconds
-                timing.last = entry.status
+                timing.busy_seconds += entry.seconds
+                timing.last_status = entry.status
                 begun = started.setdefault(index, tick)
                 if entry.status is not RUNNING:
-                    timing.elapsed += max(tick - begun, 0.0) + entry.seconds
+                    timing.elapsed_seconds += max(tick - begun, 0.0) + entry.seconds
                     del started[index]
-            elif isinstance(entry, _Halt):
+            elif isinstance(entry, _HaltEntry):
                 if entry.index in started:
-                    found[entry.index].elapsed += entry.at - started.pop(entry.index)
+                    found[entry.index].elapsed_seconds += entry.at - started.pop(entry.index)
             else:
                 tick = entry[1]
         return [found[index] for index in sorted(found)]
@@ -130,7 +130,7 @@ class Trace:
                 del found[index]
         return found
 
-    def _read(self) -> Iterator[Visit | _Halt | tuple[int, float]]:
+    def _iter_entries(self) -> Iterator[Visit | _HaltEntry | tuple[int, float]]:
         """Visits with their durations, halts, and tick marks.
 
         A node is entered after the node before it was left, and before those below it: so its
@@ -140,14 +140,14 @@ class Trace:
         errors: dict[int, deque[Mapping[str, Any]]] = {}
         last = self._origin
         for index, said, at in tuple(self._entries):
-            if index == _TICK:
+            if index == _TICK_MARK:
                 below.clear()
                 yield said, (at - self._origin) / 1e9
-            elif index == _ERROR:
+            elif index == _ERROR_MARK:
                 errors.setdefault(said[0], deque()).append(said[1])
                 continue
             elif said is None:
-                yield _Halt(index, (at - self._origin) / 1e9)
+                yield _HaltEntry(index, (at - self._origin) / 1e9)
             else:
                 place, start = self._places[index], last
                 while below and below[-1][0] > place.depth:
@@ -159,20 +159,20 @@ class Trace:
             last = at
 
 
-def traced(place: Place, compiled: Compiled) -> Compiled:
+def trace_node(place: Place, compiled: Compiled) -> Compiled:
     """Note every visit of the node: one clock reading, one append."""
     index, now = place.index, perf_counter_ns
     tick, stop = compiled
 
     def visited(frame: Frame) -> Status:
         status = tick(frame)
-        frame.visit((index, status, now()))
+        frame.record_visit((index, status, now()))
         return status
 
     def halted(frame: Frame) -> bool:
         quiet = stop(frame)
         if quiet:
-            frame.visit((index, None, now()))
+            frame.record_visit((index, None, now()))
         return quiet
 
     return Compiled(visited, halted)

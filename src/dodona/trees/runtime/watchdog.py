@@ -10,8 +10,8 @@ from dodona.core.errors import BadRequest
 if TYPE_CHECKING:
     from dodona.trees.language.tree import Tree
 
-STRIKES = 3
-WITHIN_SECONDS = 60.0
+MAX_STRIKES = 3
+STRIKE_WINDOW_SECONDS = 60.0
 
 
 class Watchdog:
@@ -22,18 +22,18 @@ class Watchdog:
     One watchdog may serve many runs; strikes are counted per tree.
     """
 
-    def __init__(self, seconds: float, *, recovery: Tree | None = None) -> None:
-        if seconds <= 0:
-            raise BadRequest(f"a watchdog waits more than 0 seconds (got {seconds:g}).")
-        self.seconds = seconds
+    def __init__(self, timeout_seconds: float, *, recovery: Tree | None = None) -> None:
+        if timeout_seconds <= 0:
+            raise BadRequest(f"a watchdog waits more than 0 seconds (got {timeout_seconds:g}).")
+        self.timeout_seconds = timeout_seconds
         self.recovery = recovery
         self._strikes: dict[str, deque[float]] = {}
 
-    def strike(self, tree: str, now: float) -> tuple[int, bool]:
+    def record_strike(self, tree: str, now: float) -> tuple[int, bool]:
         """Count one: how many there were within the minute, and whether that is too many."""
-        times = self._strikes.setdefault(tree, deque(maxlen=STRIKES))
+        times = self._strikes.setdefault(tree, deque(maxlen=MAX_STRIKES))
         times.append(now)
-        recent = sum(1 for at in times if now - at < WITHIN_SECONDS)
-        if recent >= STRIKES:
+        recent = sum(1 for at in times if now - at < STRIKE_WINDOW_SECONDS)
+        if recent >= MAX_STRIKES:
             times.clear()
-        return recent, recent >= STRIKES
+        return recent, recent >= MAX_STRIKES

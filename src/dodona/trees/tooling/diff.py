@@ -10,23 +10,23 @@ from dodona.lisp import Form, List, Symbol, to_text
 from dodona.trees.language.node import Node
 from dodona.trees.language.tree import Tree
 
-MOST_LINES = 50
+MAX_LINES = 50
 # Comparing is quadratic; beyond this size the number of nodes must do.
-MOST_NODES = 2_000
+MAX_NODES = 2_000
 
 
-def diff(old: Tree, new: Tree) -> list[str]:
+def diff_trees(old: Tree, new: Tree) -> list[str]:
     """One line for each node, key or line of text that came, went or changed; none: the same."""
-    lines = [*_keys(old, new), *_nodes(old, new)]
+    lines = [*_diff_keys(old, new), *_diff_nodes(old, new)]
     if old.description != new.description:
         lines.append("~ description")
-    if len(lines) > MOST_LINES:
-        lines[MOST_LINES:] = [f"… and {len(lines) - MOST_LINES} more"]
+    if len(lines) > MAX_LINES:
+        lines[MAX_LINES:] = [f"… and {len(lines) - MAX_LINES} more"]
     return lines
 
 
-def _keys(old: Tree, new: Tree) -> Iterator[str]:
-    before, after = old.keys.keys, new.keys.keys
+def _diff_keys(old: Tree, new: Tree) -> Iterator[str]:
+    before, after = old.run_schema.keys, new.run_schema.keys
     for name in [*before, *(name for name in after if name not in before)]:
         if name not in after:
             yield f"- key :{name}"
@@ -36,10 +36,10 @@ def _keys(old: Tree, new: Tree) -> Iterator[str]:
             yield f"~ key :{name}"
 
 
-def _nodes(old: Tree, new: Tree) -> Iterator[str]:
+def _diff_nodes(old: Tree, new: Tree) -> Iterator[str]:
     """Compare the nodes as lines of an outline: depth, and the node without its children."""
     before, after = list(_outline(old)), list(_outline(new))
-    if max(len(before), len(after)) > MOST_NODES:
+    if max(len(before), len(after)) > MAX_NODES:
         yield f"~ {len(before)} nodes became {len(after)}"
         return
     matcher = SequenceMatcher(None, before, after, autojunk=False)
@@ -52,22 +52,22 @@ def _nodes(old: Tree, new: Tree) -> Iterator[str]:
 
 
 def _outline(tree: Tree) -> Iterator[str]:
-    yield from _indented(tree.root, 0)
-    if tree.final is not None:
-        yield from _indented(tree.final, 0)
+    yield from _outline_node(tree.root, 0)
+    if tree.finally_node is not None:
+        yield from _outline_node(tree.finally_node, 0)
 
 
-def _indented(node: Node, depth: int) -> Iterator[str]:
-    yield "  " * depth + _own_text(node)
+def _outline_node(node: Node, depth: int) -> Iterator[str]:
+    yield "  " * depth + _node_text(node)
     for child in node.children:
-        yield from _indented(child, depth + 1)
+        yield from _outline_node(child, depth + 1)
     if node.tree is not None:
-        yield from _indented(node.tree.root, depth + 1)
-        if node.tree.final is not None:
-            yield from _indented(node.tree.final, depth + 1)
+        yield from _outline_node(node.tree.root, depth + 1)
+        if node.tree.finally_node is not None:
+            yield from _outline_node(node.tree.finally_node, depth + 1)
 
 
-def _own_text(node: Node) -> str:
+def _node_text(node: Node) -> str:
     """The node's form without its children."""
     if not isinstance(node.form, List):
         return to_text(node.form)

@@ -16,7 +16,7 @@ from dodona.core.errors import StoreError
 
 
 class FileKeyValue:
-    """A `KeyValue` in one file, written whole and atomically."""
+    """A `KeyValueStore` in one file, written whole and atomically."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class FileKeyValue:
 
     def _write(self, changes: dict[str, Any]) -> None:
         try:
-            with self._alone():
+            with self._exclusive_lock():
                 text = json.dumps({**self._read(), **changes}, indent=2, sort_keys=True)
                 self._replace(text + "\n")
         except (OSError, TypeError, ValueError) as error:
@@ -55,7 +55,7 @@ class FileKeyValue:
             ) from error
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _exclusive_lock(self) -> Generator[None]:
         """Nobody else reads, changes and writes meanwhile: no other run, no other process."""
         # The folder is locked, not the file: that is replaced by another one.
         folder = os.open(self._path.parent, os.O_RDONLY)

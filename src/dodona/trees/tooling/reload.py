@@ -22,7 +22,7 @@ from dodona.trees.language.loader import load_files
 from dodona.trees.language.tree import Tree
 from dodona.trees.runtime.registry import Registry
 from dodona.trees.runtime.run import SUPERSEDED, Options, Outcome, Run
-from dodona.trees.tooling.diff import diff
+from dodona.trees.tooling.diff import diff_trees
 
 log = logging.getLogger("dodona.trees")
 
@@ -31,7 +31,7 @@ SETTLE_MS = 50
 RETRY_SECONDS = 5.0  # after which files are read that cannot be watched
 
 
-class Policy(Enum):
+class ReloadPolicy(Enum):
     LET_FINISH_THEN_SWAP = "let-finish-then-swap"
     CANCEL_AND_RESTART = "cancel-and-restart"
 
@@ -44,7 +44,7 @@ class Reloader:
         paths: Iterable[Path],
         *,
         registry: Registry,
-        policy: Policy = Policy.LET_FINISH_THEN_SWAP,
+        policy: ReloadPolicy = ReloadPolicy.LET_FINISH_THEN_SWAP,
         emit: Emit | None = None,
         host_keys: Iterable[str] = (),
     ) -> None:
@@ -54,7 +54,7 @@ class Reloader:
         self._emit = emit
         self._host_keys = tuple(host_keys)
         self._runs: set[Run] = set()
-        self._is_warned = False
+        self._has_warned = False
         self._trees = self._load()
 
     def tree(self, name: str | None = None) -> Tree:
@@ -78,47 +78,49 @@ class Reloader:
             run = Run(self.tree(name), values, options)
             self._runs.add(run)
             try:
-                outcome = await run.drive()
+                outcome = await run.execute()
             finally:
                 self._runs.discard(run)
             # Its :finally may have had an effect after all: then it is not done twice.
-            if outcome.ended != SUPERSEDED or run.has_effects:
+            if outcome.end_reason != SUPERSEDED or run.has_effects:
                 return outcome
 
     def reload(self) -> bool:
         """Read the files again; False when they do not load and the old trees stay."""
         try:
-            self._swap(self._load())
+            self._swap_trees(self._load())
         except DodonaError as error:
-            self._refuse(error)
+            self._report_failure(error)
             return False
         return True
 
-    async def _reload(self) -> None:
+    async def _reload_async(self) -> None:
         """The same, without making the runs wait for the disk."""
         try:
-            self._swap(await asyncio.to_thread(self._load))
+            self._swap_trees(await asyncio.to_thread(self._load))
         except DodonaError as error:
-            self._refuse(error)
+            self._report_failure(error)
 
-    def _refuse(self, error: DodonaError) -> None:
-        self._tell(TREE_RELOAD_FAILED, Severity.ERROR, error=as_text(error))
+    def _report_failure(self, error: DodonaError) -> None:
+        self._emit_event(TREE_RELOAD_FAILED, Severity.ERROR, error=as_text(error))
         log.warning("the trees stay as they were:\n%s", as_text(error))
 
-    def _swap(self, fresh: dict[str, Tree]) -> None:
-        old, self._trees = self._trees, fresh
-        changed = {name for name in {*old, *fresh} if _digest(old, name) != _digest(fresh, name)}
+    def _swap_trees(self, new_trees: dict[str, Tree]) -> None:
+        old, self._trees = self._trees, new_trees
+        changed = {
+            name for name in {*old, *new_trees} if _digest(old, name) != _digest(new_trees, name)
+        }
         for name in sorted(changed):
-            self._report(name, old.get(name), fresh.get(name))
-        if self._policy is Policy.CANCEL_AND_RESTART:
-            self._supersede(changed & fresh.keys())
+            self._report_change(name, old.get(name), new_trees.get(name))
+        if self._policy is ReloadPolicy.CANCEL_AND_RESTART:
+            self._supersede(changed & new_trees.keys())
 
     @asynccontextmanager
-    async def following(self) -> AsyncGenerator[Reloader]:
+    async def watching(self) -> AsyncGenerator[Reloader]:
         """Follow the files until the block ends."""
         # No task group: it would wrap what the block raises.
         stop, ready = asyncio.Event(), asyncio.Event()
-        following = asyncio.create_task(self._follow(stop, ready))
+        following = asyncio.create_task(self._watch_files(stop, ready))
         following.add_done_callback(lambda _: ready.set())
         await ready.wait()
         try:
@@ -127,41 +129,43 @@ class Reloader:
             stop.set()
             await following
 
-    async def _follow(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
+    async def _watch_files(self, stop: asyncio.Event, ready: asyncio.Event) -> None:
         """Watch until told to stop; anew whenever a folder has come or gone."""
         # The folders, not the files: an editor that saves by renaming makes a new file. And what
         # holds the folders: a deployment replaces them whole.
         folders = {path.parent for path in self._paths}
         around = {*folders, *(folder.parent for folder in folders)}
         while not stop.is_set():
-            there = await asyncio.to_thread(_existing, around)
+            there = await asyncio.to_thread(_existing_folders, around)
             if not there:
                 await asyncio.sleep(1)
                 continue
             # This runs when the watch stands, and so misses nothing that was saved before.
-            catch_up = asyncio.create_task(self._reload())
+            catch_up = asyncio.create_task(self._reload_async())
             catch_up.add_done_callback(lambda _: ready.set())
             try:
-                await self._watch(there, folders, stop)
+                await self._watch_folders(there, folders, stop)
             # watchfiles says in a RuntimeError what the system does not allow.
             except (OSError, RuntimeError) as error:
-                await self._wait(error, stop)
+                await self._wait_to_retry(error, stop)
             await catch_up
 
-    async def _wait(self, error: Exception, stop: asyncio.Event) -> None:
+    async def _wait_to_retry(self, error: Exception, stop: asyncio.Event) -> None:
         """Look again after a while: that is slower, and works everywhere."""
-        if not self._is_warned:
+        if not self._has_warned:
             log.warning("the trees cannot be watched, and are read every %g seconds: %s",
                         RETRY_SECONDS, error)  # fmt: skip
-        self._is_warned = True
+        self._has_warned = True
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), RETRY_SECONDS)
 
-    async def _watch(self, there: set[Path], folders: set[Path], stop: asyncio.Event) -> None:
+    async def _watch_folders(
+        self, existing: set[Path], folders: set[Path], stop: asyncio.Event
+    ) -> None:
         """Reload on every change of the files; return when the folders themselves change."""
         concerned = {*self._paths, *folders}
         changes = watchfiles.awatch(  # pyright: ignore[reportUnknownMemberType]
-            *there,
+            *existing,
             stop_event=stop,
             recursive=False,
             step=SETTLE_MS,
@@ -170,31 +174,31 @@ class Reloader:
         )
         async with aclosing(changes):
             async for changed in changes:
-                await self._reload()
+                await self._reload_async()
                 if any(Path(path) in folders for _, path in changed):
                     return
 
     def _load(self) -> dict[str, Tree]:
         loaded = load_files(self._paths, registry=self._registry, host_keys=self._host_keys)
-        loaded.main()  # raises every mistake at once
+        loaded.main_tree()  # raises every mistake at once
         return dict(loaded.trees)
 
     def _supersede(self, changed: set[str]) -> None:
         for run in tuple(self._runs):
             # What a journal holds is the old tree's: a run that has used it goes on with that.
-            journalled = run.journal is not None and bool(run.executions)
+            journalled = run.journal is not None and bool(run.execution_counts)
             if run.tree.name in changed and not run.has_effects and not journalled:
                 run.cancel(SUPERSEDED)
 
-    def _report(self, name: str, old: Tree | None, new: Tree | None) -> None:
+    def _report_change(self, name: str, old: Tree | None, new: Tree | None) -> None:
         if old is None or new is None:
             lines = [f"{'+' if old is None else '-'} tree {name}"]
         else:
-            lines = diff(old, new)
-        self._tell(TREE_RELOADED, Severity.INFO, tree=name, diff=lines)
+            lines = diff_trees(old, new)
+        self._emit_event(TREE_RELOADED, Severity.INFO, tree=name, diff=lines)
         log.info("tree %s reloaded:\n%s", name, "\n".join(lines))
 
-    def _tell(self, kind: str, severity: Severity, **payload: Any) -> None:
+    def _emit_event(self, kind: str, severity: Severity, **payload: Any) -> None:
         if self._emit is not None:
             self._emit(Event(kind, "trees.reload", severity, payload))
 
@@ -203,5 +207,5 @@ def _digest(trees: Mapping[str, Tree], name: str) -> str | None:
     return trees[name].digest if name in trees else None
 
 
-def _existing(folders: set[Path]) -> set[Path]:
+def _existing_folders(folders: set[Path]) -> set[Path]:
     return {folder for folder in folders if folder.is_dir()}

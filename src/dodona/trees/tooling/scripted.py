@@ -22,19 +22,19 @@ from dodona.trees.runtime.leaves import Decoration, Leaf
 from dodona.trees.runtime.registry import Registry
 from dodona.trees.runtime.status import Status
 
-_WORDS = ("status", "set", "raise", "after")
+_RESULT_KEYS = ("status", "set", "raise", "after")
 
 
 @dataclass(frozen=True, slots=True)
-class Cue:
+class ScriptedResult:
     """What a scripted leaf does in one call."""
 
     status: Status = Status.SUCCESS
     writes: tuple[tuple[str, Expression], ...] = ()
     error: str | None = None
-    after: float = 0.0
+    delay_seconds: float = 0.0
 
-    def play(self, board: Blackboard) -> Status:
+    def apply(self, board: Blackboard) -> Status:
         for key, value in [(key, value.evaluate(board)) for key, value in self.writes]:
             board[key] = value
         if self.error is not None:
@@ -42,169 +42,176 @@ class Cue:
         return self.status
 
 
-class Script:
+class LeafScript:
     """The cues of one leaf, and who is told of its calls."""
 
-    def __init__(self, name: str, cues: tuple[Cue, ...], called: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, results: tuple[ScriptedResult, ...], on_call: Callable[[str], None]
+    ) -> None:
         self.name = name
-        self._cues = cues
-        self._called = called
-        self._next = 0
+        self._results = results
+        self._on_call = on_call
+        self._next_index = 0
 
-    def leaf(self) -> Leaf:
-        waits = any(cue.after for cue in self._cues)
+    def build_leaf(self) -> Leaf:
+        waits = any(cue.delay_seconds for cue in self._results)
         return Leaf(
             self.name,
-            self._play_later if waits else self._play,
+            self._apply_next_delayed if waits else self._apply_next,
             step=waits,
             is_async=waits,
-            open_parameters=True,
+            allows_extra_parameters=True,
         )
 
-    def decoration(self) -> Decoration:
-        return Decoration(self.name, Leaf(self.name, self._play))
+    def build_decoration(self) -> Decoration:
+        return Decoration(self.name, Leaf(self.name, self._apply_next))
 
-    def _cue(self) -> Cue:
-        self._called(self.name)
-        cue = self._cues[min(self._next, len(self._cues) - 1)]
-        self._next += 1
+    def _next_result(self) -> ScriptedResult:
+        self._on_call(self.name)
+        cue = self._results[min(self._next_index, len(self._results) - 1)]
+        self._next_index += 1
         return cue
 
-    def _play(self, board: Blackboard, **arguments: Any) -> Status:
+    def _apply_next(self, board: Blackboard, **arguments: Any) -> Status:
         del arguments
-        return self._cue().play(board)
+        return self._next_result().apply(board)
 
-    async def _play_later(self, board: Blackboard, **arguments: Any) -> Status:
+    async def _apply_next_delayed(self, board: Blackboard, **arguments: Any) -> Status:
         del arguments
-        cue = self._cue()
-        await asyncio.sleep(cue.after)
-        return cue.play(board)
+        cue = self._next_result()
+        await asyncio.sleep(cue.delay_seconds)
+        return cue.apply(board)
 
 
 class ScriptedRegistry(Registry):
     """Scripts first, then what is registered; then, if there is one, the default script."""
 
     def __init__(
-        self, base: Registry, scripts: Mapping[str, tuple[Cue, ...]], called: Callable[[str], None]
+        self,
+        base: Registry,
+        scripts: Mapping[str, tuple[ScriptedResult, ...]],
+        on_call: Callable[[str], None],
     ) -> None:
         super().__init__(tuple(base.kinds.values()))
         self.leaves.update(base.leaves)
         self.decorations.update(base.decorations)
-        self._default = scripts.get("default")
-        self._called = called
-        self._scripts = {n: Script(n, cues, called) for n, cues in scripts.items()}
+        self._default_results = scripts.get("default")
+        self._on_call = on_call
+        self._scripts = {n: LeafScript(n, cues, on_call) for n, cues in scripts.items()}
 
     def find_leaf(self, name: str) -> Leaf | None:
-        script = self._script(name, name in self.leaves)
-        return script.leaf() if script else self._counted(name)
+        script = self._find_script(name, name in self.leaves)
+        return script.build_leaf() if script else self._leaf_with_call_log(name)
 
-    def _counted(self, name: str) -> Leaf | None:
+    def _leaf_with_call_log(self, name: str) -> Leaf | None:
         """The registered leaf, whose calls are told as well."""
         leaf = self.leaves.get(name)
         if leaf is None:
             return None
 
         def told(board: Blackboard, **arguments: Any) -> Any:
-            self._called(name)
+            self._on_call(name)
             return leaf.function(board, **arguments)
 
         return replace(leaf, function=told)
 
-    def find_node(self, name: str) -> Leaf | None:
+    def find_leaf_node(self, name: str) -> Leaf | None:
         # Not the default: a misspelt node would become a leaf that nobody meant.
         if name in self._scripts:
-            return self._scripts[name].leaf()
-        return self._counted(name)
+            return self._scripts[name].build_leaf()
+        return self._leaf_with_call_log(name)
 
     def find_decoration(self, name: str) -> Decoration | None:
-        script = self._script(name, name in self.decorations)
+        script = self._find_script(name, name in self.decorations)
         if script is not None:
-            return script.decoration()
+            return script.build_decoration()
         found = self.decorations.get(name)
         if found is None:
             return None
 
         def told(board: Blackboard, **given: Any) -> Any:
-            self._called(name)
+            self._on_call(name)
             return found.enter.function(board, **given)
 
         return replace(found, enter=replace(found.enter, function=told))
 
-    def _script(self, name: str, registered: bool) -> Script | None:  # noqa: FBT001
-        if name not in self._scripts and self._default is not None and not registered:
-            self._scripts[name] = Script(name, self._default, self._called)
+    def _find_script(self, name: str, registered: bool) -> LeafScript | None:  # noqa: FBT001
+        if name not in self._scripts and self._default_results is not None and not registered:
+            self._scripts[name] = LeafScript(name, self._default_results, self._on_call)
         return self._scripts.get(name)
 
 
-def read_scripts(form: Form) -> dict[str, tuple[Cue, ...]]:
+def parse_scripts(form: Form) -> dict[str, tuple[ScriptedResult, ...]]:
     """The `:leaves` of a test."""
     if not isinstance(form, Map):
-        raise LoadError("':leaves' takes a map of leaf names.", where=form.span.where())
-    return {_name(key): _cues(value) for key, value in form.pairs}
+        raise LoadError("':leaves' takes a map of leaf names.", where=form.span.location())
+    return {_parse_leaf_name(key): _parse_results(value) for key, value in form.pairs}
 
 
-def _name(form: Form) -> str:
+def _parse_leaf_name(form: Form) -> str:
     if isinstance(form, Literal) and isinstance(form.value, str):
         return form.value
     if isinstance(form, Keyword) and form.name == "default":
         return form.name
     raise LoadError(
         "a leaf is named by a string.",
-        where=form.span.where(),
+        where=form.span.location(),
         hint='Write {"dotted.name" :success}; the keyword :default stands for all others.',
     )
 
 
-def _cues(form: Form) -> tuple[Cue, ...]:
+def _parse_results(form: Form) -> tuple[ScriptedResult, ...]:
     if isinstance(form, Vector):
         if not form.items:
-            raise LoadError("a script needs an outcome.", where=form.span.where())
-        return tuple(_cue(item) for item in form.items)
-    return (_cue(form),)
+            raise LoadError("a script needs an outcome.", where=form.span.location())
+        return tuple(_parse_result(item) for item in form.items)
+    return (_parse_result(form),)
 
 
-def _cue(form: Form) -> Cue:
+def _parse_result(form: Form) -> ScriptedResult:
     if isinstance(form, Keyword):
-        return Cue(_status(form))
+        return ScriptedResult(_parse_status(form))
     if not isinstance(form, Map):
         raise LoadError(
             "an outcome is :success, :failure or a map.",
-            where=form.span.where(),
+            where=form.span.location(),
             hint="The map takes :status :set :raise :after.",
         )
     parts = {key.name: value for key, value in form.pairs if isinstance(key, Keyword)}
     for key, _ in form.pairs:
-        if not isinstance(key, Keyword) or key.name not in _WORDS:
-            raise LoadError("an outcome takes :status :set :raise :after.", where=key.span.where())
-    return Cue(
-        _status(parts["status"]) if "status" in parts else Status.SUCCESS,
-        _writes(parts["set"]) if "set" in parts else (),
-        str(_constant(parts["raise"], str)) if "raise" in parts else None,
-        float(_constant(parts["after"], (int, float))) if "after" in parts else 0.0,
+        if not isinstance(key, Keyword) or key.name not in _RESULT_KEYS:
+            raise LoadError(
+                "an outcome takes :status :set :raise :after.", where=key.span.location()
+            )
+    return ScriptedResult(
+        _parse_status(parts["status"]) if "status" in parts else Status.SUCCESS,
+        _parse_writes(parts["set"]) if "set" in parts else (),
+        str(_parse_constant(parts["raise"], str)) if "raise" in parts else None,
+        float(_parse_constant(parts["after"], (int, float))) if "after" in parts else 0.0,
     )
 
 
-def _status(form: Form) -> Status:
+def _parse_status(form: Form) -> Status:
     if isinstance(form, Keyword) and form.name in ("success", "failure"):
         return Status(form.name)
-    raise LoadError("a leaf ends in :success or :failure.", where=form.span.where())
+    raise LoadError("a leaf ends in :success or :failure.", where=form.span.location())
 
 
-def _writes(form: Form) -> tuple[tuple[str, Expression], ...]:
+def _parse_writes(form: Form) -> tuple[tuple[str, Expression], ...]:
     if not isinstance(form, Map):
-        raise LoadError("':set' takes a map of keys.", where=form.span.where())
-    return tuple((_key(key), compile_expression(value)) for key, value in form.pairs)
+        raise LoadError("':set' takes a map of keys.", where=form.span.location())
+    return tuple((_parse_key(key), compile_expression(value)) for key, value in form.pairs)
 
 
-def _key(form: Form) -> str:
+def _parse_key(form: Form) -> str:
     if isinstance(form, Keyword):
         return form.name
     raise LoadError(
-        "a blackboard key is a keyword.", where=form.span.where(), hint="Write {:key VALUE}."
+        "a blackboard key is a keyword.", where=form.span.location(), hint="Write {:key VALUE}."
     )
 
 
-def _constant(form: Form, kinds: type | tuple[type, ...]) -> Any:
+def _parse_constant(form: Form, kinds: type | tuple[type, ...]) -> Any:
     if isinstance(form, Literal) and isinstance(form.value, kinds):
         return form.value
-    raise LoadError("this is of the wrong type here.", where=form.span.where())
+    raise LoadError("this is of the wrong type here.", where=form.span.location())

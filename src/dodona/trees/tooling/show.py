@@ -11,7 +11,7 @@ from dodona.trees.language.tree import Tree
 from dodona.trees.runtime.program import Place
 from dodona.trees.runtime.status import Status
 
-MARKS = {Status.SUCCESS: "✓", Status.FAILURE: "✗", Status.RUNNING: "▶", None: " "}
+STATUS_MARKS = {Status.SUCCESS: "✓", Status.FAILURE: "✗", Status.RUNNING: "▶", None: " "}
 
 Statuses = Mapping[int, Status]
 
@@ -19,12 +19,12 @@ Statuses = Mapping[int, Status]
 def as_ascii(tree: Tree, statuses: Statuses | None = None) -> str:
     """An outline with lines; one node per line, options behind it."""
     title = f"{tree.name}: {tree.description}" if tree.description else tree.name
-    parts = _parts(tree)
+    parts = _line_labels(tree)
     lines = [title]
-    for place, ancestry in _laid_out(tree):
+    for place, ancestry in _walk_places(tree):
         prefix = "".join("   " if last else "│  " for last in ancestry[:-1])
         elbow = "└─ " if ancestry[-1] else "├─ "
-        mark = f"{MARKS[statuses.get(place.index)]} " if statuses is not None else ""
+        mark = f"{STATUS_MARKS[statuses.get(place.index)]} " if statuses is not None else ""
         label = parts[place.index]
         lines.append(f"{prefix}{elbow}{mark}{label}")
     return "\n".join(lines)
@@ -32,14 +32,14 @@ def as_ascii(tree: Tree, statuses: Statuses | None = None) -> str:
 
 def as_mermaid(tree: Tree, statuses: Statuses | None = None) -> str:
     """A flowchart for a Markdown page."""
-    lines = ["flowchart TD", f'  root["{_escaped(tree.name)}"]']
-    parts = _parts(tree)
+    lines = ["flowchart TD", f'  root["{_escape(tree.name)}"]']
+    parts = _line_labels(tree)
     for place in tree.program().places:
         opening, closing = _shape(place.node)
         parent = "root" if place.parent is None else f"n{place.parent}"
-        lines.append(f'  n{place.index}{opening}"{_escaped(parts[place.index])}"{closing}')
+        lines.append(f'  n{place.index}{opening}"{_escape(parts[place.index])}"{closing}')
         lines.append(f"  {parent} --> n{place.index}")
-    for status, colour in _COLOURS.items():
+    for status, colour in _STATUS_COLOURS.items():
         names = [f"n{k}" for k, said in sorted((statuses or {}).items()) if said is status]
         if names:
             lines.append(f"  classDef {status.value} fill:{colour}")
@@ -61,14 +61,14 @@ def as_json(tree: Tree, statuses: Statuses | None = None) -> dict[str, Any]:
         "digest": tree.digest,
         "blackboard": {
             name: {"type": key.type, "default": key.default, "scope": key.scope.value}
-            for name, key in tree.keys.keys.items()
+            for name, key in tree.run_schema.keys.items()
         },
         "root": roots[0],
         "finally": roots[1] if len(roots) > 1 else None,
     }
 
 
-_COLOURS = {Status.SUCCESS: "#c8e6c9", Status.FAILURE: "#ffcdd2", Status.RUNNING: "#fff3c4"}
+_STATUS_COLOURS = {Status.SUCCESS: "#c8e6c9", Status.FAILURE: "#ffcdd2", Status.RUNNING: "#fff3c4"}
 
 
 def _node_json(place: Place, statuses: Statuses | None) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _node_json(place: Place, statuses: Statuses | None) -> dict[str, Any]:
         "kind": node.kind.name,
         "name": node.name,
         "path": place.path,
-        "options": {key: _plain(value) for key, value in node.options.items()},
+        "options": {key: _option_value(value) for key, value in node.options.items()},
         "line": node.span.line,
         "column": node.span.column,
     }
@@ -92,16 +92,16 @@ def _node_json(place: Place, statuses: Statuses | None) -> dict[str, Any]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _option_value(value: Any) -> Any:
     if not isinstance(value, Expression):
         return value
     return value.value if value.constant else str(value)
 
 
-def _parts(tree: Tree) -> list[str]:
+def _line_labels(tree: Tree) -> list[str]:
     """What stands in the line of each place."""
     places = tree.program().places
-    labels = [_label(place.node) for place in places]
+    labels = [_node_label(place.node) for place in places]
     for place in places:
         outer = places[place.parent].region if place.parent is not None else None
         if place.region.phase and place.region is not outer:
@@ -109,7 +109,7 @@ def _parts(tree: Tree) -> list[str]:
     return labels
 
 
-def _label(node: Node) -> str:
+def _node_label(node: Node) -> str:
     words = [node.kind.name]
     if node.name:
         words.append(f'"{node.name}"' if node.tree else node.name)
@@ -127,7 +127,7 @@ def _label(node: Node) -> str:
     return " ".join(words)
 
 
-def _laid_out(tree: Tree) -> Iterator[tuple[Place, list[bool]]]:
+def _walk_places(tree: Tree) -> Iterator[tuple[Place, list[bool]]]:
     """Places in order, each with which of its ancestors (and itself) are the last of their kind."""
     places = tree.program().places
     children: dict[int | None, list[Place]] = {}
@@ -147,5 +147,5 @@ def _shape(node: Node) -> tuple[str, str]:
     return ("[", "]")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")

@@ -28,17 +28,17 @@ from typing import Any
 
 from dodona.core.errors import DodonaError, LoadError, as_text, did_you_mean
 from dodona.lisp import Form, Keyword, List, Literal, Map, Span, read_file, to_text
-from dodona.trees.language.expressions import plain
-from dodona.trees.language.loader import Loaded, Loader
-from dodona.trees.language.schema import describe, same
+from dodona.trees.language.expressions import to_data
+from dodona.trees.language.loader import Loader, LoadResult
+from dodona.trees.language.schema import describe, values_equal
 from dodona.trees.language.tree import Tree
 from dodona.trees.runtime.registry import Registry
 from dodona.trees.runtime.run import Options, Outcome, Run
 from dodona.trees.runtime.watchdog import Watchdog
-from dodona.trees.tooling.scripted import ScriptedRegistry, read_scripts
+from dodona.trees.tooling.scripted import ScriptedRegistry, parse_scripts
 from dodona.trees.tooling.virtual_time import VirtualTimeLoop
 
-_WORDS = ("tree", "given", "leaves", "expect")
+_TEST_KEYS = ("tree", "given", "leaves", "expect")
 _EXPECTATIONS: Mapping[str, type] = {
     "status": str,
     "blackboard": dict,
@@ -47,9 +47,9 @@ _EXPECTATIONS: Mapping[str, type] = {
     "never": list,
     "error": str,
 }
-_KINDS = {str: "a word", dict: "a map", list: "a vector"}
+_TYPE_NAMES = {str: "a word", dict: "a map", list: "a vector"}
 # Nothing a test waits for takes longer: what does is stuck.
-_VIRTUAL_LIMIT = 7 * 24 * 3600.0
+_VIRTUAL_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def run_tests(paths: Sequence[Path], registry: Registry) -> Iterator[TestResult]
     for form in forms:
         if _is_test(form):
             assert isinstance(form, List)
-            yield _run(form, forms, registry)
+            yield _run_test(form, forms, registry)
 
 
 def check_tests(forms: Sequence[List]) -> list[DodonaError]:
@@ -84,7 +84,7 @@ def check_tests(forms: Sequence[List]) -> list[DodonaError]:
     found: list[DodonaError] = []
     for form in forms:
         try:
-            _Case(form)
+            _TestCase(form)
         except DodonaError as error:
             found.append(error)
     return found
@@ -94,75 +94,75 @@ def _is_test(form: Form) -> bool:
     return isinstance(form, List) and bool(form.items) and to_text(form.items[0]) == "test"
 
 
-def _run(form: List, forms: list[Form], registry: Registry) -> TestResult:
+def _run_test(form: List, forms: list[Form], registry: Registry) -> TestResult:
     begun = perf_counter()
     said = form.items[1] if len(form.items) > 1 else None
     name = str(said.value) if isinstance(said, Literal) else "?"
     try:
-        failures = _Case(form).failures(forms, registry)
+        failures = _TestCase(form).run(forms, registry)
     except DodonaError as error:
         failures = [as_text(error)]
     return TestResult(name, str(form.span), tuple(failures), perf_counter() - begun)
 
 
-class _Case:
+class _TestCase:
     """One test, read and checked."""
 
     def __init__(self, form: List) -> None:
-        parts = _parts(form)
-        self.where = form.span.where()
-        self.tree = _text(parts["tree"]) if "tree" in parts else None
-        self.given = _map(parts.get("given"), "given")
-        self.expect = _map(parts.get("expect"), "expect")
-        self.scripts = read_scripts(parts["leaves"]) if "leaves" in parts else {}
+        parts = _parse_parts(form)
+        self.location = form.span.location()
+        self.tree = _parse_string(parts["tree"]) if "tree" in parts else None
+        self.values = _parse_map(parts.get("given"), "given")
+        self.expect = _parse_map(parts.get("expect"), "expect")
+        self.scripts = parse_scripts(parts["leaves"]) if "leaves" in parts else {}
         if not self.expect:
             raise LoadError(
-                "the test expects nothing.", where=form.span.where(), hint="Add :expect."
+                "the test expects nothing.", where=form.span.location(), hint="Add :expect."
             )
         for word in self.expect:
             if word not in _EXPECTATIONS:
                 raise LoadError(
                     f"':expect' has no ':{word}'.",
-                    where=parts["expect"].span.where(),
+                    where=parts["expect"].span.location(),
                     hint=did_you_mean(word, _EXPECTATIONS)
                     or f"It takes {' '.join(':' + w for w in _EXPECTATIONS)}.",
                 )
             if word == "status" and self.expect[word] not in ("success", "failure"):
                 raise LoadError(
                     "':status' is :success or :failure.",
-                    where=parts["expect"].span.where(),
+                    where=parts["expect"].span.location(),
                     hint=did_you_mean(str(self.expect[word]), ("success", "failure"))
                     or "Write :status :success.",
                 )
             kind = _EXPECTATIONS[word]
             if not isinstance(self.expect[word], kind):
                 raise LoadError(
-                    f"':{word}' takes {_KINDS[kind]} (got {describe(self.expect[word])}).",
-                    where=parts["expect"].span.where(),
+                    f"':{word}' takes {_TYPE_NAMES[kind]} (got {describe(self.expect[word])}).",
+                    where=parts["expect"].span.location(),
                     hint="See: docs/how-to/test-trees.md",
                 )
 
-    def failures(self, forms: list[Form], registry: Registry) -> list[str]:
+    def run(self, forms: list[Form], registry: Registry) -> list[str]:
         calls: list[str] = []
         scripted = ScriptedRegistry(registry, self.scripts, calls.append)
-        loaded = Loader(scripted, host_keys=self.given).load(forms)
-        tree = self._tree(loaded)
-        self._check_names(loaded)
-        options = Options(watchdog=Watchdog(_VIRTUAL_LIMIT))
+        loaded = Loader(scripted, host_keys=self.values).load(forms)
+        tree = self._select_tree(loaded)
+        self._check_leaf_names(loaded)
+        options = Options(watchdog=Watchdog(_VIRTUAL_TIMEOUT_SECONDS))
         with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            outcome = runner.run(Run(tree, self.given, options).drive())
-        return list(self._compare(outcome, calls))
+            outcome = runner.run(Run(tree, self.values, options).execute())
+        return list(self._compare_outcome(outcome, calls))
 
-    def _tree(self, loaded: Loaded) -> Tree:
-        first = loaded.main()
+    def _select_tree(self, loaded: LoadResult) -> Tree:
+        first = loaded.main_tree()
         if self.tree is None:
             return first
         if self.tree not in loaded.trees:
             near = did_you_mean(self.tree, loaded.trees)
-            raise LoadError(f'there is no tree "{self.tree}".', where=self.where, hint=near)
+            raise LoadError(f'there is no tree "{self.tree}".', where=self.location, hint=near)
         return loaded.trees[self.tree]
 
-    def _check_names(self, loaded: Loaded) -> None:
+    def _check_leaf_names(self, loaded: LoadResult) -> None:
         """A leaf that no tree names is never called: an expectation of it cannot fail."""
         nodes = [node for tree in loaded.trees.values() for node in tree.nodes()]
         known = {node.leaf.name for node in nodes if node.leaf is not None}
@@ -173,11 +173,11 @@ class _Case:
             if name not in known and name != "default":
                 raise LoadError(
                     f"no tree calls a leaf '{name}'.",
-                    where=self.where,
+                    where=self.location,
                     hint=did_you_mean(name, known) or "Remove it from the test.",
                 )
 
-    def _compare(self, outcome: Outcome, calls: list[str]) -> Iterator[str]:
+    def _compare_outcome(self, outcome: Outcome, calls: list[str]) -> Iterator[str]:
         expect, counts = self.expect, Counter(calls)
         if "status" in expect and expect["status"] != outcome.status.value:
             reason = f" ({outcome.error['message']})" if outcome.error else ""
@@ -188,7 +188,7 @@ class _Case:
                 yield f"blackboard :{key}: there is no such key. {near}".rstrip()
                 continue
             found = outcome.blackboard[key]
-            if not same(found, wanted):
+            if not values_equal(found, wanted):
                 yield f"blackboard :{key}: expected {wanted!r}, got {found!r}"
         for leaf, wanted in expect.get("calls", {}).items():
             if counts[leaf] != wanted:
@@ -210,46 +210,48 @@ class _Case:
             yield f"order: expected {' → '.join(order)}, got {' → '.join(seen) or 'nothing'}"
 
 
-def _parts(form: List) -> dict[str, Form]:
+def _parse_parts(form: List) -> dict[str, Form]:
     items = form.items
     if len(items) < 2 or not isinstance(items[1], Literal) or not isinstance(items[1].value, str):
-        raise LoadError("a test needs a name.", where=form.span.where(), hint='(test "name" …)')
+        raise LoadError("a test needs a name.", where=form.span.location(), hint='(test "name" …)')
     parts: dict[str, Form] = {}
     rest = iter(items[2:])
     for item in rest:
-        if not isinstance(item, Keyword) or item.name not in _WORDS:
-            raise _unknown(item.span, item)
+        if not isinstance(item, Keyword) or item.name not in _TEST_KEYS:
+            raise _unknown_part_error(item.span, item)
         value = next(rest, None)
         if value is None:
-            raise LoadError(f"':{item.name}' has no value.", where=item.span.where())
+            raise LoadError(f"':{item.name}' has no value.", where=item.span.location())
         if item.name in parts:
             raise LoadError(
                 f"':{item.name}' is given twice.",
-                where=item.span.where(),
+                where=item.span.location(),
                 hint="Remove one of them.",
             )
         parts[item.name] = value
     return parts
 
 
-def _unknown(span: Span, item: Form) -> LoadError:
-    near = did_you_mean(item.name, _WORDS) if isinstance(item, Keyword) else ""
+def _unknown_part_error(span: Span, item: Form) -> LoadError:
+    near = did_you_mean(item.name, _TEST_KEYS) if isinstance(item, Keyword) else ""
     return LoadError(
         f"'test' does not take {to_text(item)[:40]} here.",
-        where=span.where(),
-        hint=near or f"It takes {' '.join(':' + word for word in _WORDS)}.",
+        where=span.location(),
+        hint=near or f"It takes {' '.join(':' + word for word in _TEST_KEYS)}.",
     )
 
 
-def _text(form: Form) -> str:
+def _parse_string(form: Form) -> str:
     if isinstance(form, Literal) and isinstance(form.value, str):
         return form.value
-    raise LoadError("':tree' takes a string.", where=form.span.where(), hint='Write :tree "name".')
+    raise LoadError(
+        "':tree' takes a string.", where=form.span.location(), hint='Write :tree "name".'
+    )
 
 
-def _map(form: Form | None, word: str) -> dict[str, Any]:
+def _parse_map(form: Form | None, word: str) -> dict[str, Any]:
     if form is None:
         return {}
     if not isinstance(form, Map):
-        raise LoadError(f"':{word}' takes a map.", where=form.span.where())
-    return plain(form)
+        raise LoadError(f"':{word}' takes a map.", where=form.span.location())
+    return to_data(form)

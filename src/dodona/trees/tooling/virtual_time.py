@@ -13,23 +13,23 @@ from typing import Any
 from dodona.trees.runtime.step import LeafThread
 
 # How long the loop really waits for threads before it lets its own time pass all the same.
-PATIENCE_SECONDS = 10.0
+THREAD_TIMEOUT_SECONDS = 10.0
 
 
-class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBaseClass]
+class _VirtualTimeSelector(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBaseClass]
     """Where the loop would sleep until its next timer, time jumps there instead."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elapsed = 0.0
-        self.pooled = 0  # calls at work in executors
-        self._before = frozenset(threading.enumerate())
-        self._patient_until: float | None = None
+        self.executor_calls = 0  # calls at work in executors
+        self._initial_threads = frozenset(threading.enumerate())
+        self._wait_deadline: float | None = None
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None or (timeout > 0 and self._must_wait()):
             return super().select(timeout if timeout is None else 0.005)
-        self._patient_until = None
+        self._wait_deadline = None
         ready = super().select(0)
         if not ready and timeout > 0:
             self.elapsed += timeout
@@ -41,34 +41,36 @@ class _Impatient(selectors.DefaultSelector):  # pyright: ignore[reportUntypedBas
         Only a leaf's, or one that the loop's executors have: others, like the one that writes for
         a store, live on when they have nothing to do.
         """
-        if not self.pooled and not any(map(self._works, threading.enumerate())):
+        if not self.executor_calls and not any(
+            map(self._is_new_leaf_thread, threading.enumerate())
+        ):
             return False
-        if self._patient_until is None:
-            self._patient_until = monotonic() + PATIENCE_SECONDS
-        return monotonic() < self._patient_until
+        if self._wait_deadline is None:
+            self._wait_deadline = monotonic() + THREAD_TIMEOUT_SECONDS
+        return monotonic() < self._wait_deadline
 
-    def _works(self, thread: threading.Thread) -> bool:
-        return isinstance(thread, LeafThread) and thread not in self._before
+    def _is_new_leaf_thread(self, thread: threading.Thread) -> bool:
+        return isinstance(thread, LeafThread) and thread not in self._initial_threads
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Timers fire in order and at once, but not while a leaf works in a thread."""
 
     def __init__(self) -> None:
-        self._impatient = _Impatient()
-        super().__init__(self._impatient)
+        self._virtual_selector = _VirtualTimeSelector()
+        super().__init__(self._virtual_selector)
 
     def time(self) -> float:
-        return self._impatient.elapsed
+        return self._virtual_selector.elapsed
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        self._impatient.pooled += 1
+        self._virtual_selector.executor_calls += 1
         future = super().run_in_executor(executor, func, *args)
-        future.add_done_callback(self._returned)
+        future.add_done_callback(self._on_executor_done)
         return future
 
-    def _returned(self, future: asyncio.Future[Any]) -> None:
+    def _on_executor_done(self, future: asyncio.Future[Any]) -> None:
         del future
-        self._impatient.pooled -= 1
+        self._virtual_selector.executor_calls -= 1

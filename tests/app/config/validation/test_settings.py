@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from dodona.app.agents.souls import MAX_BYTES as LONGEST_SOUL
-from dodona.app.config.config import MOST_TOLD, Config, load
+from dodona.app.agents.souls import MAX_SOUL_BYTES as LONGEST_SOUL
+from dodona.app.config.config import MAX_PROBLEMS, Config, load_config
 from dodona.app.config.validation.extensions import unused_sections
 from dodona.core.errors import ConfigError, as_text
-from dodona.models.catalogue.catalogue import facts
-from dodona.net.egress_guard import GuardedHttp, Limits
+from dodona.models.catalogue.catalogue import model_facts
+from dodona.net.egress_guard import FetchLimits, GuardedHttp
 from dodona.tools import notify_self
 from dodona.tools.code import add_code_tools
-from dodona.tools.names import SHIPPED
+from dodona.tools.names import BUILTIN_TOOL_NAMES
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.threads import add_thread_tools
 from dodona.tools.vault import add_vault_tools
@@ -37,12 +37,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def read(text: str, environment: Mapping[str, str] | None = None, *, named: bool = True) -> Config:
     Path("dodona.toml").write_text(text, encoding="utf-8")
-    return load(environment or {}, Path("dodona.toml") if named else None)
+    return load_config(environment or {}, Path("dodona.toml") if named else None)
 
 
 def unused(text: str) -> list[str]:
     config = read(text)
-    return list(unused_sections(config.settings, config.places))
+    return list(unused_sections(config.settings, config.origins))
 
 
 def told(text: str, environment: Mapping[str, str] | None = None, *, named: bool = True) -> str:
@@ -295,23 +295,23 @@ def test_a_soul_is_relative_to_its_file(folder: Path) -> None:
     (folder / "etc" / "x.toml").write_text("agent.soul_path = 'soul.md'\n", encoding="utf-8")
     for good in (b"", b"\xef\xbb\xbfKind.", b"x" * LONGEST_SOUL):
         soul.write_bytes(good)
-        assert load({}, folder / "etc" / "x.toml").settings.agent.soul_path == "soul.md"
+        assert load_config({}, folder / "etc" / "x.toml").settings.agent.soul_path == "soul.md"
     for bad, reason in ((b"\xff", "no text in UTF-8"), (b"x" * (LONGEST_SOUL + 1), "too long")):
         soul.write_bytes(bad)
         with pytest.raises(ConfigError, match=reason):
-            load({}, folder / "etc" / "x.toml")
+            load_config({}, folder / "etc" / "x.toml")
     soul.unlink()
     os.mkfifo(soul)  # whoever reads it waits for a writer
     with pytest.raises(ConfigError, match="it is no file"):
-        load({}, folder / "etc" / "x.toml")
+        load_config({}, folder / "etc" / "x.toml")
 
 
 def test_tools_of_who_embeds_dodona_exist() -> None:
     """They say which they add."""
     Path("dodona.toml").write_text("agent.tools = ['mine']\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="is no tool"):
-        load({})
-    assert load({}, tools=("mine",)).settings.agent.tools == ("mine",)
+        load_config({})
+    assert load_config({}, extra_tools=("mine",)).settings.agent.tools == ("mine",)
 
 
 def test_the_shipped_tools_are_those_that_are_registered() -> None:
@@ -322,14 +322,14 @@ def test_the_shipped_tools_are_those_that_are_registered() -> None:
     add_thread_tools(registry, nobody)
     add_code_tools(registry, nobody)
     notify_self.add(registry, nobody)
-    add_web_tools(registry, engine=None, http=GuardedHttp("test"), limits=Limits())
-    offered = [*registry.offered("oracle"), *registry.offered("librarian")]
-    assert {spec.name for spec in offered} == SHIPPED
+    add_web_tools(registry, engine=None, http=GuardedHttp("test"), limits=FetchLimits())
+    offered = [*registry.specs_for("oracle"), *registry.specs_for("librarian")]
+    assert {spec.name for spec in offered} == BUILTIN_TOOL_NAMES
 
 
 def test_a_model_that_nobody_knows_has_no_limit() -> None:
     """Nor one that is chosen at start."""
-    assert facts("oak-of-dodona").source == "default"
+    assert model_facts("oak-of-dodona").source == "default"
     assert read("[agent]\nmodel = 'oak-of-dodona'\nmax_tokens = 900000\n")
     assert read("[agent]\nmax_tokens = 900000\n")
 
@@ -340,7 +340,7 @@ def test_a_model_that_nobody_knows_has_no_limit() -> None:
 def test_a_plain_number_has_its_place() -> None:
     """It is where somebody wrote it, under the key that it is for."""
     config = read("[budgets]\ndaily = 500000\n")
-    assert str(config.places.of(("budgets", "daily", "tokens"))) == "dodona.toml:2"
+    assert str(config.origins.of(("budgets", "daily", "tokens"))) == "dodona.toml:2"
 
 
 def test_a_plain_number_takes_nothing_away() -> None:
@@ -391,6 +391,6 @@ def test_a_hundred_thousand_bindings_are_read() -> None:
     with pytest.raises(ConfigError) as caught:
         read(rows.replace('"oracle"', '"orcale"'))
     problems = caught.value.problems()
-    assert len(problems) == MOST_TOLD + 1
+    assert len(problems) == MAX_PROBLEMS + 1
     assert str(problems[0]).endswith("Did you mean 'oracle'?")
     assert str(problems[-1]) == "there may be more mistakes. Mend these first."

@@ -15,7 +15,13 @@ from typing import Any
 import pytest
 
 from dodona.agent.views import TreeViews
-from dodona.cli.terminal.conversation_tree import FOLDED, drawn, fitting, laid_out, path_to
+from dodona.cli.terminal.conversation_tree import (
+    MAX_UNFOLDED,
+    draw_lines,
+    layout_tree,
+    path_to,
+    truncate,
+)
 from dodona.core.domain.conversations.conversation_tree import TreeLink
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.store import Store
@@ -55,8 +61,8 @@ def draw(
         }
         for id_ in parents
     }
-    lines = laid_out(links, head_id=head, on_path=on_path, fold=fold)
-    return list(drawn(lines, nodes, width=width, colour=False))
+    lines = layout_tree(links, head_id=head, on_path=on_path, fold=fold)
+    return list(draw_lines(lines, nodes, width=width, colour=False))
 
 
 def chain(first: int, last: int, parent: int | None = None) -> dict[int, int | None]:
@@ -107,7 +113,7 @@ def test_what_lost_its_parent_is_drawn_at_the_root() -> None:
 
 def test_long_stretches_are_folded() -> None:
     """Unless there is something to see in them, or all is wanted."""
-    last = FOLDED + 11
+    last = MAX_UNFOLDED + 11
     lines = draw(chain(1, last), last)
     assert lines[:4] == ["● node-1  1?", "● node-2  2?", "● node-3  3?", "⋮ 24 more"]
     assert lines[4:] == [
@@ -116,7 +122,7 @@ def test_long_stretches_are_folded() -> None:
         f"● node-{last - 1}  {last - 1}?",
         f"● node-{last} (head)  {last}?",
     ]
-    assert len(draw(chain(1, FOLDED + 1), FOLDED + 1)) == FOLDED + 1
+    assert len(draw(chain(1, MAX_UNFOLDED + 1), MAX_UNFOLDED + 1)) == MAX_UNFOLDED + 1
     assert len(draw(chain(1, last), last, fold=False)) == last
     assert len(draw(chain(1, last), last, labels={16: "here"})) == last
     assert len(draw({**chain(1, last), 99: 16}, last)) == last + 1
@@ -138,10 +144,10 @@ def test_a_line_fits_the_terminal() -> None:
     question = {1: "one\ntwo\x1b[31m  " + "橡" * 50}
     (line,) = draw({1: None}, 1, width=40, question=question)
     assert line == "● node-1 (head)  one two[31m 橡橡橡橡橡…"
-    assert fitting("abc", 3) == "abc"
-    assert fitting("abcd", 3) == "ab…"
-    assert fitting("橡橡橡", 5) == "橡橡…"
-    assert fitting("e\u0301" * 3, 3) == "e\u0301" * 3
+    assert truncate("abc", 3) == "abc"
+    assert truncate("abcd", 3) == "ab…"
+    assert truncate("橡橡橡", 5) == "橡橡…"
+    assert truncate("e\u0301" * 3, 3) == "e\u0301" * 3
 
 
 def test_deep_trees_are_drawn_too() -> None:
@@ -166,7 +172,7 @@ def talked(tmp_path: Path) -> Path:
     home.mkdir()
 
     async def talk() -> None:
-        async with await Store.open(str(home / "dodona.db"), hide=str) as store:
+        async with await Store.open(str(home / "dodona.db"), redact=str) as store:
             for text in ("Who speaks?", LONG):
                 await answered(store, text, user=LOCAL_USER)
             await TreeViews(store).checkout(*MINE, "node-1")
@@ -271,7 +277,7 @@ def test_what_is_under_way_is_told(talked: Path) -> None:
     """It goes on, and nothing is pruned under it."""
 
     async def ask() -> None:
-        async with await Store.open(str(talked / ".dodona/dodona.db"), hide=str) as store:
+        async with await Store.open(str(talked / ".dodona/dodona.db"), redact=str) as store:
             await asked(store, "And now?", user=LOCAL_USER)
 
     asyncio.run(ask())

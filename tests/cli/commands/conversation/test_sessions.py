@@ -17,7 +17,7 @@ KEY = "work:telegram:acme:bob%3A7"
 
 async def talk(file: Path) -> None:
     """One exchange of a session."""
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         asked = await store.runs.submit(
             RunRequest(
                 user_id="local",
@@ -27,10 +27,10 @@ async def talk(file: Path) -> None:
                 session_key=KEY,
             )
         )
-        assert asked.driven is not None
-        journal = await store.journals.open(asked.driven.claim)
+        assert asked.claimed is not None
+        journal = await store.journals.open(asked.claimed.claim)
         used = {"messages": 2, "input_tokens": 1200, "output_tokens": 30}
-        journal.ride(store.sessions.counted("local", KEY, **used))
+        journal.add_to_next_commit(store.sessions.add_counts("local", KEY, **used))
         answer = NewMessage("assistant", "So.", 2)
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(answer,)))
 

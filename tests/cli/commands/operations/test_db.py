@@ -6,7 +6,7 @@ import json
 import sqlite3
 from pathlib import Path
 
-from dodona.store.db.migrate import NEWEST
+from dodona.store.db.migrate import NEWEST_REVISION
 from tests.cli.running import dodona
 
 
@@ -15,10 +15,13 @@ def test_a_store_is_made_once(tmp_path: Path) -> None:
     file = tmp_path / ".dodona" / "dodona.db"
     done = dodona(tmp_path, "db", "migrate")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{file}: made, with schema {NEWEST}\n"
-    assert dodona(tmp_path, "db", "migrate").stdout == f"{file}: schema {NEWEST}, nothing to do\n"
+    assert done.stdout == f"{file}: made, with schema {NEWEST_REVISION}\n"
+    assert (
+        dodona(tmp_path, "db", "migrate").stdout
+        == f"{file}: schema {NEWEST_REVISION}, nothing to do\n"
+    )
     told = json.loads(dodona(tmp_path, "db", "migrate", "--json").stdout)
-    assert told == {"store": str(file), "before": NEWEST, "now": NEWEST}
+    assert told == {"store": str(file), "before": NEWEST_REVISION, "now": NEWEST_REVISION}
 
 
 def test_a_sound_store(tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ import pytest
 
 from dodona.app.models.credentials import Secret
 from dodona.app.models.selection import ModelChoice
-from dodona.cli.client.gateway_file import NAME, Announcement
+from dodona.cli.client.gateway_file import GATEWAY_FILE_NAME, Announcement
 from dodona.cli.doctor import home, models, notes
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from tests.cli.running import Up, dodona
 
 pytestmark = pytest.mark.timeout(180)
@@ -102,7 +102,9 @@ def test_what_can_be_mended_is(tmp_path: Path) -> None:
     (data / "indexes" / "vault.db").write_text("not a database, though it is long enough")
     (data / "dodona.db-owners" / "oak:1:dead").write_text("")
     (data / ".dodona.db.restoring-1").write_text("half")
-    (data / NAME).write_text(json.dumps({"url": "http://127.0.0.1:1", "pid": 0, "store": "x"}))
+    (data / GATEWAY_FILE_NAME).write_text(
+        json.dumps({"url": "http://127.0.0.1:1", "pid": 0, "store": "x"})
+    )
     for path, mode in ((data, 0o755), (data / "credentials", 0o755), (data / "dodona.db", 0o644)):
         path.chmod(mode)
     (data / "credentials" / "openai").chmod(0o644)
@@ -168,9 +170,9 @@ async def test_the_provider_is_asked_for_what_costs_nothing(
     url = provider(status) if status else "http://127.0.0.1:1/v1"
     key = Secret(KEY, source="KEY")
     choice = ModelChoice("openai-compatible", "oak", "it was set", url, key)
-    async with Http() as http:
-        found = [finding async for finding in models.reached("agent", choice, http)]
-    assert [(each.name, each.state, each.said) for each in found] == [("agent", state, said)]
+    async with HttpPool() as http:
+        found = [finding async for finding in models.check_reachable("agent", choice, http)]
+    assert [(each.name, each.state, each.message) for each in found] == [("agent", state, said)]
 
 
 def test_beside_a_gateway(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_beside_a_gateway(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("now", [0.0, 4e9])
 def test_a_clock_that_cannot_be_right(now: float) -> None:
-    assert home.clock(now).state == "wrong"
+    assert home.check_clock(now).state == "wrong"
 
 
 def test_too_many_folders_to_watch(tmp_path: Path) -> None:
@@ -208,6 +210,6 @@ def test_too_many_folders_to_watch(tmp_path: Path) -> None:
     (tmp_path / "max_user_watches").write_text("10\n")
     for number in range(9):
         (tmp_path / "vault" / str(number)).mkdir(parents=True)
-    (finding,) = notes.watches([tmp_path / "vault"], tmp_path)
-    assert finding.said == "10 folders are to be watched, and 10 can be."
-    assert finding.advice == "sysctl fs.inotify.max_user_watches=65536"
+    (finding,) = notes.check_watches([tmp_path / "vault"], tmp_path)
+    assert finding.message == "10 folders are to be watched, and 10 can be."
+    assert finding.hint == "sysctl fs.inotify.max_user_watches=65536"

@@ -14,8 +14,8 @@ import pytest
 
 from dodona import __version__
 from dodona.models.providers import PROVIDERS
-from dodona.store import locate, migrate
-from dodona.store.db.migrate import NEWEST
+from dodona.store import migrate, parse_location
+from dodona.store.db.migrate import NEWEST_REVISION
 from tests.cli.running import dodona
 
 KEY = "sk-ant-a-key-that-nobody-may-see"
@@ -62,11 +62,15 @@ def test_a_key_chooses_and_is_not_shown(tmp_path: Path) -> None:
 
 def test_status_as_json(tmp_path: Path) -> None:
     """The same for programs; of the key its source."""
-    migrate(locate(str(tmp_path / "a.db")))
+    migrate(parse_location(str(tmp_path / "a.db")))
     size = (tmp_path / "a.db").stat().st_size
     done = dodona(tmp_path, "status", "--json", ANTHROPIC_API_KEY=KEY, DODONA_STORE__URL="a.db")
     report: dict[str, Any] = json.loads(done.stdout)
-    assert report["store"] == {"url": str(tmp_path / "a.db"), "bytes": size, "schema": NEWEST}
+    assert report["store"] == {
+        "url": str(tmp_path / "a.db"),
+        "bytes": size,
+        "schema": NEWEST_REVISION,
+    }
     assert (report["version"], report["config"]) == (__version__, None)
     agent = report["agents"]["agent"]
     assert (agent["provider"], agent["key"]) == ("anthropic", "ANTHROPIC_API_KEY")

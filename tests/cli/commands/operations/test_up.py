@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dodona import __version__
-from dodona.cli.client.gateway_file import NAME, Announcement
+from dodona.cli.client.gateway_file import GATEWAY_FILE_NAME, Announcement
 from tests.cli.commands.conversation.test_ask import FIELDS, SAMPLE
 from tests.cli.running import Started, Up, dodona, until
 from tests.cli.slow_model import SlowModel
@@ -45,7 +45,7 @@ def test_it_tells_where_it_is_and_what_to_ask(tmp_path: Path) -> None:
             'Try: dodona ask "How do budgets work?"\n'
             "Ctrl-C stops.\n"
         )
-        file = tmp_path / ".dodona" / NAME
+        file = tmp_path / ".dodona" / GATEWAY_FILE_NAME
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         up.process.send_signal(signal.SIGTERM)
         assert up.ended() == 0
@@ -88,7 +88,9 @@ def test_questions_go_through_the_gateway_of_the_same_store(
         assert done.stdout == "In this process.\n"
         up.process.kill()
         up.ended()
-    assert (tmp_path / ".dodona" / NAME).exists()  # it had no time to put things in order
+    assert (
+        tmp_path / ".dodona" / GATEWAY_FILE_NAME
+    ).exists()  # it had no time to put things in order
     assert dodona(tmp_path, "ask", "Where?", **other).stdout == "In this process.\n"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.cli.commands.operations.usage import WIDEST, bar
+from dodona.cli.commands.operations.usage import MAX_BAR_WIDTH, draw_bar
 from dodona.core.ports.model import Usage
 from dodona.store import Store, TokenRecord
 from tests.cli.running import dodona
@@ -26,7 +26,7 @@ usd = 5.0
 
 
 async def spend(file: Path) -> None:
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         for day, tokens, usd in ((15, 4000, 1.5), (16, 999, None), (16, 1000, 0.25)):
             at = datetime(2026, 11, day, 12, tzinfo=UTC).timestamp()
             for user in ("local", "ada"):
@@ -56,7 +56,15 @@ def test_usage_is_drawn(folder: Path) -> None:
     """Days from the oldest on, one's own; the longest bar is the largest day."""
     heading, first, second, total = ran(folder, "usage").splitlines()
     assert heading.split() == ["day", "tokens", "read", "written", "calls", "cost"]
-    assert first.split() == ["2026-11-15", "█" * WIDEST, "4,001", "4,000", "1", "1", "$1.5000"]
+    assert first.split() == [
+        "2026-11-15",
+        "█" * MAX_BAR_WIDTH,
+        "4,001",
+        "4,000",
+        "1",
+        "1",
+        "$1.5000",
+    ]
     assert second.split()[:1] == ["2026-11-16"]
     assert second.endswith("$0.2500 and 1 of unknown price")
     assert total.split()[:3] == ["all", "6,002", "5,999"]
@@ -113,8 +121,9 @@ def test_what_no_budget_can_be(folder: Path, words: tuple[str, ...], told: str) 
 
 
 @pytest.mark.parametrize(
-    ("value", "most", "drawn"), [(0, 10, ""), (1, 10**9, "▏"), (10, 10, "█" * WIDEST), (0, 0, "")]
+    ("value", "most", "drawn"),
+    [(0, 10, ""), (1, 10**9, "▏"), (10, 10, "█" * MAX_BAR_WIDTH), (0, 0, "")],
 )
 def test_bars(value: int, most: int, drawn: str) -> None:
     """What is something is never drawn as nothing."""
-    assert bar(value, most) == drawn
+    assert draw_bar(value, most) == drawn

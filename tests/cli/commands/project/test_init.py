@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dodona.cli.project_file import project_of, suggested
+from dodona.cli.project_file import project_of, suggest_project_id
 from dodona.core.errors import BadRequest
 from tests.cli.running import dodona
 
@@ -80,13 +80,13 @@ def test_a_bad_name_is_refused(tmp_path: Path) -> None:
 )
 def test_names_of_folders_as_names_of_projects(name: str, project: str) -> None:
     """What a name may not hold becomes a hyphen."""
-    assert suggested(Path("/", name)) == project
+    assert suggest_project_id(Path("/", name)) == project
 
 
 def test_a_folder_without_a_name() -> None:
     """The root gives none."""
     with pytest.raises(BadRequest, match="--project NAME"):
-        suggested(Path("/"))
+        suggest_project_id(Path("/"))
 
 
 @pytest.mark.parametrize("text", [b"", b"a b", b"../x", b"\xff", b"x" * 65])

@@ -19,12 +19,12 @@ from psycopg.sql import SQL, Identifier
 
 from dodona.core.domain.knowledge.threads import NewEntry
 from dodona.core.errors import BadRequest, DodonaError, NotFound, StoreError
-from dodona.store import Store, locate, migrate
+from dodona.store import Store, migrate, parse_location
 from dodona.store.backup import backup
 from dodona.store.backup.manifest import Manifest
 from dodona.store.db import postgres, sqlite
-from dodona.store.db.location import Location
-from dodona.store.db.migrate import NEWEST, REVISIONS, upgrade
+from dodona.store.db.location import StoreLocation
+from dodona.store.db.migrate import NEWEST_REVISION, REVISIONS, upgrade
 from dodona.store.integrity import check
 from dodona.store.schema import messages, thread_entries
 from tests.conformance.store.saying import answer, rows_of, said
@@ -43,11 +43,11 @@ def nothing(done: int, total: int) -> None:
     assert 0 <= done <= total
 
 
-async def make(location: Location, folder: Path, **more: Any) -> Manifest:
+async def make(location: StoreLocation, folder: Path, **more: Any) -> Manifest:
     return await asyncio.to_thread(backup.create, location, folder, show=nothing, **more)
 
 
-async def put_back(folder: Path, location: Location, *, force: bool = False) -> str | None:
+async def put_back(folder: Path, location: StoreLocation, *, force: bool = False) -> str | None:
     return await asyncio.to_thread(backup.restore, folder, location, force=force, show=nothing)
 
 
@@ -59,13 +59,13 @@ async def wrong(folder: Path) -> list[str]:
     return await asyncio.to_thread(_wrong, folder)
 
 
-def checked(location: Location) -> list[str]:
+def checked(location: StoreLocation) -> list[str]:
     return [problem for each in check(location) for problem in each.problems]
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Store]:
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         yield store
 
 
@@ -86,13 +86,13 @@ async def test_there_and_back_again(url: str, tmp_path: Path) -> None:
 
     The store that was there is kept, and so is the next one that is replaced.
     """
-    location, folder = locate(url), tmp_path / "backups" / "first"
+    location, folder = parse_location(url), tmp_path / "backups" / "first"
     async with opened(url) as store:
         talk = await fill(store, "before")
         made = await make(location, folder, more={"config.toml": b"# mine\n"})
         before = (await rows_of(store, messages), await rows_of(store, thread_entries))
         await fill(store, "after")
-    assert (made.schema, made.tables["messages"]) == (NEWEST, 6)
+    assert (made.schema, made.tables["messages"]) == (NEWEST_REVISION, 6)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(p.stat().st_mode) for p in folder.rglob("*") if p.is_file()} == {0o600}
     assert os.listdir(folder.parent) == ["first"]
@@ -123,7 +123,7 @@ async def test_there_and_back_again(url: str, tmp_path: Path) -> None:
 
 async def test_into_an_empty_place(url: str, tmp_path: Path) -> None:
     """Nothing is kept where nothing was, and no force is needed."""
-    location, folder = locate(url), tmp_path / "backup"
+    location, folder = parse_location(url), tmp_path / "backup"
     if location.path is None:
         async with opened(url) as store:
             await fill(store)
@@ -135,7 +135,7 @@ async def test_into_an_empty_place(url: str, tmp_path: Path) -> None:
         source = str(tmp_path / "source.db")
         async with opened(source) as store:
             await fill(store)
-        await make(locate(source), folder)
+        await make(parse_location(source), folder)
     assert await put_back(folder, location) is None
     async with opened(url) as store:
         assert len(await rows_of(store, messages)) == 6
@@ -161,7 +161,7 @@ async def test_what_was_acknowledged_is_in_it(store: Store, url: str, tmp_path: 
     await has_begun.wait()
     folder = tmp_path / "backup"
     sure = 40 + written
-    made = await make(locate(url), folder)
+    made = await make(parse_location(url), folder)
     late = written
     is_over.set()
     await asyncio.gather(*writers)
@@ -173,9 +173,9 @@ async def test_what_was_acknowledged_is_in_it(store: Store, url: str, tmp_path: 
 
 async def test_a_store_in_use_is_not_replaced(store: Store, url: str, tmp_path: Path) -> None:
     """A gateway would go on with the old one, and lose what it writes."""
-    await make(locate(url), tmp_path / "backup")
+    await make(parse_location(url), tmp_path / "backup")
     with pytest.raises(StoreError, match=r"is in use by .*Stop the gateway first|is in use"):
-        await put_back(tmp_path / "backup", locate(url), force=True)
+        await put_back(tmp_path / "backup", parse_location(url), force=True)
     await fill(store)
     assert len(await rows_of(store, messages)) == 6
 
@@ -184,10 +184,10 @@ async def test_a_place_that_is_taken(store: Store, url: str, tmp_path: Path) -> 
     """Nothing is overwritten, and nothing is left behind."""
     (tmp_path / "here").mkdir()
     with pytest.raises(BadRequest, match="is there already"):
-        await make(locate(url), tmp_path / "here")
+        await make(parse_location(url), tmp_path / "here")
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="cannot be written"):
-        await make(locate(url), tmp_path / "file" / "backup")
+        await make(parse_location(url), tmp_path / "file" / "backup")
     assert [name for name in os.listdir(tmp_path) if "part" in name] == []
 
 
@@ -198,8 +198,8 @@ async def test_a_damaged_backup_is_found_out(
     """Whatever happened to it: it is told, and nothing is restored from it."""
     folder = tmp_path / "backup"
     await fill(store)
-    await make(locate(url), folder)
-    name = "store.db" if locate(url).path else "tables/messages"
+    await make(parse_location(url), folder)
+    name = "store.db" if parse_location(url).path else "tables/messages"
     harmed(folder, folder / name, harm)
     if harm == "manifest":
         with pytest.raises(StoreError, match="does not read"):
@@ -207,7 +207,7 @@ async def test_a_damaged_backup_is_found_out(
     else:
         assert await wrong(folder) != []
     with pytest.raises(DodonaError):
-        await put_back(folder, locate(url), force=True)
+        await put_back(folder, parse_location(url), force=True)
     assert len(await rows_of(store, messages)) == 6
 
 
@@ -237,7 +237,7 @@ def harmed(folder: Path, file: Path, harm: str) -> None:
 async def test_a_backup_cannot_name_files_elsewhere(store: Store, url: str, tmp_path: Path) -> None:
     """It may be somebody else's."""
     folder = tmp_path / "backup"
-    await make(locate(url), folder)
+    await make(parse_location(url), folder)
     told = json.loads((folder / "manifest.json").read_text())
     told["files"]["../secret"] = {"sha256": "x", "bytes": 1}
     (folder / "manifest.json").write_text(json.dumps(told))
@@ -249,7 +249,7 @@ async def test_no_backup_and_no_store(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no backup at"):
         await wrong(tmp_path)
     with pytest.raises(NotFound, match="there is no store at"):
-        await make(locate(str(tmp_path / "none.db")), tmp_path / "backup")
+        await make(parse_location(str(tmp_path / "none.db")), tmp_path / "backup")
     assert os.listdir(tmp_path) == []
 
 
@@ -258,14 +258,14 @@ async def test_a_log_that_was_left_is_not_taken_for_the_new_store_s(
 ) -> None:
     """A process was killed: its last commits are beside the file, and stay with the old one."""
     file = Path(shutil.copyfile(migrated_file, tmp_path / "dodona.db"))
-    await make(locate(str(file)), tmp_path / "backup")
+    await make(parse_location(str(file)), tmp_path / "backup")
     with closing(sqlite3.connect(file)) as db:
         db.execute("INSERT INTO settings VALUES ('ada', '{}', 0)")
         db.commit()
         for suffix in ("", "-wal"):  # as a kill would leave them
             shutil.copyfile(f"{file}{suffix}", tmp_path / f"killed.db{suffix}")
     killed = tmp_path / "killed.db"
-    kept = await put_back(tmp_path / "backup", locate(str(killed)), force=True)
+    kept = await put_back(tmp_path / "backup", parse_location(str(killed)), force=True)
     assert "killed.db-wal" not in os.listdir(tmp_path)
     for path, rows in ((killed, 0), (kept, 1)):
         with closing(sqlite3.connect(str(path))) as db:
@@ -275,18 +275,18 @@ async def test_a_log_that_was_left_is_not_taken_for_the_new_store_s(
 def test_a_store_that_is_damaged_can_be_replaced(migrated_file: Path, tmp_path: Path) -> None:
     """That is what backups are for; the damaged file is kept as it is."""
     file = Path(shutil.copyfile(migrated_file, tmp_path / "dodona.db"))
-    folder, location = tmp_path / "backup", locate(str(file))
-    backup.create(location, folder, show=nothing)
+    folder, location = tmp_path / "backup", parse_location(str(file))
+    backup.create(location, folder, on_progress=nothing)
     file.write_bytes(b"not a database" * 1000)
-    kept = backup.restore(folder, location, force=True, show=nothing)
+    kept = backup.restore(folder, location, force=True, on_progress=nothing)
     assert kept is not None
     assert Path(kept).read_bytes() == b"not a database" * 1000
-    assert migrate(location).revision == NEWEST
+    assert migrate(location).revision == NEWEST_REVISION
 
 
 async def test_an_older_schema_is_restored_and_then_migrated(url: str, tmp_path: Path) -> None:
     """A backup of an older Dodona is of use to this one."""
-    location, folder = locate(url), tmp_path / "backup"
+    location, folder = parse_location(url), tmp_path / "backup"
     await asyncio.to_thread(make_old, location)
     made = await make(location, folder)
     assert made.schema == REVISIONS[0]
@@ -295,7 +295,7 @@ async def test_an_older_schema_is_restored_and_then_migrated(url: str, tmp_path:
         assert (await store.conversations.get("ada", 1)).user_id == "ada"
 
 
-def make_old(location: Location) -> None:
+def make_old(location: StoreLocation) -> None:
     insert = "INSERT INTO conversations (user_id, created_at, updated_at) VALUES ('ada', 0, 0)"
     if location.path is None:
         with closing(postgres.connect(location, durability="full")) as connection:

@@ -8,11 +8,20 @@ from typing import Any
 
 import pytest
 
-from dodona.core.domain.budgets import Limit
+from dodona.core.domain.budgets import BudgetLimit
 from dodona.core.domain.conversations.conversation import Claim, Conversation, RunStatus
 from dodona.core.errors import BudgetExceeded, as_json, from_json
 from dodona.core.ports.model import Usage
-from dodona.store import NANOS, BudgetLine, Reservation, Store, TokenRecord, Unit, reserve, settle
+from dodona.store import (
+    NANOS_PER_USD,
+    BudgetLine,
+    BudgetUnit,
+    Reservation,
+    Store,
+    TokenRecord,
+    reserve,
+    settle,
+)
 from dodona.store.db.database import Transaction
 from dodona.store.schema import budgets, reservations
 from tests.conformance.store.saying import (
@@ -27,16 +36,18 @@ from tests.conformance.store.saying import (
 
 
 def tokens(amount: int, ceiling: int = 1000, scope: str = "user:ada") -> BudgetLine:
-    return BudgetLine(scope, "2026-11-16", Unit.TOKENS, amount, ceiling)
+    return BudgetLine(scope, "2026-11-16", BudgetUnit.TOKENS, amount, ceiling)
 
 
 def dollars(amount: float, ceiling: float = 10, scope: str = "user:ada") -> BudgetLine:
-    return BudgetLine(scope, "2026-11", Unit.USD, int(amount * NANOS), int(ceiling * NANOS))
+    return BudgetLine(
+        scope, "2026-11", BudgetUnit.USD, int(amount * NANOS_PER_USD), int(ceiling * NANOS_PER_USD)
+    )
 
 
 async def state(store: Store) -> dict[tuple[str, str], tuple[int, int]]:
     """What each budget has used and holds."""
-    return {(b.scope, b.unit.value): (b.used, b.held) for b in await store.budgets.all()}
+    return {(b.scope, b.unit.value): (b.used, b.reserved) for b in await store.budgets.all()}
 
 
 async def test_a_call_holds_and_settles(store: Store) -> None:
@@ -44,12 +55,12 @@ async def test_a_call_holds_and_settles(store: Store) -> None:
     hold = await store.budgets.reserve([tokens(400), dollars(2)])
     assert await state(store) == {
         ("user:ada", "tokens"): (0, 400),
-        ("user:ada", "usd"): (0, 2 * NANOS),
+        ("user:ada", "usd"): (0, 2 * NANOS_PER_USD),
     }
-    assert await store.budgets.settle(hold, tokens=250, nanos=NANOS)
+    assert await store.budgets.settle(hold, tokens=250, nanos=NANOS_PER_USD)
     assert await state(store) == {
         ("user:ada", "tokens"): (250, 0),
-        ("user:ada", "usd"): (NANOS, 0),
+        ("user:ada", "usd"): (NANOS_PER_USD, 0),
     }
     (row,) = await rows_of(store, reservations)
     assert (row["status"], bool(row["estimated"]), row["settled_at"] is None) == (
@@ -61,13 +72,13 @@ async def test_a_call_holds_and_settles(store: Store) -> None:
 
 async def test_a_budget_has_its_scope_period_and_unit(store: Store) -> None:
     """The period is in the key: with the next one there is nothing to reset."""
-    today = BudgetLine("user:ada", "2026-11-16", Unit.TOKENS, 10, 10)
+    today = BudgetLine("user:ada", "2026-11-16", BudgetUnit.TOKENS, 10, 10)
     await store.budgets.reserve([today])
     with pytest.raises(BudgetExceeded):
         await store.budgets.reserve([today])
-    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-17", Unit.TOKENS, 10, 10)])
-    await store.budgets.reserve([BudgetLine("user:bob", "2026-11-16", Unit.TOKENS, 10, 10)])
-    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-16", Unit.USD, 10, 10)])
+    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-17", BudgetUnit.TOKENS, 10, 10)])
+    await store.budgets.reserve([BudgetLine("user:bob", "2026-11-16", BudgetUnit.TOKENS, 10, 10)])
+    await store.budgets.reserve([BudgetLine("user:ada", "2026-11-16", BudgetUnit.USD, 10, 10)])
     assert len(await store.budgets.all()) == 4
 
 
@@ -85,15 +96,15 @@ async def test_any_number_of_reservations_at_once_stay_under_the_ceiling(
         except BudgetExceeded:
             return False
         if number % 5 == 0:
-            await mine.budgets.settle(hold, tokens=30, nanos=NANOS // 10)
+            await mine.budgets.settle(hold, tokens=30, nanos=NANOS_PER_USD // 10)
         return True
 
     done = await asyncio.gather(*(call(number) for number in range(64)))
     assert sum(done) == 33  # 33 × 30 ≤ 1000
     assert sum((await state(store))["user:ada", "tokens"]) == 990
     for budget in await store.budgets.all():
-        assert budget.used + budget.held <= budget.ceiling
-        assert budget.used + budget.held in (990, 33 * NANOS // 10)
+        assert budget.used + budget.reserved <= budget.ceiling
+        assert budget.used + budget.reserved in (990, 33 * NANOS_PER_USD // 10)
 
 
 async def test_settling_at_once_counts_once(store: Store, second: Store) -> None:
@@ -143,9 +154,9 @@ RAISE = "To raise it: dodona budget set user --{} N"
             f"{RAISE.format('usd')}",
         ),
         (
-            BudgetLine("user:ada", "-", Unit.TOKENS, 10, 10),
+            BudgetLine("user:ada", "-", BudgetUnit.TOKENS, 10, 10),
             True,
-            BudgetLine("user:ada", "-", Unit.TOKENS, 1, 10),
+            BudgetLine("user:ada", "-", BudgetUnit.TOKENS, 1, 10),
             "the budget of user:ada does not allow 1 tokens more: 10 tokens of 10 tokens are "
             f"used. It does not reset. {RAISE.format('tokens')}",
         ),
@@ -158,7 +169,7 @@ async def test_what_a_refusal_says(
     """Which budget, how much was asked for, how much is used and held, and what to do."""
     hold = await store.budgets.reserve([first])
     if settled:
-        known = first.amount if first.unit is Unit.USD else 0
+        known = first.amount if first.unit is BudgetUnit.USD else 0
         await store.budgets.settle(hold, tokens=first.amount, nanos=known)
     with pytest.raises(BudgetExceeded) as refused:
         await store.budgets.reserve([then])
@@ -225,13 +236,13 @@ async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
     """From the records, once: a budget of a day is no new one because it was set at noon."""
     scope = f"{kind}:{name}" if name else kind
     lines = [
-        BudgetLine(scope, period, Unit.TOKENS, 5, tokens_used + 5),
-        BudgetLine(scope, period, Unit.USD, 5, 2 * NANOS),
+        BudgetLine(scope, period, BudgetUnit.TOKENS, 5, tokens_used + 5),
+        BudgetLine(scope, period, BudgetUnit.USD, 5, 2 * NANOS_PER_USD),
     ]
     hold = await used.budgets.reserve(lines)
-    assert {b.unit: (b.used, b.held) for b in await used.budgets.all()} == {
-        Unit.TOKENS: (tokens_used, 5),
-        Unit.USD: (round(usd_used * NANOS), 5),
+    assert {b.unit: (b.used, b.reserved) for b in await used.budgets.all()} == {
+        BudgetUnit.TOKENS: (tokens_used, 5),
+        BudgetUnit.USD: (round(usd_used * NANOS_PER_USD), 5),
     }
     await used.budgets.settle(hold, tokens=5, nanos=0)
     with pytest.raises(BudgetExceeded):
@@ -241,14 +252,14 @@ async def test_a_ceiling_counts_what_was_spent_before_it_was_set(
 async def test_who_sees_which_budgets(used: Store) -> None:
     """One's own user and sessions, and what is everybody's; who may see all sees all."""
     for name in ("a", "b"):
-        await used.budgets.reserve([BudgetLine(f"session:{name}", "-", Unit.TOKENS, 1, 1000)])
+        await used.budgets.reserve([BudgetLine(f"session:{name}", "-", BudgetUnit.TOKENS, 1, 1000)])
     for user in ("ada", "bob"):
-        await used.budgets.reserve([BudgetLine(f"user:{user}", "-", Unit.TOKENS, 1, 1000)])
+        await used.budgets.reserve([BudgetLine(f"user:{user}", "-", BudgetUnit.TOKENS, 1, 1000)])
 
     async def seen(kind: str, user: str | None, period: str = "-") -> list[tuple[str, int, int]]:
-        limit = Limit(kind, period, Unit.TOKENS, 1000)
+        limit = BudgetLimit(kind, period, BudgetUnit.TOKENS, 1000)
         found = await used.budgets.status(limit, user_id=user)
-        return [(budget.scope, budget.used, budget.held) for budget in found]
+        return [(budget.scope, budget.used, budget.reserved) for budget in found]
 
     assert await seen("user", "ada") == [("user:ada", 110, 1)]
     assert await seen("user", "nobody") == [("user:nobody", 0, 0)]
@@ -300,7 +311,7 @@ async def test_an_unknown_price_counts_in_full(store: Store) -> None:
     assert await store.budgets.settle(hold, tokens=70, nanos=None)
     assert await state(store) == {
         ("user:ada", "tokens"): (70, 0),
-        ("user:ada", "usd"): (2 * NANOS, 0),
+        ("user:ada", "usd"): (2 * NANOS_PER_USD, 0),
     }
     (row,) = await rows_of(store, reservations)
     assert row["estimated"]
@@ -356,7 +367,7 @@ async def test_a_run_that_ends_leaves_nothing_held(
     assert await ended(store, claim, status)
     assert await state(store) == {
         ("user:ada", "tokens"): (100, 0),
-        ("user:ada", "usd"): (NANOS, 0),
+        ("user:ada", "usd"): (NANOS_PER_USD, 0),
     }
     (row,) = await rows_of(store, reservations)
     assert (row["status"], bool(row["estimated"])) == ("settled", True)
@@ -389,11 +400,11 @@ async def test_a_call_outside_a_run_is_settled_when_its_process_has_gone(
     store: Store, url: str
 ) -> None:
     """In full, by whoever opens the store next; those of the living stay held."""
-    async with await Store.open(url, hide=str) as gone:
+    async with await Store.open(url, redact=str) as gone:
         await gone.budgets.reserve([tokens(40)])
         await store.budgets.reserve([tokens(2)])
     assert await state(store) == {("user:ada", "tokens"): (0, 42)}
-    async with await Store.open(url, hide=str):
+    async with await Store.open(url, redact=str):
         assert await state(store) == {("user:ada", "tokens"): (40, 2)}
 
 
@@ -434,7 +445,7 @@ async def test_a_call_that_a_crash_cut_has_its_record(store: Store, talk: Conver
     journal = await store.journals.open(claim)
 
     def held(tx: Transaction) -> Reservation:
-        return reserve(tx, [], run_id=claim.run_id, step_key="ask", attempt=1, if_cut=if_cut)
+        return reserve(tx, [], run_id=claim.run_id, step_key="ask", attempt=1, crash_record=if_cut)
 
     settled = await journal.commit(held)
     await journal.commit(held)
@@ -442,5 +453,5 @@ async def test_a_call_that_a_crash_cut_has_its_record(store: Store, talk: Conver
     store.runs.release(claim)
     again = await next_of(store, talk.id)
     assert isinstance(again, Claim)
-    (entry,) = await store.records.of_user("ada")
+    (entry,) = await store.records.list_for_user("ada")
     assert (entry.output_tokens, entry.cost_estimate_usd, bool(entry.estimated)) == (50, 0.25, True)

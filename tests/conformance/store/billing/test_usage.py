@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import psycopg
 import pytest
 
-from dodona.core.domain.usage import GroupBy, Period
+from dodona.core.domain.usage import GroupBy, UsageQuery
 from dodona.core.ports.model import Usage
 from dodona.store import Store, TokenRecord
-from dodona.store.billing.usage import grouped
+from dodona.store.billing.usage import grouped_statement
 from dodona.store.db.statements import POSTGRES, SQLITE, Statement
 
 MIDNIGHT = datetime(2026, 11, 17, tzinfo=UTC).timestamp()
@@ -59,24 +59,24 @@ async def test_what_calls_came_to(
     spent: Store, by: GroupBy, whose: str | None, found: dict[tuple[str, ...], int]
 ) -> None:
     """Days are those of UTC, the newest first; of others those that used most come first."""
-    rows = await spent.usage.grouped(Period(user_id=whose, **ALWAYS), by, most=10)
+    rows = await spent.usage.totals_by(UsageQuery(user_id=whose, **ALWAYS), by, limit=10)
     assert [(row.name, row.input_tokens) for row in rows] == list(found.items())
-    assert len(await spent.usage.grouped(Period(user_id=whose, **ALWAYS), by, most=1)) <= 1
+    assert len(await spent.usage.totals_by(UsageQuery(user_id=whose, **ALWAYS), by, limit=1)) <= 1
 
 
 async def test_what_is_unknown_is_told(spent: Store) -> None:
     """Calls without a price cost nothing here, and are counted; so are those that were guessed."""
-    total = await spent.usage.total(Period(user_id="ada", **ALWAYS))
+    total = await spent.usage.total(UsageQuery(user_id="ada", **ALWAYS))
     assert (total.calls, total.input_tokens, total.output_tokens) == (3, 330, 3)
     assert (total.cache_read_tokens, total.cache_write_tokens) == (6, 9)
-    assert (total.cost_usd, total.unpriced, total.estimated) == (1.0, 1, 1)
-    nothing = await spent.usage.total(Period(user_id="eve", **ALWAYS))
-    assert (nothing.calls, nothing.cost_usd, nothing.unpriced) == (0, 0.0, 0)
+    assert (total.cost_usd, total.unpriced_calls, total.estimated_calls) == (1.0, 1, 1)
+    nothing = await spent.usage.total(UsageQuery(user_id="eve", **ALWAYS))
+    assert (nothing.calls, nothing.cost_usd, nothing.unpriced_calls) == (0, 0.0, 0)
 
 
 async def test_from_when_until_when(spent: Store) -> None:
     """The first moment counts, the last does not."""
-    day = Period(user_id="ada", since=MIDNIGHT, until=MIDNIGHT + 5)
+    day = UsageQuery(user_id="ada", since=MIDNIGHT, until=MIDNIGHT + 5)
     assert (await spent.usage.total(day)).input_tokens == 20
 
 
@@ -85,7 +85,7 @@ async def test_from_when_until_when(spent: Store) -> None:
 @pytest.mark.usefixtures("store")
 def test_an_index_finds_what_is_added_up(url: str, by: GroupBy, whose: str | None) -> None:
     """Not all records are read for those of a user, or of a day."""
-    plan = _plan(url, grouped(by, own=whose is not None), user_id=whose)
+    plan = _plan(url, grouped_statement(by, by_user=whose is not None), user_id=whose)
     # Of an empty table PostgreSQL may take any that fits.
     wanted = "user_id" if whose and not url.startswith(POSTGRES) else ""
     assert f"ix_token_records_{wanted}" in plan
@@ -98,9 +98,9 @@ def _plan(url: str, asked: Statement, **given: object) -> str:
         sql = f"EXPLAIN {asked.sql(POSTGRES)}"
         with psycopg.connect(url, cursor_factory=psycopg.ClientCursor) as connection:
             connection.execute("SET enable_seqscan = off")  # of an empty table it is the cheapest
-            rows = connection.execute(sql.encode(), asked.values(values)).fetchall()
+            rows = connection.execute(sql.encode(), asked.prepare(values)).fetchall()
     else:
         sql = f"EXPLAIN QUERY PLAN {asked.sql(SQLITE)}"
         with closing(sqlite3.connect(url)) as connection:
-            rows = connection.execute(sql, asked.ordered(asked.values(values))).fetchall()
+            rows = connection.execute(sql, asked.to_positional(asked.prepare(values))).fetchall()
     return " ".join(str(row) for row in rows)

@@ -12,7 +12,7 @@ from dodona.core.domain.conversations.conversation import Conversation, NewMessa
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.ports.model import Usage
 from dodona.store import Store
-from dodona.store.db.location import locate
+from dodona.store.db.location import parse_location
 from dodona.store.integrity import check
 from dodona.store.schema import conversations, runs, sessions
 from tests.conformance.store.saying import answer, asked, ended, rows_of, said
@@ -25,7 +25,7 @@ DIGEST = digest_of("oracle", [["one", "on one"], ["two", "on two"]])
 async def begun(
     store: Store, key: str = KEY, past: tuple[tuple[NewMessage, ...], ...] = PAST
 ) -> Conversation:
-    session = await store.recitals.begin(
+    session = await store.client_histories.import_session(
         "ada", key, agent_id="oracle", project_id="default", exchanges=past
     )
     assert session.conversation_id is not None
@@ -36,7 +36,7 @@ async def kept(store: Store, key: str = KEY) -> Conversation:
     """A conversation that can be found."""
     talk = await begun(store, key)
     assert talk.head_id is not None
-    await store.recitals.keep("ada", talk.head_id, DIGEST)
+    await store.client_histories.save_digest("ada", talk.head_id, DIGEST)
     return talk
 
 
@@ -57,13 +57,15 @@ def test_a_digest_is_that_of_the_texts() -> None:
 async def test_a_conversation_begins_with_its_past(store: Store, url: str) -> None:
     """Each exchange is a run; the head is the last of them, and a window has all of it."""
     talk = await begun(store)
-    window = await store.conversations.window("ada", talk.id, budget=1000)
+    window = await store.conversations.load_window("ada", talk.id, budget=1000)
     assert [message.content for message in window.messages] == ["one", "on one", "two", "on two"]
     nodes = await store.conversations.nodes("ada", talk.id)
     assert [node.parent_id for node in nodes] == [None, nodes[0].id]
     assert {(node.status, node.origin) for node in nodes} == {(RunStatus.SUCCEEDED, "user")}
     assert window.head_id == nodes[-1].id
-    problems = await asyncio.to_thread(lambda: [each.problems for each in check(locate(url))])
+    problems = await asyncio.to_thread(
+        lambda: [each.problems for each in check(parse_location(url))]
+    )
     assert not any(problems)
 
 
@@ -91,7 +93,9 @@ async def test_a_conversation_is_found_once(store: Store, second: Store) -> None
     """Of many who recite the same at once, in two processes, one has it."""
     await kept(store)
     both = (store, second)
-    found = await asyncio.gather(*(both[n % 2].recitals.take("ada", DIGEST) for n in range(12)))
+    found = await asyncio.gather(
+        *(both[n % 2].client_histories.claim_session("ada", DIGEST) for n in range(12))
+    )
     assert sorted(filter(None, found)) == [KEY]
 
 
@@ -99,29 +103,29 @@ async def test_of_several_all_are_found(store: Store) -> None:
     """The newest first."""
     for number in ("1", "2"):
         await kept(store, f"oracle:v1:ada:{number}")
-    found = [await store.recitals.take("ada", DIGEST) for _ in range(3)]
+    found = [await store.client_histories.claim_session("ada", DIGEST) for _ in range(3)]
     assert found == ["oracle:v1:ada:2", "oracle:v1:ada:1", None]
 
 
 async def test_another_users_is_not_found(store: Store) -> None:
     """Nor can it be marked."""
     talk = await kept(store)
-    assert await store.recitals.take("bob", DIGEST) is None
+    assert await store.client_histories.claim_session("bob", DIGEST) is None
     assert talk.head_id is not None
     with pytest.raises(NotFound):
-        await store.recitals.keep("bob", talk.head_id, DIGEST)
+        await store.client_histories.save_digest("bob", talk.head_id, DIGEST)
 
 
 async def test_one_that_went_on_is_not_found(store: Store) -> None:
     """Nor one in which a question waits, or that its session has left."""
     talk = await kept(store)
     claim = await asked(store, talk)
-    assert await store.recitals.take("ada", DIGEST) is None
+    assert await store.client_histories.claim_session("ada", DIGEST) is None
     await ended(store, claim, RunStatus.SUCCEEDED, answer())
-    assert await store.recitals.take("ada", DIGEST) is None
+    assert await store.client_histories.claim_session("ada", DIGEST) is None
     await kept(store, "oracle:v1:ada:2")
     await store.sessions.clear("ada", "oracle:v1:ada:2")
-    assert await store.recitals.take("ada", DIGEST) is None
+    assert await store.client_histories.claim_session("ada", DIGEST) is None
 
 
 async def test_the_calls_of_a_run_are_on_record(store: Store) -> None:
@@ -132,7 +136,7 @@ async def test_the_calls_of_a_run_are_on_record(store: Store) -> None:
     for run_id, tokens in ((claim.run_id, 10), (claim.run_id, 20), (other, 40), (None, 80)):
         entry = TokenRecord("ada", "oracle", "p", "m", tokens, 1, None, run_id=run_id)
         await store.records.add(entry, Usage())
-    found = await store.records.of_run("ada", claim.run_id)
+    found = await store.records.list_for_run("ada", claim.run_id)
     assert [each.input_tokens for each in found] == [10, 20]
     with pytest.raises(NotFound):
-        await store.records.of_run("bob", claim.run_id)
+        await store.records.list_for_run("bob", claim.run_id)

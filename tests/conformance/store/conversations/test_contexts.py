@@ -12,7 +12,7 @@ from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
 from dodona.store.conversations.contexts import (
-    MOST_DECISIONS,
+    MAX_DECISIONS,
     Contexts,
     ContextStatus,
     touch_context,
@@ -56,7 +56,7 @@ async def test_the_next_question_finds_it(contexts: Contexts) -> None:
     made = await contexts.open("ada", "default", token_budget=4000)
     again = await contexts.open("ada", "default", token_budget=128_000)
     assert replace(again, last_activity=made.last_activity) == made
-    suspended = await contexts.move("ada", "default", SUSPENDED)
+    suspended = await contexts.set_status("ada", "default", SUSPENDED)
     found = await contexts.open("ada", "default")
     assert (found.status, found.conversation_id) == (SUSPENDED, suspended.conversation_id)
 
@@ -89,7 +89,7 @@ async def test_the_project_must_be_the_users(store: Store, contexts: Contexts) -
     with pytest.raises(NotFound):
         await contexts.get("ada", "wald")
     with pytest.raises(NotFound):
-        await contexts.move("ada", "wald", CLOSED)
+        await contexts.set_status("ada", "wald", CLOSED)
 
 
 @pytest.mark.parametrize("budget", [3999, 128_001, -1])
@@ -119,14 +119,14 @@ async def test_what_may_become_what(
     """A closed one only becomes active by the next question."""
     await contexts.open("ada", "default")
     for step in path:
-        await contexts.move("ada", "default", step)
+        await contexts.set_status("ada", "default", step)
     before = await contexts.get("ada", "default")
     if allowed:
-        assert await contexts.move("ada", "default", to) == replace(before, status=to)
+        assert await contexts.set_status("ada", "default", to) == replace(before, status=to)
     else:
         words = f"a context that is {before.status.value} cannot become {to.value}."
         with pytest.raises(BadRequest) as refused:
-            await contexts.move("ada", "default", to)
+            await contexts.set_status("ada", "default", to)
         assert str(refused.value) == words
         assert await contexts.get("ada", "default") == before
 
@@ -135,8 +135,8 @@ async def test_a_closed_one_begins_anew(store: Store, contexts: Contexts) -> Non
     """The same context, empty, in a new conversation; the old one stays to be read."""
     old = await begun(contexts)
     await contexts.touch("ada", old, model="oak", tokens_used=9000)
-    await contexts.decide("ada", old, ["plant oaks"])
-    before = await contexts.move("ada", "default", CLOSED)
+    await contexts.add_decisions("ada", old, ["plant oaks"])
+    before = await contexts.set_status("ada", "default", CLOSED)
     after = await contexts.open("ada", "default", token_budget=4000)
     assert after.id == before.id
     assert after.conversation_id not in (None, old)
@@ -149,7 +149,7 @@ async def test_a_closed_one_begins_anew(store: Store, contexts: Contexts) -> Non
 async def test_a_deleted_conversation_is_replaced(store: Store, contexts: Contexts) -> None:
     """By the next question; what was decided in it is forgotten with it."""
     old = await begun(contexts)
-    await contexts.decide("ada", old, ["plant oaks"])
+    await contexts.add_decisions("ada", old, ["plant oaks"])
     await store.conversations.delete("ada", old)
     assert (await contexts.get("ada", "default")).conversation_id is None
     after = await contexts.open("ada", "default")
@@ -181,10 +181,10 @@ async def test_only_the_open_context_of_that_conversation_is_touched(contexts: C
     """A run that ends after its context was closed, or began anew, changes nothing there."""
     old = await begun(contexts)
     assert not await contexts.touch("bob", old, model="m", tokens_used=1)
-    assert not await contexts.decide("bob", old, ["his"])
-    closed = await contexts.move("ada", "default", CLOSED)
+    assert not await contexts.add_decisions("bob", old, ["his"])
+    closed = await contexts.set_status("ada", "default", CLOSED)
     assert not await contexts.touch("ada", old, model="m", tokens_used=1)
-    assert not await contexts.decide("ada", old, ["late"])
+    assert not await contexts.add_decisions("ada", old, ["late"])
     assert await contexts.get("ada", "default") == closed
     anew = await contexts.open("ada", "default")
     assert not await contexts.touch("ada", old, model="m", tokens_used=1)
@@ -208,8 +208,8 @@ async def test_a_context_holds_at_most_110_percent(contexts: Contexts) -> None:
 async def test_decisions_are_remembered_once(contexts: Contexts) -> None:
     """The newest last; what is decided again is new again."""
     talk = await begun(contexts)
-    assert await contexts.decide("ada", talk, ["oaks 🌳", "elms"])
-    assert await contexts.decide("ada", talk, ["yews", "oaks 🌳", "yews"])
+    assert await contexts.add_decisions("ada", talk, ["oaks 🌳", "elms"])
+    assert await contexts.add_decisions("ada", talk, ["yews", "oaks 🌳", "yews"])
     found = (await contexts.get("ada", "default")).key_decisions
     assert found == ("elms", "yews", "oaks 🌳")
 
@@ -217,17 +217,17 @@ async def test_decisions_are_remembered_once(contexts: Contexts) -> None:
 async def test_the_newest_decisions_are_kept(contexts: Contexts) -> None:
     """However many a model makes of them."""
     talk = await begun(contexts)
-    await contexts.decide("ada", talk, [f"decision {n}" for n in range(MOST_DECISIONS)])
-    await contexts.decide("ada", talk, ["one", "more"])
+    await contexts.add_decisions("ada", talk, [f"decision {n}" for n in range(MAX_DECISIONS)])
+    await contexts.add_decisions("ada", talk, ["one", "more"])
     found = (await contexts.get("ada", "default")).key_decisions
-    assert len(found) == MOST_DECISIONS
+    assert len(found) == MAX_DECISIONS
     assert (found[0], found[-2:]) == ("decision 2", ("one", "more"))
 
 
 async def test_decisions_at_once_lose_nothing(store: Store, second: Store) -> None:
     both = [Contexts(store.database), Contexts(second.database)]
     talk = await begun(both[0])
-    await asyncio.gather(*(both[n % 2].decide("ada", talk, [f"{n}"]) for n in range(12)))
+    await asyncio.gather(*(both[n % 2].add_decisions("ada", talk, [f"{n}"]) for n in range(12)))
     found = (await both[0].get("ada", "default")).key_decisions
     assert sorted(found, key=int) == [f"{n}" for n in range(12)]
 
@@ -236,8 +236,8 @@ async def test_idle_contexts_close(contexts: Contexts) -> None:
     """Active or suspended, whosever they are; those closed before are not counted."""
     for user in ("ada", "bob", "eve"):
         await contexts.open(user, "default")
-    await contexts.move("bob", "default", SUSPENDED)
-    await contexts.move("eve", "default", CLOSED)
+    await contexts.set_status("bob", "default", SUSPENDED)
+    await contexts.set_status("eve", "default", CLOSED)
     assert await contexts.close_idle(time() - 60) == 0
     assert await contexts.close_idle(time() + 60) == 2
     for user in ("ada", "bob"):

@@ -8,7 +8,7 @@ import pytest
 
 from dodona.core.domain.conversations.conversation import Conversation, NewMessage, NewSummary
 from dodona.core.errors import BadRequest, NotFound
-from dodona.core.messages import Raw
+from dodona.core.messages import RawMessage
 from dodona.store import Store
 
 
@@ -28,20 +28,20 @@ async def talk(store: Store) -> Conversation:
 async def contents(
     store: Store, talk: Conversation, budget: int = 10_000, **more: int
 ) -> list[str]:
-    window = await store.conversations.window("ada", talk.id, budget=budget, **more)
+    window = await store.conversations.load_window("ada", talk.id, budget=budget, **more)
     return [message.content for message in window.messages]
 
 
 async def test_a_new_conversation_is_empty(store: Store, talk: Conversation) -> None:
     """It has no head, and its window holds nothing."""
     assert await store.conversations.get("ada", talk.id) == talk
-    window = await store.conversations.window("ada", talk.id, budget=100)
-    assert (window.head_id, window.messages, window.is_cut) == (None, (), False)
+    window = await store.conversations.load_window("ada", talk.id, budget=100)
+    assert (window.head_id, window.messages, window.is_truncated) == (None, (), False)
 
 
 async def test_all_of_a_message_comes_back(store: Store, talk: Conversation) -> None:
     """What was kept is what is read, the provider's JSON to the byte."""
-    raw = Raw("anthropic", b'{"b":1,  "a":[1e3, "\\u00e9"]}')
+    raw = RawMessage("anthropic", b'{"b":1,  "a":[1e3, "\\u00e9"]}')
     message = NewMessage(
         "assistant",
         "Oak 🌳",
@@ -53,7 +53,7 @@ async def test_all_of_a_message_comes_back(store: Store, talk: Conversation) -> 
         mentioned_files=("oak.py", "wald/bäume.md"),
     )
     node = await store.conversations.append("ada", talk.id, [said("?"), message])
-    (_, kept) = (await store.conversations.window("ada", talk.id, budget=100)).messages
+    (_, kept) = (await store.conversations.load_window("ada", talk.id, budget=100)).messages
     for name in ("role", "content", "token_count", "metadata", "raw", "key_insight"):
         assert getattr(kept, name) == getattr(message, name)
     assert kept.mentioned_symbols == ("Oak.grow",)
@@ -69,7 +69,7 @@ async def test_text_that_no_database_takes_is_made_visible(
     await store.conversations.append(
         "ada", talk.id, [NewMessage("user", text, 1, metadata={"k": [text], text: 1})]
     )
-    (kept,) = (await store.conversations.window("ada", talk.id, budget=100)).messages
+    (kept,) = (await store.conversations.load_window("ada", talk.id, budget=100)).messages
     whole = text.replace("\ud83d", "�")
     assert kept.content == whole.replace("\0", "␀")
     assert kept.metadata == {"k": [whole], whole: 1}
@@ -82,9 +82,14 @@ async def test_a_window_holds_the_newest_runs_that_fit(store: Store, talk: Conve
     assert await contents(store, talk, budget=40) == ["3", "on 3", "4", "on 4"]
     assert await contents(store, talk, budget=59) == ["3", "on 3", "4", "on 4"]
     assert await contents(store, talk, budget=60, max_runs=1) == ["4", "on 4"]
-    whole = await store.conversations.window("ada", talk.id, budget=100)
-    cut = await store.conversations.window("ada", talk.id, budget=99)
-    assert (whole.is_cut, whole.tokens, cut.is_cut, cut.tokens) == (False, 100, True, 80)
+    whole = await store.conversations.load_window("ada", talk.id, budget=100)
+    cut = await store.conversations.load_window("ada", talk.id, budget=99)
+    assert (whole.is_truncated, whole.tokens, cut.is_truncated, cut.tokens) == (
+        False,
+        100,
+        True,
+        80,
+    )
 
 
 async def test_the_newest_run_is_there_whatever_it_weighs(store: Store, talk: Conversation) -> None:
@@ -99,14 +104,14 @@ async def test_a_window_ends_at_a_summary(store: Store, talk: Conversation) -> N
         await store.conversations.append("ada", talk.id, exchange(str(number)))
         for number in range(4)
     ]
-    await store.summaries.keep("ada", NewSummary(run_id=nodes[1], content="0 and 1", token_count=5))
-    window = await store.conversations.window("ada", talk.id, budget=45)
+    await store.summaries.save("ada", NewSummary(run_id=nodes[1], content="0 and 1", token_count=5))
+    window = await store.conversations.load_window("ada", talk.id, budget=45)
     assert [m.content for m in window.messages] == ["2", "on 2", "3", "on 3"]
     assert window.summary is not None
     assert (window.summary.content, window.summary.run_id) == ("0 and 1", nodes[1])
-    assert (window.tokens, window.is_cut) == (45, False)
-    short = await store.conversations.window("ada", talk.id, budget=44)
-    assert (short.summary, short.is_cut) == (None, True)
+    assert (window.tokens, window.is_truncated) == (45, False)
+    short = await store.conversations.load_window("ada", talk.id, budget=44)
+    assert (short.summary, short.is_truncated) == (None, True)
 
 
 async def test_branches(store: Store, talk: Conversation) -> None:
@@ -177,8 +182,8 @@ async def test_another_users_conversation_is_not_there(store: Store, talk: Conve
     other = await store.conversations.create("bob")
     attempts = [
         store.conversations.get("bob", talk.id),
-        store.conversations.window("bob", talk.id, budget=10),
-        store.conversations.window("bob", other.id, budget=10, from_id=node),
+        store.conversations.load_window("bob", talk.id, budget=10),
+        store.conversations.load_window("bob", other.id, budget=10, from_id=node),
         store.conversations.nodes("bob", talk.id),
         store.conversations.append("bob", talk.id, exchange("x")),
         store.conversations.append("bob", other.id, exchange("x"), parent=node),
@@ -186,8 +191,8 @@ async def test_another_users_conversation_is_not_there(store: Store, talk: Conve
         store.conversations.delete("bob", talk.id),
         store.conversations.move_head("bob", talk.id, expected=node, to=node),
         store.conversations.move_head("bob", other.id, expected=None, to=node),
-        store.conversations.label("bob", node, "mine"),
-        store.summaries.keep("bob", NewSummary(run_id=node, content="mine", token_count=1)),
+        store.conversations.set_label("bob", node, "mine"),
+        store.summaries.save("bob", NewSummary(run_id=node, content="mine", token_count=1)),
         store.conversations.prune("bob", node),
         store.runs.get("bob", node),
         store.runs.messages("bob", node),

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from dodona.core.domain.conversations.conversation import RunStatus
-from dodona.core.domain.conversations.sessions import LONGEST_KEY, Session
+from dodona.core.domain.conversations.sessions import MAX_KEY_LENGTH, Session
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
-from dodona.store.conversations.sessions import Sessions, count_session
+from dodona.store.conversations.sessions import Sessions, add_session_usage
 from dodona.store.projects.projects import Project, Projects
 from dodona.store.schema import conversations
 from dodona.store.schema import sessions as table
@@ -30,7 +30,7 @@ async def opened(sessions: Sessions, key: str = KEY, user_id: str = "ada") -> Se
 
 
 async def counted(store: Store, user_id: str, key: str, **amounts: int) -> bool:
-    return await store.commit(store.sessions.counted(user_id, key, **amounts))
+    return await store.commit(store.sessions.add_counts(user_id, key, **amounts))
 
 
 async def test_the_first_message_makes_a_session(store: Store, sessions: Sessions) -> None:
@@ -121,7 +121,9 @@ async def test_a_run_that_ends_is_counted(store: Store, sessions: Sessions) -> N
         RunStatus.SUCCEEDED,
         answer(),
         also=[
-            lambda tx: count_session(tx, "ada", KEY, messages=2, input_tokens=100, output_tokens=7)
+            lambda tx: add_session_usage(
+                tx, "ada", KEY, messages=2, input_tokens=100, output_tokens=7
+            )
         ],
     )
     found = await sessions.get("ada", KEY)
@@ -155,12 +157,12 @@ async def test_sessions_are_listed_the_latest_first(store: Store, sessions: Sess
     assert [[each.key[-1] for each in page] for page in pages] == [["a", "c"], ["b"]]
 
 
-@pytest.mark.parametrize("key", ["", "🌳" * (LONGEST_KEY + 1)], ids=["empty", "too long"])
+@pytest.mark.parametrize("key", ["", "🌳" * (MAX_KEY_LENGTH + 1)], ids=["empty", "too long"])
 async def test_a_key_has_a_length(sessions: Sessions, key: str) -> None:
     with pytest.raises(BadRequest, match=r"a session's key has 1 to 512 characters"):
         await opened(sessions, key)
 
 
 async def test_the_longest_key_fits_into_an_index(sessions: Sessions) -> None:
-    made = await opened(sessions, "🌳" * LONGEST_KEY)
-    assert (await sessions.get("ada", "🌳" * LONGEST_KEY)) == made
+    made = await opened(sessions, "🌳" * MAX_KEY_LENGTH)
+    assert (await sessions.get("ada", "🌳" * MAX_KEY_LENGTH)) == made

@@ -14,7 +14,11 @@ from dodona.core.domain.conversations.conversation import (
     RunRequest,
     RunStatus,
 )
-from dodona.core.domain.conversations.conversation_tree import BEGINNING, Pruned, TreePage
+from dodona.core.domain.conversations.conversation_tree import (
+    MAX_EXCERPT_CHARS,
+    PruneResult,
+    TreePage,
+)
 from dodona.core.errors import BadRequest, NotFound
 from dodona.core.ports.model import Usage
 from dodona.store import Store
@@ -57,7 +61,7 @@ def ids(page: TreePage) -> list[int]:
 
 async def test_a_node_is_told_by_how_it_begins(store: Store, talk: Conversation) -> None:
     """With the messages' ids; what is long is cut, a summary is only mentioned."""
-    long = "ö" * (BEGINNING + 1)
+    long = "ö" * (MAX_EXCERPT_CHARS + 1)
     first = await store.conversations.append("ada", talk.id, exchange("why?"))
     second = await store.conversations.append(
         "ada",
@@ -68,19 +72,19 @@ async def test_a_node_is_told_by_how_it_begins(store: Store, talk: Conversation)
             said(long[:-1], role="assistant", tokens=7),
         ],
     )
-    await store.summaries.keep("ada", NewSummary(run_id=first, content="briefly", token_count=5))
-    await store.conversations.label("ada", second, "long")
+    await store.summaries.save("ada", NewSummary(run_id=first, content="briefly", token_count=5))
+    await store.conversations.set_label("ada", second, "long")
     newest, oldest = (
         await store.conversations.tree_page("ada", talk.id, before=None, limit=9)
     ).nodes
     question, *_, last = await store.runs.messages("ada", second)
     assert (newest.id, newest.parent_id, newest.label) == (second, first, "long")
-    assert (newest.status, newest.tokens, newest.children) == (DONE, 27, 0)
+    assert (newest.status, newest.tokens, newest.child_count) == (DONE, 27, 0)
     assert newest.question is not None
     assert (newest.question.message_id, newest.question.text) == (question.id, f"{long[:-2]}…")
     assert newest.answer is not None
     assert (newest.answer.message_id, newest.answer.text) == (last.id, long[:-1])
-    assert (oldest.has_summary, newest.has_summary, oldest.children) == (True, False, 1)
+    assert (oldest.has_summary, newest.has_summary, oldest.child_count) == (True, False, 1)
     assert oldest.question is not None
     assert oldest.question.text == "why?"
 
@@ -98,7 +102,7 @@ async def test_pages_follow_each_other(store: Store, talk: Conversation) -> None
         assert page.head_id == nodes[3]
         found += ids(page)
         on_path |= page.on_path
-        if (before := page.next) is None:
+        if (before := page.next_before) is None:
             break
     assert found == sorted([*nodes, branch], reverse=True)
     assert on_path == set(nodes[:4])
@@ -113,9 +117,9 @@ async def test_the_path_comes_with_what_branches_off(store: Store, talk: Convers
     path = store.conversations.tree_path
     first = await path("ada", talk.id, before=None, limit=3)
     assert ids(first) == [*reversed(nodes[2:]), branch]
-    assert (first.next, first.on_path) == (nodes[2], frozenset(nodes[2:]))
-    second = await path("ada", talk.id, before=first.next, limit=3)
-    assert (ids(second), second.next) == ([nodes[1], nodes[0], root], None)
+    assert (first.next_before, first.on_path) == (nodes[2], frozenset(nodes[2:]))
+    second = await path("ada", talk.id, before=first.next_before, limit=3)
+    assert (ids(second), second.next_before) == ([nodes[1], nodes[0], root], None)
     assert second.on_path == frozenset(nodes[:2])
     # Above a node that is not on it.
     aside = await path("ada", talk.id, before=below, limit=2)
@@ -141,7 +145,7 @@ async def test_what_waits_hangs_on_the_head(store: Store, talk: Conversation) ->
     page = await store.conversations.tree_path("ada", talk.id, before=None, limit=9)
     parents = {node.id: node.parent_id for node in page.nodes}
     assert parents == {first: None, claim.run_id: first, other.id: first, waiting.id: first}
-    assert page.nodes[0].children == 3
+    assert page.nodes[0].child_count == 3
     links = await store.conversations.tree_links("ada", talk.id, after=0, limit=9)
     assert {link.id: link.parent_id for link in links.links} == parents
     assert [link.is_open for link in links.links] == [False, True, True, True]
@@ -150,7 +154,7 @@ async def test_what_waits_hangs_on_the_head(store: Store, talk: Conversation) ->
 async def test_links_are_the_bare_shape(store: Store, talk: Conversation) -> None:
     """By ascending ids, a page at a time; nodes are then asked for by their ids."""
     nodes = await chain(store, talk, 3)
-    await store.conversations.label("ada", nodes[1], "middle")
+    await store.conversations.set_label("ada", nodes[1], "middle")
     page = await store.conversations.tree_links("ada", talk.id, after=nodes[0], limit=1)
     (link,) = page.links
     assert (page.head_id, link.id, link.parent_id) == (nodes[2], nodes[1], nodes[0])
@@ -184,9 +188,9 @@ async def test_another_users_tree_is_not_there(store: Store, talk: Conversation)
         kept.tree_path("bob", other.id, before=node, limit=1),
         kept.tree_links("bob", talk.id, after=0, limit=1),
         kept.tree_nodes("bob", talk.id, [node]),
-        kept.named("bob", talk.id, "x"),
-        kept.message("bob", message),
-        kept.message("ada", message + 1_000),
+        kept.find_by_label("bob", talk.id, "x"),
+        kept.locate_message("bob", message),
+        kept.locate_message("ada", message + 1_000),
     ]
     for attempt in attempts:
         with pytest.raises(NotFound):
@@ -198,7 +202,7 @@ async def test_a_message_is_found_with_its_run(store: Store, talk: Conversation)
     (node,) = await chain(store, talk, 1)
     question, reply = await store.runs.messages("ada", node)
     for message in (question, reply):
-        place = await store.conversations.message("ada", message.id)
+        place = await store.conversations.locate_message("ada", message.id)
         assert (place.role, place.run) == (message.role, await store.runs.get("ada", node))
 
 
@@ -208,7 +212,7 @@ async def test_a_message_is_found_with_its_run(store: Store, talk: Conversation)
 async def test_a_label_is_one_nodes(store: Store, talk: Conversation) -> None:
     """In its conversation; it can be given again to the same, and taken away."""
     first, second = await chain(store, talk, 2)
-    label, named = store.conversations.label, store.conversations.named
+    label, named = store.conversations.set_label, store.conversations.find_by_label
     await label("ada", first, "draft")
     await label("ada", first, "draft")
     with pytest.raises(BadRequest) as taken:
@@ -232,7 +236,7 @@ async def test_one_of_many_who_want_a_label_gets_it(
     """Whichever process they are in."""
     nodes = await chain(store, talk, 8)
     wishes = [
-        (store, second)[number % 2].conversations.label("ada", node, "best")
+        (store, second)[number % 2].conversations.set_label("ada", node, "best")
         for number, node in enumerate(nodes)
     ]
     results = await asyncio.gather(*wishes, return_exceptions=True)
@@ -247,7 +251,7 @@ async def test_the_head_goes_to_the_root_and_back(store: Store, talk: Conversati
     """From the root another conversation grows beside the first."""
     nodes = await chain(store, talk, 2)
     await checked_out(store, talk, None)
-    assert (await store.conversations.window("ada", talk.id, budget=100)).messages == ()
+    assert (await store.conversations.load_window("ada", talk.id, budget=100)).messages == ()
     claim = await asked(store, talk)
     assert claim.parent_id is None
     assert await ended(store, claim, DONE, answer())
@@ -265,7 +269,7 @@ async def test_a_label_goes_with_the_head_or_neither_does(store: Store, talk: Co
         await move("ada", talk.id, expected=first, to=second, label="here")
     assert await head_of(store, talk) == first
     assert not await move("ada", talk.id, expected=third, to=second, label="there")
-    assert await store.conversations.named("ada", talk.id, "there") is None
+    assert await store.conversations.find_by_label("ada", talk.id, "there") is None
 
 
 async def test_of_two_who_check_out_at_once_one_is_told(
@@ -301,8 +305,8 @@ async def test_a_context_holds_what_is_before_its_head(store: Store) -> None:
         taken = await store.runs.submit(
             RunRequest(user_id="ada", project_id="default", message=said(f"q{number}", tokens=100))
         )
-        assert taken.driven is not None
-        await ended(store, taken.driven.claim, DONE, answer(tokens=50))
+        assert taken.claimed is not None
+        await ended(store, taken.claimed.claim, DONE, answer(tokens=50))
         runs.append(taken.run_id)
         talk = taken.conversation_id
 
@@ -333,20 +337,20 @@ async def test_pruning_tells_how_much_went(store: Store, talk: Conversation) -> 
     aside = await store.conversations.append("ada", talk.id, exchange("y"), parent=nodes[0])
     record = TokenRecord("ada", "oracle", "acme", "oak", 3, 4, None, run_id=nodes[4])
     await store.records.add(record, Usage())
-    assert await store.conversations.prune("ada", aside) == Pruned(1, nodes[4])
-    assert await store.conversations.prune("ada", nodes[2]) == Pruned(4, nodes[1])
-    assert await store.conversations.prune("ada", nodes[0]) == Pruned(2, None)
+    assert await store.conversations.prune("ada", aside) == PruneResult(1, nodes[4])
+    assert await store.conversations.prune("ada", nodes[2]) == PruneResult(4, nodes[1])
+    assert await store.conversations.prune("ada", nodes[0]) == PruneResult(2, None)
     with pytest.raises(NotFound):
         await store.conversations.prune("ada", nodes[0])
-    assert [kept.run_id for kept in await store.records.of_user("ada")] == [nodes[4]]
+    assert [kept.run_id for kept in await store.records.list_for_user("ada")] == [nodes[4]]
 
 
 async def test_pruning_what_a_summary_stands_for(store: Store, talk: Conversation) -> None:
     """The summary goes with its run; what is before it is read again as it was said."""
     nodes = await chain(store, talk, 4)
-    await store.summaries.keep("ada", NewSummary(run_id=nodes[2], content="q0-2", token_count=5))
-    assert await store.conversations.prune("ada", nodes[2]) == Pruned(2, nodes[1])
-    window = await store.conversations.window("ada", talk.id, budget=100)
+    await store.summaries.save("ada", NewSummary(run_id=nodes[2], content="q0-2", token_count=5))
+    assert await store.conversations.prune("ada", nodes[2]) == PruneResult(2, nodes[1])
+    window = await store.conversations.load_window("ada", talk.id, budget=100)
     assert window.summary is None
     assert [message.content for message in window.messages] == ["q0", "on q0", "q1", "on q1"]
 
@@ -360,7 +364,7 @@ async def test_what_waits_to_follow_a_node_keeps_it(store: Store, talk: Conversa
     assert str(refused.value) == f"run {waiting.id} is queued. Cancel it first."
     await store.runs.cancel("ada", waiting.id)
     await store.runs.accept("ada", talk.id, said("after the head"))
-    assert await store.conversations.prune("ada", second) == Pruned(2, first)
+    assert await store.conversations.prune("ada", second) == PruneResult(2, first)
     assert (await claimed(store, talk)).parent_id == first
 
 

@@ -18,8 +18,8 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from dodona.core.errors import ConfigError, StoreError
-from dodona.store import Durability, Store, StoreState, inspect, locate, migrate
-from dodona.store.db.migrate import NEWEST, VERSION_TABLE
+from dodona.store import Durability, Store, StoreState, inspect, migrate, parse_location
+from dodona.store.db.migrate import NEWEST_REVISION, VERSION_TABLE
 from dodona.store.db.sqlite import SqliteDatabase
 from tests.conformance.store.saying import exchange
 
@@ -39,17 +39,17 @@ def modes_in(folder: Path) -> dict[str, int]:
 
 
 async def seen(url: str) -> StoreState:
-    return await asyncio.to_thread(inspect, locate(url))
+    return await asyncio.to_thread(inspect, parse_location(url))
 
 
 async def migrated(url: str) -> StoreState:
-    return await asyncio.to_thread(migrate, locate(url))
+    return await asyncio.to_thread(migrate, parse_location(url))
 
 
 async def refused(url: str) -> str:
     """What is said when the store is not opened; looking and migrating say the same."""
     with pytest.raises(StoreError) as error:
-        await Store.open(url, hide=str)
+        await Store.open(url, redact=str)
     for way in (seen, migrated):
         with pytest.raises(StoreError) as same:
             await way(url)
@@ -63,12 +63,12 @@ async def refused(url: str) -> str:
 async def test_a_new_store_is_made(url: str) -> None:
     """And found when it is opened again, with all that was written."""
     assert not (await seen(url)).is_current
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         talk = await store.conversations.create("ada", title="Oaks")
         node = await store.conversations.append("ada", talk.id, exchange("a"))
     found = await seen(url)
-    assert (found.exists, found.revision, found.is_current) == (True, NEWEST, True)
-    async with await Store.open(url, hide=str) as store:
+    assert (found.exists, found.revision, found.is_current) == (True, NEWEST_REVISION, True)
+    async with await Store.open(url, redact=str) as store:
         assert (await store.conversations.get("ada", talk.id)).head_id == node
     assert (await migrated(url)).is_current
 
@@ -76,7 +76,7 @@ async def test_a_new_store_is_made(url: str) -> None:
 async def test_a_file_is_for_its_owner_only(tmp_path: Path) -> None:
     """Also what lies beside it, and the folder that was made for it."""
     file = tmp_path / "deep" / "er" / "dodona.db"
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         await store.conversations.create("ada")
         assert modes_in(file.parent) == {
             "dodona.db": 0o600,
@@ -84,7 +84,7 @@ async def test_a_file_is_for_its_owner_only(tmp_path: Path) -> None:
             "dodona.db-shm": 0o600,
             "dodona.db-owners": 0o700,
         }
-        assert modes_in(Path(f"{file}-owners")) == {store.database.owners.me: 0o600}
+        assert modes_in(Path(f"{file}-owners")) == {store.database.owners.current: 0o600}
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert modes_in(file.parent) == {"dodona.db": 0o600}
 
@@ -93,7 +93,7 @@ async def test_an_empty_file_is_as_good_as_none(tmp_path: Path) -> None:
     file = tmp_path / "dodona.db"
     file.touch()
     assert not (await seen(str(file))).exists
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         assert (await store.conversations.create("ada")).id == 1
 
 
@@ -102,7 +102,7 @@ async def test_looking_changes_nothing(url: str, tmp_path: Path) -> None:
     before = footprint(tmp_path)
     assert (await seen(url)).revision == ""
     assert footprint(tmp_path) == before
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         await store.conversations.create("ada")
     before = footprint(tmp_path)
     assert (await seen(url)).is_current
@@ -112,7 +112,7 @@ async def test_looking_changes_nothing(url: str, tmp_path: Path) -> None:
 async def test_stores_in_one_process_are_made_at_once(tmp_path: Path) -> None:
     """Migrating one does not get into the way of another."""
     files = [str(tmp_path / f"{number}.db") for number in range(4)]
-    stores = await asyncio.gather(*(Store.open(file, hide=str) for file in files * 2))
+    stores = await asyncio.gather(*(Store.open(file, redact=str) for file in files * 2))
     for store in stores:
         await store.conversations.create("ada")
         await store.close()
@@ -121,16 +121,16 @@ async def test_stores_in_one_process_are_made_at_once(tmp_path: Path) -> None:
 
 async def test_a_place_is_opened_many_times_at_once(url: str) -> None:
     """Each time it is another process to the store."""
-    stores = await asyncio.gather(*(Store.open(url, hide=str) for _ in range(4)))
+    stores = await asyncio.gather(*(Store.open(url, redact=str) for _ in range(4)))
     ids = [(await store.conversations.create("ada")).id for store in stores]
-    assert len(set(ids)) == len({store.database.owners.me for store in stores}) == 4
+    assert len(set(ids)) == len({store.database.owners.current for store in stores}) == 4
     await asyncio.gather(*(store.close() for store in stores))
 
 
 async def test_durability_normal_keeps_what_was_written(url: str) -> None:
-    async with await Store.open(url, hide=str, durability="normal") as store:
+    async with await Store.open(url, redact=str, durability="normal") as store:
         talk = await store.conversations.create("ada")
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         assert await store.conversations.get("ada", talk.id) == talk
 
 
@@ -140,7 +140,7 @@ async def test_durability_is_what_the_database_is_told(
 ) -> None:
     """FULL survives a power cut, NORMAL a killed process; the log is on in both."""
     file = str(tmp_path / "dodona.db")
-    async with await Store.open(file, hide=str, durability=durability) as store:
+    async with await Store.open(file, redact=str, durability=durability) as store:
         assert isinstance(store.database, SqliteDatabase)
         execute = store.database._writer._connection.execute
         assert execute("PRAGMA synchronous").fetchone() == (synchronous,)
@@ -150,7 +150,7 @@ async def test_durability_is_what_the_database_is_told(
 
 async def test_a_closed_store_says_so(url: str) -> None:
     """Whoever still writes or reads is not left waiting."""
-    store = await Store.open(url, hide=str)
+    store = await Store.open(url, redact=str)
     await store.close()
     with pytest.raises(StoreError, match="the store is closed"):
         await asyncio.wait_for(store.conversations.create("ada"), 5)
@@ -192,7 +192,7 @@ def make_foreign_with_log(file: Path) -> str:
 def make_foreign_with_our_version(file: Path) -> str:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute(f"CREATE TABLE {VERSION_TABLE} (version_num TEXT)")
-        connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES ('{NEWEST}')")  # noqa: S608
+        connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES ('{NEWEST_REVISION}')")  # noqa: S608
         connection.commit()
     return f"{ANOTHER}[store] url."
 
@@ -206,18 +206,18 @@ def make_marked(file: Path) -> str:
 
 
 def make_newer(file: Path) -> str:
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     with closing(sqlite3.connect(file)) as connection:
         connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")  # noqa: S608
         connection.commit()
     return (
-        f"was written by a newer Dodona (its schema is 9999, this version knows {NEWEST}). "
+        f"was written by a newer Dodona (its schema is 9999, this version knows {NEWEST_REVISION}). "
         "Nothing was changed. Upgrade Dodona, or name another store with [store] url."
     )
 
 
 def make_headless(file: Path) -> str:
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     with file.open("r+b") as handle:
         handle.write(b"\xff" * 100)
     return "is not a SQLite database. Nothing was changed. Name another file with [store] url."
@@ -225,7 +225,7 @@ def make_headless(file: Path) -> str:
 
 def make_torn(file: Path) -> str:
     """The header is whole, the list of tables is not."""
-    migrate(locate(str(file)))
+    migrate(parse_location(str(file)))
     with file.open("r+b") as handle:
         handle.seek(100)
         handle.write(b"\xff" * 3000)
@@ -296,8 +296,8 @@ def test_no_room_for_a_new_store(tmp_path: Path) -> None:
     )
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
     assert done.stdout.startswith(f"the store {file} cannot "), done.stderr
-    migrate(locate(str(file)))
-    assert inspect(locate(str(file))).is_current
+    migrate(parse_location(str(file)))
+    assert inspect(parse_location(str(file))).is_current
 
 
 # -- damage that is met later ----------------------------------------------------------------------
@@ -306,7 +306,7 @@ def test_no_room_for_a_new_store(tmp_path: Path) -> None:
 async def test_damage_inside_is_told_when_it_is_met(tmp_path: Path) -> None:
     """By whatever reads it; what is whole can be read on."""
     file = tmp_path / "dodona.db"
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         talk = await store.conversations.create("ada")
         first = await store.conversations.append("ada", talk.id, exchange("first"))
         for number in range(300):
@@ -315,10 +315,10 @@ async def test_damage_inside_is_told_when_it_is_met(tmp_path: Path) -> None:
     with file.open("r+b") as handle:
         handle.seek(whole - whole // 4)
         handle.write(b"\xff" * (whole // 4))
-    async with await Store.open(str(file), hide=str) as store:
+    async with await Store.open(str(file), redact=str) as store:
         for _ in range(3):
             with pytest.raises(StoreError) as damaged:
-                await store.conversations.window("ada", talk.id, budget=10**9)
+                await store.conversations.load_window("ada", talk.id, budget=10**9)
             assert str(damaged.value).startswith(f"the store {file} is damaged. ")
         with pytest.raises(StoreError, match="is damaged"):
             await store.conversations.prune("ada", first)
@@ -336,10 +336,10 @@ async def test_a_newer_database_is_left_alone(postgres_url: str) -> None:
         try:
             words = await refused(postgres_url)
         finally:
-            connection.execute(mark, (NEWEST,))
+            connection.execute(mark, (NEWEST_REVISION,))
     assert words == (
-        f"the store {locate(postgres_url)} was written by a newer Dodona (its schema is 9999, "
-        f"this version knows {NEWEST}). Nothing was changed. Upgrade Dodona, or name another store "
+        f"the store {parse_location(postgres_url)} was written by a newer Dodona (its schema is 9999, "
+        f"this version knows {NEWEST_REVISION}). Nothing was changed. Upgrade Dodona, or name another store "
         "with [store] url."
     )
 
@@ -352,7 +352,7 @@ async def test_a_database_of_another_program_is_left_alone(postgres_server: str)
     with psycopg.connect(foreign, autocommit=True) as connection:
         connection.execute("CREATE TABLE sessions (id INTEGER PRIMARY KEY)")
         with pytest.raises(StoreError, match="foreign_program"):
-            await Store.open(foreign, hide=str)
+            await Store.open(foreign, redact=str)
         query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
         assert connection.execute(query).fetchall() == [("sessions",)]
 
@@ -360,7 +360,7 @@ async def test_a_database_of_another_program_is_left_alone(postgres_server: str)
 async def test_a_server_that_is_not_there() -> None:
     """Which, without its password, and what to look at."""
     with pytest.raises(StoreError) as error:
-        await Store.open("postgresql://ada:oak-1234@127.0.0.1:1/dodona", hide=str)
+        await Store.open("postgresql://ada:oak-1234@127.0.0.1:1/dodona", redact=str)
     words = str(error.value)
     assert words.startswith("the store postgresql://ada@127.0.0.1:1/dodona cannot be reached: ")
     assert words.endswith("Is the server running, and are name and password right?")
@@ -369,5 +369,5 @@ async def test_a_server_that_is_not_there() -> None:
 
 async def test_an_address_that_is_none() -> None:
     with pytest.raises((ConfigError, StoreError)) as error:
-        await Store.open("postgresql://ada:oak-1234@[::1/dodona", hide=str)
+        await Store.open("postgresql://ada:oak-1234@[::1/dodona", redact=str)
     assert "oak-1234" not in str(error.value)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from sqlalchemy import insert, text
 
 from dodona.core.domain.knowledge.threads import EntryHit, NewEntry, ThreadEntry
-from dodona.store import Store, inspect, locate, migrate
+from dodona.store import Store, inspect, migrate, parse_location
 from dodona.store.db.statements import statement
-from dodona.store.db.thread_search import LONGEST_TERM, MOST_TERMS, terms_of
+from dodona.store.db.thread_search import MAX_TERM_CHARS, MAX_TERMS, terms_of
 from dodona.store.schema import thread_entries, threads
 from tests.conformance.conftest import COMPLETE
 from tests.conformance.store.test_schema import connect
@@ -132,8 +132,8 @@ async def test_any_query_is_answered(store: Store, query: str, content: str) -> 
 def test_terms_are_few_and_short() -> None:
     """Each once, in the order of the query."""
     assert terms_of("Oak oak OAK elm") == ["OAK", "elm"]
-    assert len(terms_of(" ".join(map(str, range(100))))) == MOST_TERMS
-    assert terms_of("x" * 500) == ["x" * LONGEST_TERM]
+    assert len(terms_of(" ".join(map(str, range(100))))) == MAX_TERMS
+    assert terms_of("x" * 500) == ["x" * MAX_TERM_CHARS]
 
 
 async def test_a_title_finds_its_entries(store: Store) -> None:
@@ -175,7 +175,9 @@ async def test_of_two_that_fit_alike_the_newer_is_first(store: Store) -> None:
     aged.append({"thread_id": first.thread_id, "content": "oak elm", "created_at": now - 365 * DAY})
     same = {"author": "user", "entry_type": "thought", "title": ""}
     await store.database.write(
-        lambda tx: [tx.run(statement(insert(thread_entries).values(**row, **same))) for row in aged]
+        lambda tx: [
+            tx.execute(statement(insert(thread_entries).values(**row, **same))) for row in aged
+        ]
     )
     alike = [found for found in await texts(store, "oak") if found in ages]
     assert alike == [
@@ -194,8 +196,8 @@ def _make_second(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade: Any = command.upgrade
     with monkeypatch.context() as patch:
         patch.setattr(command, "upgrade", lambda config, _: upgrade(config, "0002"))
-        migrate(locate(url))
-    assert inspect(locate(url)).revision == "0002"
+        migrate(parse_location(url))
+    assert inspect(parse_location(url)).revision == "0002"
     with connect(url).begin() as connection:
         for line in (
             "INSERT INTO threads (id, user_id, project_id, title, created_at, updated_at) VALUES"
@@ -218,7 +220,7 @@ async def test_threads_of_an_older_store_are_kept_and_found(
 ) -> None:
     """By title and by content; of two that have a title, the older one goes on with it."""
     await asyncio.to_thread(_make_second, url, monkeypatch)
-    async with await Store.open(url, hide=str) as store:
+    async with await Store.open(url, redact=str) as store:
         assert await texts(store, "speaking") == ["They speak."]
         assert sorted(await texts(store, "oak")) == ["They rustle.", "They speak."]
         (added,) = await pushed(store, "They fell.", title="oaks")

@@ -35,7 +35,7 @@ async def claim(store: Store, talk: Conversation) -> Claim:
 
 
 async def ask(store: Store, claim: Claim, call_id: str = "call", **more: Any) -> Approval:
-    return await store.approvals.ask("ada", approval(claim.run_id, call_id, **more))
+    return await store.approvals.request("ada", approval(claim.run_id, call_id, **more))
 
 
 async def decide(
@@ -58,7 +58,7 @@ async def test_what_is_asked_waits_for_a_decision(store: Store, claim: Claim) ->
     """It says all that was asked, and is found by its run and call."""
     question = approval(claim.run_id)
     before = time()
-    found = await store.approvals.ask("ada", question)
+    found = await store.approvals.request("ada", question)
     assert before <= found.asked_at <= time()
     assert asdict(found) == {
         **asdict(question),
@@ -101,7 +101,7 @@ async def test_what_waits_is_of_runs_that_go_on(
     assert await store.approvals.pending("ada") == kept
     await decide(store, claim)
     assert await store.approvals.pending("ada") == kept[:2]
-    await store.runs.wait(late)  # a person is asked: it holds its lane, and no process
+    await store.runs.mark_waiting(late)  # a person is asked: it holds its lane, and no process
     assert await store.approvals.pending("ada") == kept[:2]
     await ended(store, claim, RunStatus.CANCELLED)
     assert await store.approvals.pending("ada") == [kept[1]]
@@ -138,7 +138,7 @@ async def test_long_arguments_are_cut_for_people(store: Store, claim: Claim) -> 
 
 async def test_known_secrets_are_not_shown(url: str) -> None:
     """Also where the text is cut within one."""
-    async with await Store.open(url, hide=lambda t: t.replace("hunter2", "[secret]")) as store:
+    async with await Store.open(url, redact=lambda t: t.replace("hunter2", "[secret]")) as store:
         claim = await asked(store, await store.conversations.create("ada"))
         text = "x" * 1_996 + "hunter2" * 2
         found = await ask(store, claim, arguments={"hunter2": text}, reason="hunter2?")
@@ -263,7 +263,7 @@ async def test_anothers_are_not_found(store: Store, claim: Claim) -> None:
             assert str(refused.value) == words
     for run_id in (claim.run_id, 999):
         with pytest.raises(NotFound) as refused:
-            await store.approvals.ask("bob", approval(run_id, "new"))
+            await store.approvals.request("bob", approval(run_id, "new"))
         assert str(refused.value) == f"there is no run {run_id}."
     assert await store.approvals.pending("bob") == []
     assert [each.call_id for each in await store.approvals.pending("ada")] == ["call"]
@@ -364,7 +364,7 @@ async def test_a_run_that_waits_for_a_person_is_woken_with_the_decision(
 ) -> None:
     """It can be decided while no process drives it."""
     await ask(store, claim)
-    await store.runs.wait(claim)
+    await store.runs.mark_waiting(claim)
     decided = await decide(store, claim)
     woken = await next_of(store, talk.id, waking=claim.run_id)
     assert isinstance(woken, Claim)

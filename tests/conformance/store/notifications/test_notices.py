@@ -21,10 +21,10 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.domain.notices import Deferral, DeferUntil, NewNotice, StoredNotice
 from dodona.core.domain.projects import Project
-from dodona.core.errors import BadRequest, Fenced, NotFound
+from dodona.core.errors import BadRequest, NotFound, RunFenced
 from dodona.core.events import SELF_NOTIFY, Event, Severity
 from dodona.store import Store
-from dodona.store.notifications.notices import MOST_BRIEFED, MOST_PENDING
+from dodona.store.notifications.notices import MAX_PENDING, MAX_RUN_NOTICES
 from dodona.store.schema import notices as table
 from tests.conformance.store.saying import asked, ended, rows_of, said
 from tests.conformance.store.worker import Workers, all_told, told
@@ -54,9 +54,9 @@ async def brief_of(store: Store, project_id: str = "default", user_id: str = "ad
     """What a question begins with that is asked now."""
     question = RunRequest(user_id=user_id, project_id=project_id, message=said("?"))
     found = await store.runs.submit(question)
-    assert found.driven is not None
-    await ended(store, found.driven.claim)
-    return found.driven.brief
+    assert found.claimed is not None
+    await ended(store, found.claimed.claim)
+    return found.claimed.inputs
 
 
 def ids(notices: Sequence[StoredNotice]) -> list[int]:
@@ -127,7 +127,7 @@ async def test_any_text_is_kept(store: Store, message: str) -> None:
 
 async def test_known_secrets_are_not_kept(url: str) -> None:
     """Neither in a payload nor in a key of it."""
-    async with await Store.open(url, hide=lambda t: t.replace("hunter2", "[secret]")) as store:
+    async with await Store.open(url, redact=lambda t: t.replace("hunter2", "[secret]")) as store:
         payload = {"said": ["hunter2 \n\\ is it"], "hunter2": 1}
         kept = await put(store, event=replace(EVENT, payload=payload))
         assert kept.event.payload == {"said": ["[secret] \n\\ is it"], "[secret]": 1}
@@ -188,7 +188,7 @@ async def test_there_is_room_for_so_many(store: Store, second: Store) -> None:
     """Of each project, however many put at once; what was told makes room."""
     both = (store, second)
     found = await asyncio.gather(
-        *(put(both[n % 2]) for n in range(MOST_PENDING + 4)), return_exceptions=True
+        *(put(both[n % 2]) for n in range(MAX_PENDING + 4)), return_exceptions=True
     )
     refused = [each for each in found if isinstance(each, BaseException)]
     assert [str(each) for each in refused] == [
@@ -196,11 +196,11 @@ async def test_there_is_room_for_so_many(store: Store, second: Store) -> None:
         "Dismiss some, or ask something: a run tells what is due."
     ] * 4
     waiting = await pending(store)
-    assert len(waiting) == MOST_PENDING
+    assert len(waiting) == MAX_PENDING
     await put(store, user_id="bob")
     await store.projects.create(Project("ada", "wald"))
     await put(store, project_id="wald")
-    await store.commit(store.notices.delivered("ada", waiting[:1]))
+    await store.commit(store.notices.mark_delivered("ada", waiting[:1]))
     await put(store)
 
 
@@ -216,7 +216,7 @@ async def test_anothers_are_not_found(store: Store, talk: Conversation) -> None:
         assert str(refused.value) == f"there is no notice {number}."
     assert await store.notices.list("ada", limit=5) == []
     assert await pending(store) == []
-    await store.commit(store.notices.delivered("ada", [theirs.id]))
+    await store.commit(store.notices.mark_delivered("ada", [theirs.id]))
     assert await store.notices.pending("bob", "default") == [theirs]
     claim = await asked(store, talk)
     for run_id in (claim.run_id, 999):
@@ -268,7 +268,7 @@ async def test_a_key_is_known_when_there_is_no_room(
 ) -> None:
     """Whoever repeats is not refused for what it was told before."""
     first = await put(store, key="k")
-    monkeypatch.setattr("dodona.store.notifications.notices.MOST_PENDING", 1)
+    monkeypatch.setattr("dodona.store.notifications.notices.MAX_PENDING", 1)
     assert await put(store, key="k") == first
     with pytest.raises(BadRequest):
         await put(store)
@@ -307,12 +307,12 @@ async def test_notices_are_delivered_with_the_run_that_tells_them(
     kept = [(await put(store)).id for _ in range(3)]
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
-    journal.ride(store.notices.delivered("ada", [kept[2], kept[0], kept[2]]))
+    journal.add_to_next_commit(store.notices.mark_delivered("ada", [kept[2], kept[0], kept[2]]))
     assert await pending(store) == kept
     await journal.commit(lambda _: None)
     assert await pending(store) == [kept[1]]
     told = await store.notices.list("ada", limit=5)
-    journal.ride(store.notices.delivered("ada", kept))
+    journal.add_to_next_commit(store.notices.mark_delivered("ada", kept))
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await pending(store) == []
     again = await store.notices.list("ada", limit=5)
@@ -326,14 +326,14 @@ async def test_who_has_lost_its_run_delivers_nothing(
     kept = await put(store)
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
-    journal.ride(store.notices.delivered("ada", [kept.id]))
+    journal.add_to_next_commit(store.notices.mark_delivered("ada", [kept.id]))
     store.runs.release(claim)
     taken = await store.runs.claim_next(talk.id)
     assert isinstance(taken, ClaimedRun)
-    with pytest.raises(Fenced):
+    with pytest.raises(RunFenced):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await pending(second) == [kept.id]
-    assert ids(taken.brief.notices) == [kept.id]
+    assert ids(taken.inputs.notices) == [kept.id]
 
 
 # -- briefs ----------------------------------------------------------------------------------------
@@ -349,7 +349,7 @@ async def test_a_run_begins_with_what_waits_to_be_told(store: Store) -> None:
     await store.notices.dismiss("ada", kept[1].id)
     assert (await brief_of(store)).notices == (kept[0], kept[2])
     assert (await brief_of(store, "wald")).notices == (other,)
-    await store.commit(store.notices.delivered("ada", [kept[0].id, kept[2].id]))
+    await store.commit(store.notices.mark_delivered("ada", [kept[0].id, kept[2].id]))
     assert (await brief_of(store)).notices == ()
 
 
@@ -357,17 +357,17 @@ async def test_a_run_that_waited_or_was_cut_is_told_what_waits_by_then(store: St
     """Not what waited when it was asked: that may have been told since."""
     question = RunRequest(user_id="ada", project_id="default", message=said("?"))
     first = await store.runs.submit(question)
-    assert first.driven is not None
+    assert first.claimed is not None
     before = await put(store)
     queued = await store.runs.submit(question)
-    assert queued.driven is None
+    assert queued.claimed is None
     later = await put(store)
-    await ended(store, first.driven.claim, also=[store.notices.delivered("ada", [before.id])])
+    await ended(store, first.claimed.claim, also=[store.notices.mark_delivered("ada", [before.id])])
     for attempt in (1, 2):
         driven = await store.runs.claim_next(queued.conversation_id)
         assert isinstance(driven, ClaimedRun)
         assert (driven.claim.run_id, driven.claim.attempt) == (queued.run_id, attempt)
-        assert driven.brief.notices == (later,)
+        assert driven.inputs.notices == (later,)
         store.runs.release(driven.claim)
 
 
@@ -382,7 +382,7 @@ async def test_a_run_is_not_told_of_another_day(store: Store) -> None:
 async def test_what_may_never_happen_takes_the_place_of_nothing(store: Store) -> None:
     """A run begins with so many at most: first what is due for sure, then the oldest."""
     tool = Deferral(DeferUntil.TOOL, tool="never")
-    waiting = [(await put(store, due=tool)).id for _ in range(MOST_BRIEFED + 10)]
+    waiting = [(await put(store, due=tool)).id for _ in range(MAX_RUN_NOTICES + 10)]
     sure = [(await put(store)).id, (await put(store, due=Deferral(DeferUntil.TIME, at=1.0))).id]
     found = ids((await brief_of(store)).notices)
-    assert found == [*waiting[: MOST_BRIEFED - 2], *sure]
+    assert found == [*waiting[: MAX_RUN_NOTICES - 2], *sure]

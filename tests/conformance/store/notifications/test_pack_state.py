@@ -15,9 +15,9 @@ from dodona.core.domain.conversations.conversation import (
     RunEnd,
     RunStatus,
 )
-from dodona.core.errors import BadRequest, Fenced
+from dodona.core.errors import BadRequest, RunFenced
 from dodona.store import Store
-from dodona.store.notifications.pack_state import MOST_BYTES, MOST_KEYS
+from dodona.store.notifications.pack_state import MAX_KEYS, MAX_VALUE_BYTES
 from dodona.store.schema import plugin_state as table
 from tests.conformance.store.saying import asked, deadlocks, rows_of
 
@@ -29,7 +29,7 @@ VALUES = {
     "list": [1, [None]],
     "m": {},
 }
-FULL = {f"key {number:04}": number for number in range(MOST_KEYS)}
+FULL = {f"key {number:04}": number for number in range(MAX_KEYS)}
 NO_ROOM = "the pack 'p' keeps 1,000 keys at most for a user. Forget some: put them as None."
 
 
@@ -57,7 +57,7 @@ async def test_a_put_changes_what_it_names(store: Store) -> None:
 
 
 async def test_known_secrets_are_not_kept(url: str) -> None:
-    async with await Store.open(url, hide=lambda t: t.replace("hunter2", "[secret]")) as store:
+    async with await Store.open(url, redact=lambda t: t.replace("hunter2", "[secret]")) as store:
         await store.pack_state.put("ada", "p", {"k": {"it": ["hunter2"]}})
         assert await store.pack_state.all("ada") == {"p": {"k": {"it": ["[secret]"]}}}
         assert "hunter2" not in str(await rows_of(store, table))
@@ -87,7 +87,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     (
         "ada",
         "p",
-        {"ok": 1, "k": "x" * (MOST_BYTES - 1)},
+        {"ok": 1, "k": "x" * (MAX_VALUE_BYTES - 1)},
         "the value of 'k' must have at most 65,536 bytes as JSON (got 65,537).",
     ),
     (
@@ -129,14 +129,14 @@ async def test_what_is_wrong_is_refused(
         await store.pack_state.put(user, pack, values)
     assert str(refused.value) == said
     with pytest.raises(BadRequest) as refused:
-        store.pack_state.putting(user, pack, values)
+        store.pack_state.put_operation(user, pack, values)
     assert str(refused.value) == said
     assert await rows_of(store, table) == []
 
 
 async def test_what_is_just_allowed_is_kept(store: Store) -> None:
     """Up to the bound, bound included; also a thing that is nested as deep as is written."""
-    values = {"x" * 200: "x" * (MOST_BYTES - 2), "deep": nested(100)}
+    values = {"x" * 200: "x" * (MAX_VALUE_BYTES - 2), "deep": nested(100)}
     await store.pack_state.put("ada", "p" * 200, values)
     assert await store.pack_state.all("ada") == {"p" * 200: values}
 
@@ -153,13 +153,13 @@ async def test_a_pack_keeps_so_many_keys(store: Store) -> None:
     await store.pack_state.put("bob", "p", {"new": 1})
     await store.pack_state.put("ada", "p", {"a new one": 1, "key 0000": None})
     kept = (await store.pack_state.all("ada"))["p"]
-    assert len(kept) == MOST_KEYS
+    assert len(kept) == MAX_KEYS
     assert kept["a new one"] == 1
 
 
 async def test_many_at_once_keep_within_the_bound(store: Store, second: Store, url: str) -> None:
     """Whichever process they are in; nobody waits in a circle."""
-    await store.pack_state.put("ada", "p", dict(list(FULL.items())[: MOST_KEYS - 3]))
+    await store.pack_state.put("ada", "p", dict(list(FULL.items())[: MAX_KEYS - 3]))
     before = deadlocks(url)
     both = (store, second)
     found = await asyncio.gather(
@@ -167,7 +167,7 @@ async def test_many_at_once_keep_within_the_bound(store: Store, second: Store, u
         return_exceptions=True,
     )
     assert [str(each) for each in found if each is not None] == [NO_ROOM] * 5
-    assert len((await store.pack_state.all("ada"))["p"]) == MOST_KEYS
+    assert len((await store.pack_state.all("ada"))["p"]) == MAX_KEYS
     assert deadlocks(url) == before
 
 
@@ -178,11 +178,13 @@ async def test_a_state_rides_with_what_a_run_commits(store: Store, talk: Convers
     """It is there when that is, in the order in which it was put."""
     journal = await store.journals.open(await asked(store, talk))
     for number in (1, 2):
-        journal.ride(store.pack_state.putting("ada", "p", {"n": number, f"only {number}": True}))
+        journal.add_to_next_commit(
+            store.pack_state.put_operation("ada", "p", {"n": number, f"only {number}": True})
+        )
     assert await store.pack_state.all("ada") == {}
     await journal.commit(lambda _: None)
     assert await store.pack_state.all("ada") == {"p": {"n": 2, "only 1": True, "only 2": True}}
-    journal.ride(store.pack_state.putting("ada", "p", {"n": None}))
+    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", {"n": None}))
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert await store.pack_state.all("ada") == {"p": {"only 1": True, "only 2": True}}
 
@@ -190,10 +192,10 @@ async def test_a_state_rides_with_what_a_run_commits(store: Store, talk: Convers
 async def test_who_has_lost_its_run_changes_nothing(store: Store, talk: Conversation) -> None:
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
-    journal.ride(store.pack_state.putting("ada", "p", {"n": 1}))
+    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", {"n": 1}))
     store.runs.release(claim)
     assert isinstance(await store.runs.claim_next(talk.id), ClaimedRun)
-    with pytest.raises(Fenced):
+    with pytest.raises(RunFenced):
         await journal.commit(lambda _: None)
     assert await store.pack_state.all("ada") == {}
 
@@ -206,13 +208,13 @@ async def test_a_full_pack_harms_no_run(
     claim = await asked(store, talk)
     journal = await store.journals.open(claim)
     values = {"new": 1, "key 0001": "changed", "key 0002": None, "a": 1, "b": 2}
-    journal.ride(store.pack_state.putting("ada", "p", values))
+    journal.add_to_next_commit(store.pack_state.put_operation("ada", "p", values))
     with caplog.at_level(logging.WARNING, logger="dodona.store.notifications.pack_state"):
         await journal.end(RunEnd(status=RunStatus.SUCCEEDED))
     assert [record.getMessage() for record in caplog.records] == [
         "the pack 'p' keeps 1000 keys for a user already; not kept: b, new"
     ]
     kept = (await store.pack_state.all("ada"))["p"]
-    assert (kept["a"], kept["key 0001"], len(kept)) == (1, "changed", MOST_KEYS)
+    assert (kept["a"], kept["key 0001"], len(kept)) == (1, "changed", MAX_KEYS)
     assert not {"key 0002", "new", "b"} & set(kept)
     assert (await store.runs.get("ada", claim.run_id)).status is RunStatus.SUCCEEDED

@@ -56,7 +56,7 @@ async def test_anothers_is_not_found(projects: Projects) -> None:
             await projects.get(user, id_)
         assert str(refused.value) == f"there is no project {id_!r}."
         with pytest.raises(NotFound):
-            await projects.change(user, id_, lambda project: project)
+            await projects.update(user, id_, lambda project: project)
 
 
 async def test_projects_are_listed_by_age(projects: Projects) -> None:
@@ -84,14 +84,14 @@ async def test_what_is_no_name(projects: Projects, id_: str) -> None:
 async def test_a_change_keeps_what_it_does_not_name(projects: Projects) -> None:
     """Name, owner and age are not for changing."""
     made = await projects.create(Project("ada", "wald", vault_path="/a", settings={"x": 1}))
-    changed = await projects.change(
+    changed = await projects.update(
         "ada",
         "wald",
         lambda old: replace(old, id="z", user_id="bob", code_paths=("/c",), created_at=0.0),
     )
     assert changed == replace(made, code_paths=("/c",))
     assert await projects.get("ada", "wald") == changed
-    assert (await projects.change("ada", "default", lambda p: replace(p, vault_path="/v"))) == (
+    assert (await projects.update("ada", "default", lambda p: replace(p, vault_path="/v"))) == (
         await projects.get("ada", "default")
     )
 
@@ -102,7 +102,7 @@ async def test_changes_at_once_lose_nothing(store: Store, second: Store) -> None
 
     async def add(number: int) -> None:
         path = f"/src/{number}"
-        await both[number % 2].change(
+        await both[number % 2].update(
             "ada", "wald", lambda old: replace(old, code_paths=(*old.code_paths, path))
         )
 

@@ -315,13 +315,13 @@ async def test_a_thread_that_is_deleted_takes_its_entries_along(store: Store, ur
 # -- indexes ---------------------------------------------------------------------------------------
 
 QUERIES: dict[str, tuple[Statement, str]] = {
-    "the threads of a project": (threads._LIST, "ix_threads_user_id"),
-    "a thread": (threads._READ, "INTEGER PRIMARY KEY"),
-    "a thread by its title": (threads._FIND_TITLE, "uq_threads_title_key"),
-    "an entry by its key": (threads._KEPT, "uq_thread_entries_key"),
-    "a page": (threads._AFTER, "ix_thread_entries_thread_id"),
-    "the last page": (threads._LAST, "ix_thread_entries_thread_id"),
-    "the words": (threads._SEEK, "VIRTUAL TABLE INDEX"),
+    "the threads of a project": (threads._SELECT_THREADS, "ix_threads_user_id"),
+    "a thread": (threads._SELECT_THREAD, "INTEGER PRIMARY KEY"),
+    "a thread by its title": (threads._LOCK_THREAD_BY_TITLE, "uq_threads_title_key"),
+    "an entry by its key": (threads._SELECT_ENTRY_BY_KEY, "uq_thread_entries_key"),
+    "a page": (threads._SELECT_ENTRIES_AFTER, "ix_thread_entries_thread_id"),
+    "the last page": (threads._SELECT_LAST_ENTRIES, "ix_thread_entries_thread_id"),
+    "the words": (threads._SEARCH_ENTRIES, "VIRTUAL TABLE INDEX"),
 }
 
 

@@ -22,11 +22,11 @@ from dodona.core.domain.conversations.conversation import (
     RunRequest,
     RunStatus,
 )
-from dodona.core.errors import Diverged, Fenced, NotFound, StoreError, TreeError
+from dodona.core.errors import NotFound, RunDiverged, RunFenced, StoreError, TreeError
 from dodona.core.ports.journal import Effect, StepRecord, StepStart
 from dodona.net.redactor import Redactor
-from dodona.store import BudgetLine, Reservation, RunJournal, Store, Unit, reserve, settle
-from dodona.store.db.database import Database, Operation, Owners, Transaction, log_lost
+from dodona.store import BudgetLine, BudgetUnit, Reservation, RunJournal, Store, reserve, settle
+from dodona.store.db.database import Database, Operation, Owners, Transaction, log_orphaned
 from dodona.store.db.statements import statement
 from dodona.store.runs import journal as journal_module
 from dodona.store.schema import pins, runs, steps, tree_globals
@@ -103,7 +103,7 @@ class Cast:
         keys = ":blackboard-schema {:trail [] :to nil :found nil}"
         tree = load(f'(tree "main" {keys} {body})', registry=self.registry)
         options = Options(journal=journal, output=self.chunks.append)
-        return await Run(tree, values, options).drive()
+        return await Run(tree, values, options).execute()
 
 
 async def played(
@@ -297,7 +297,7 @@ async def test_another_request_under_an_effects_key_ends_the_run(
     at = before.split("(")[2].split()[0] if is_cut else "send"
     async with cut(store, talk, before, at=at, to="bob") as (claim, _):
         cast = Cast()
-        with pytest.raises(Diverged) as refused:
+        with pytest.raises(RunDiverged) as refused:
             await played(store, claim, after, cast=cast, **{"to": "bob", **values})
     assert str(refused.value) == BEGUN_WITH_ANOTHER.format("act")
     assert cast.calls == {}
@@ -353,10 +353,10 @@ class Counting:
         return await self.submit(operation, soft=soft)
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: Any = log_lost
+        self, operation: Operation[T], *, soft: bool = False, on_orphaned: Any = log_orphaned
     ) -> asyncio.Future[T]:
         self.writes += 1
-        return self._inner.submit(operation, soft=soft, lost=lost)
+        return self._inner.submit(operation, soft=soft, on_orphaned=on_orphaned)
 
     async def close(self) -> None:
         await self._inner.close()
@@ -366,10 +366,12 @@ async def test_three_effects_at_once_cost_one_commit_at_their_start(
     store: Store, talk: Conversation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are noted together, so they are written together."""
-    monkeypatch.setattr(journal_module, "_SOON", 60)  # results wait for their barrier
+    monkeypatch.setattr(
+        journal_module, "_FLUSH_DELAY_SECONDS", 60
+    )  # results wait for their barrier
     claim = await asked(store, talk)
     database = Counting(store.database)
-    counted = Store(database, hide=str)
+    counted = Store(database, redact=str)
     cast, at_start = Cast(), list[int]()
     all_there = asyncio.Event()
 
@@ -393,12 +395,12 @@ async def test_three_tool_rounds_commit_at_most_eight_times(
 
     The results ride with the next of these. A claim is not counted: it is the lane's.
     """
-    monkeypatch.setattr(journal_module, "_SOON", 60)
+    monkeypatch.setattr(journal_module, "_FLUSH_DELAY_SECONDS", 60)
     claim = await asked(store, talk)
     database = Counting(store.database)
-    counted = Store(database, hide=str)
+    counted = Store(database, redact=str)
     journal, cast, holds = await counted.journals.open(claim), Cast(), list[Reservation]()
-    line = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 100, 10_000)
+    line = BudgetLine("user:ada", "2026-11", BudgetUnit.TOKENS, 100, 10_000)
 
     async def call_model(_: Blackboard) -> None:
         settled = [holds.pop()] if holds else []
@@ -417,12 +419,12 @@ async def test_three_tool_rounds_commit_at_most_eight_times(
       (fetch))"""
     outcome = await cast.run(journal, body)
     assert outcome.succeeded
-    journal.ride(lambda tx: settle(tx, holds[0], tokens=60, nanos=0))
+    journal.add_to_next_commit(lambda tx: settle(tx, holds[0], tokens=60, nanos=0))
     assert (await journal.end(DONE)).head_moved
     assert database.writes <= 8
     assert set((await kept_steps(store)).values()) == {"succeeded"}
     (budget,) = await store.budgets.all()
-    assert (budget.used, budget.held) == (240, 0)
+    assert (budget.used, budget.reserved) == (240, 0)
 
 
 async def test_what_an_effect_left_is_durable_soon_after(store: Store, talk: Conversation) -> None:
@@ -519,7 +521,7 @@ async def test_secrets_are_not_kept(url: str, secret: str) -> None:
     def hide(told: str) -> str:
         return told.replace(secret, "***")
 
-    async with await Store.open(url, hide=hide) as store:
+    async with await Store.open(url, redact=hide) as store:
         claim = await asked(store, await store.conversations.create("ada"))
         journal = await store.journals.open(claim)
         journal.begin(start("act"))
@@ -626,12 +628,12 @@ async def test_a_broken_database_ends_the_run(store: Store, talk: Conversation) 
     """Before the effect: what cannot be noted does not happen."""
     claim, cast = await asked(store, talk), Cast()
     journal = await store.journals.open(claim)
-    await store.database.write(lambda tx: tx.run(RENAME))
+    await store.database.write(lambda tx: tx.execute(RENAME))
     try:
         with pytest.raises(StoreError, match="steps"):
             await cast.run(journal, "(sequence (fetch) (pay))")
     finally:
-        await store.database.write(lambda tx: tx.run(RENAME_BACK))
+        await store.database.write(lambda tx: tx.execute(RENAME_BACK))
     assert cast.calls == {"fetch": 1}
 
 
@@ -654,7 +656,7 @@ async def test_a_run_that_was_taken_over_ends_at_its_next_barrier(
     claim = await claimed(store, talk)
     outcome, alive = await played(store, claim, body)
     go_on.set()
-    with pytest.raises(Fenced):
+    with pytest.raises(RunFenced):
         await zombie
     assert outcome.succeeded
     assert (cast.calls["pay"], alive.calls["pay"]) == (0, 1)
@@ -679,7 +681,7 @@ async def test_a_flush_that_nobody_waited_for_tells_its_failure_to_the_next(
             journal.begin(start(f"next{number}", Effect.NONE))
             await asyncio.sleep(0.01)
 
-    with pytest.raises(Fenced):
+    with pytest.raises(RunFenced):
         await asyncio.wait_for(begin_until_refused(), 10)
 
 
@@ -696,12 +698,12 @@ async def counted(store: Store) -> list[str]:
 async def test_what_rides_goes_with_the_next_commit(store: Store, talk: Conversation) -> None:
     """In its order, once; and before what is committed."""
     journal = await store.journals.open(await asked(store, talk))
-    journal.ride(lambda tx: tx.run(COUNT, key="a"))
-    journal.ride(lambda tx: tx.run(COUNT, key="b"))
+    journal.add_to_next_commit(lambda tx: tx.execute(COUNT, key="a"))
+    journal.add_to_next_commit(lambda tx: tx.execute(COUNT, key="b"))
     assert await counted(store) == []
-    await journal.commit(lambda tx: tx.run(COUNT, key="c"))
+    await journal.commit(lambda tx: tx.execute(COUNT, key="c"))
     assert await counted(store) == ["a", "b", "c"]
-    journal.ride(lambda tx: tx.run(COUNT, key="d"))
+    journal.add_to_next_commit(lambda tx: tx.execute(COUNT, key="d"))
     await journal.end(DONE)
     assert await counted(store) == ["a", "b", "c", "d"]
 
@@ -710,7 +712,7 @@ async def test_what_rides_with_a_commit_that_fails_rides_with_the_next(
     store: Store, talk: Conversation
 ) -> None:
     journal = await store.journals.open(await asked(store, talk))
-    journal.ride(lambda tx: tx.run(COUNT, key="a"))
+    journal.add_to_next_commit(lambda tx: tx.execute(COUNT, key="a"))
 
     def fail(_: Transaction) -> None:
         raise RuntimeError("no.")
@@ -729,7 +731,7 @@ async def test_what_rides_is_done_once_though_the_caller_was_cancelled(
     """The commit goes on; what comes next waits for it and does not bring it again."""
     journal = await store.journals.open(await asked(store, talk))
     for number in range(10):
-        journal.ride(lambda tx, key=f"{number}": tx.run(COUNT, key=key))
+        journal.add_to_next_commit(lambda tx, key=f"{number}": tx.execute(COUNT, key=key))
         journal.begin(start(f"s{number}"))
         committing = asyncio.create_task(journal.commit(lambda _: None))
         for _ in range(turns):
@@ -796,10 +798,10 @@ class Watched(Counting):
         self.soft: list[bool] = []
 
     def submit(
-        self, operation: Operation[T], *, soft: bool = False, lost: Any = log_lost
+        self, operation: Operation[T], *, soft: bool = False, on_orphaned: Any = log_orphaned
     ) -> asyncio.Future[T]:
         self.soft.append(soft)
-        return super().submit(operation, soft=soft, lost=lost)
+        return super().submit(operation, soft=soft, on_orphaned=on_orphaned)
 
 
 @pytest.mark.parametrize(
@@ -812,7 +814,7 @@ async def test_only_the_start_of_an_effect_waits_for_the_disk(
     """Its result, and all that has no effect, need only outlive the process."""
     claim = await asked(store, talk)
     database = Watched(store.database)
-    journal = await Store(database, hide=str).journals.open(claim)
+    journal = await Store(database, redact=str).journals.open(claim)
     journal.begin(start("act", effect))
     await journal.commit(lambda _: None)
     journal.finish("act", StepRecord("pay", True))
@@ -826,7 +828,7 @@ async def test_a_step_without_effect_is_written_when_it_has_finished(
     """That it began is of no use to anybody."""
     claim = await asked(store, talk)
     database = Watched(store.database)
-    journal = await Store(database, hide=str).journals.open(claim)
+    journal = await Store(database, redact=str).journals.open(claim)
     journal.begin(start("read", Effect.NONE))
     await journal.flush()
     assert database.writes == 0
@@ -854,7 +856,7 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
         calls: dict[str, Callable[[], Any]] = {
             "begin": lambda: journal.begin(start("more")),
             "finish": lambda: journal.finish("lost", StepRecord("pay", True)),
-            "ride": lambda: journal.ride(lambda _: None),
+            "ride": lambda: journal.add_to_next_commit(lambda _: None),
             "pin": lambda: journal.pin(b""),
             "flush": journal.flush,
             "commit": lambda: journal.commit(lambda _: None),
@@ -865,7 +867,7 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
             await result
 
     for what in ("begin", "finish", "ride", "pin", "flush", "commit", "end"):
-        with pytest.raises(Fenced) as refused:
+        with pytest.raises(RunFenced) as refused:
             await call(what)
         assert str(refused.value) == (
             f"this process leaves run {claim.run_id}: it goes on elsewhere."
@@ -878,12 +880,12 @@ async def test_a_journal_that_was_left_takes_no_more(store: Store, talk: Convers
 async def test_leaving_stops_who_waits_for_a_write(store: Store, talk: Conversation) -> None:
     """A commit that was not given to the database yet never is."""
     journal = await store.journals.open(await asked(store, talk))
-    first = asyncio.create_task(journal.commit(lambda tx: tx.run(COUNT, key="a")))
-    then = asyncio.create_task(journal.commit(lambda tx: tx.run(COUNT, key="b")))
+    first = asyncio.create_task(journal.commit(lambda tx: tx.execute(COUNT, key="a")))
+    then = asyncio.create_task(journal.commit(lambda tx: tx.execute(COUNT, key="b")))
     await asyncio.sleep(0)
     journal.release()
     outcomes = await asyncio.gather(first, then, return_exceptions=True)
-    assert isinstance(outcomes[1], Fenced)
+    assert isinstance(outcomes[1], RunFenced)
     assert await counted(store) == ["a"]
 
 
@@ -935,11 +937,11 @@ async def test_downtime_is_the_time_between_attempts(store: Store, talk: Convers
     now = time.time()
 
     def history(tx: Transaction) -> None:
-        tx.run(RUN_TIME, at=now - 1000)
-        tx.run(STEP_TIMES, key="one", attempt=1, a=now - 990, b=now - 980)
-        tx.run(STEP_TIMES, key="two", attempt=1, a=now - 985, b=now - 970)
+        tx.execute(RUN_TIME, at=now - 1000)
+        tx.execute(STEP_TIMES, key="one", attempt=1, a=now - 990, b=now - 980)
+        tx.execute(STEP_TIMES, key="two", attempt=1, a=now - 985, b=now - 970)
         # Nothing is known of the second attempt.
-        tx.run(STEP_TIMES, key="three", attempt=3, a=now - 500, b=None)
+        tx.execute(STEP_TIMES, key="three", attempt=3, a=now - 500, b=None)
 
     await store.database.write(history)
     for _ in range(3):
@@ -956,7 +958,7 @@ async def test_downtime_of_a_run_of_which_nothing_is_known(
     """All of it, since it was first driven."""
     claim = await asked(store, talk)
     now = time.time()
-    await store.database.write(lambda tx: tx.run(RUN_TIME, at=now - 100))
+    await store.database.write(lambda tx: tx.execute(RUN_TIME, at=now - 100))
     store.runs.release(claim)
     journal = await store.journals.open(await claimed(store, talk))
     assert 100 - 0.01 <= journal.downtime <= 100 + (time.time() - now) + 0.01
@@ -984,8 +986,8 @@ async def test_steps_are_shown_to_their_user(store: Store, talk: Conversation) -
 async def in_context(store: Store, **more: Any) -> RunJournal:
     asking = RunRequest(user_id="ada", project_id="default", message=said("?"), **more)
     found = await store.runs.submit(asking)
-    assert found.driven is not None
-    return await store.journals.open(found.driven.claim)
+    assert found.claimed is not None
+    return await store.journals.open(found.claimed.claim)
 
 
 async def test_the_end_tells_the_context(store: Store) -> None:
@@ -1013,7 +1015,7 @@ async def test_a_model_that_has_answered_wakes_its_context(store: Store) -> None
     """A change of models is over then; a run without an answer leaves it suspended."""
     for model, status in (("", ContextStatus.SUSPENDED), ("oak", ContextStatus.ACTIVE)):
         journal = await in_context(store)
-        await store.contexts.move("ada", "default", ContextStatus.SUSPENDED)
+        await store.contexts.set_status("ada", "default", ContextStatus.SUSPENDED)
         await journal.end(replace(DONE, model=model, context_tokens=7))
         assert (await store.contexts.get("ada", "default")).status is status
 
@@ -1021,7 +1023,7 @@ async def test_a_model_that_has_answered_wakes_its_context(store: Store) -> None
 async def test_the_end_does_not_open_a_context_that_was_closed(store: Store) -> None:
     """It stays as it was when it was closed."""
     journal = await in_context(store)
-    closed = await store.contexts.move("ada", "default", ContextStatus.CLOSED)
+    closed = await store.contexts.set_status("ada", "default", ContextStatus.CLOSED)
     await journal.end(replace(DONE, model="oak", context_tokens=7))
     assert await store.contexts.get("ada", "default") == closed
 
@@ -1043,7 +1045,7 @@ async def test_an_end_waits_for_what_is_being_written(store: Store, talk: Conver
     """Commits of a run come one after the other, and the end is the last."""
     journal = await store.journals.open(await asked(store, talk))
     tasks = [
-        asyncio.create_task(journal.commit(lambda tx, key=f"{n}": tx.run(COUNT, key=key)))
+        asyncio.create_task(journal.commit(lambda tx, key=f"{n}": tx.execute(COUNT, key=key)))
         for n in range(5)
     ]
     await asyncio.sleep(0)
@@ -1051,7 +1053,7 @@ async def test_an_end_waits_for_what_is_being_written(store: Store, talk: Conver
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     done = [n for n, outcome in enumerate(outcomes) if outcome == 1]
     assert await counted(store) == [f"{n}" for n in done]
-    assert all(isinstance(each, Fenced) for each in outcomes if each != 1)
+    assert all(isinstance(each, RunFenced) for each in outcomes if each != 1)
 
 
 async def test_secrets_in_an_error_are_not_kept(url: str) -> None:
@@ -1059,7 +1061,7 @@ async def test_secrets_in_an_error_are_not_kept(url: str) -> None:
     redactor = Redactor()
     secret = 'ö"ak\\12\n34'  # noqa: S105
     redactor.add("key", secret)
-    async with await Store.open(url, hide=redactor.hide) as store:
+    async with await Store.open(url, redact=redactor.redact) as store:
         claim = await asked(store, await store.conversations.create("ada"))
         journal = await store.journals.open(claim)
         journal.begin(start("act"))

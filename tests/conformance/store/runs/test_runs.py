@@ -17,10 +17,10 @@ from dodona.core.domain.conversations.conversation import (
     NewMessage,
     RunStatus,
 )
-from dodona.core.errors import BadRequest, Fenced, NotFound
-from dodona.core.messages import Raw
+from dodona.core.errors import BadRequest, NotFound, RunFenced
+from dodona.core.messages import RawMessage
 from dodona.core.ports.journal import Effect, StepStart
-from dodona.store import BudgetLine, Store, Unit, reserve
+from dodona.store import BudgetLine, BudgetUnit, Store, reserve
 from dodona.store.schema import messages, pins, reservations, runs, steps
 from tests.conformance.store.saying import (
     answer,
@@ -119,7 +119,7 @@ async def test_a_lying_model_cannot_keep_a_run_from_ending(
     """Whatever text it sends, also as the id of a call, is kept, made visible where need be."""
     claim = await asked(store, talk)
     given = [
-        NewMessage("assistant", wrong, 1, raw=Raw("openai", b'{"id":"\\u0000"}')),
+        NewMessage("assistant", wrong, 1, raw=RawMessage("openai", b'{"id":"\\u0000"}')),
         NewMessage("tool", wrong, 1, tool_call_id=wrong, key_insight=wrong),
         NewMessage("assistant", "done", 1, mentioned_files=(wrong,), metadata={"id": wrong}),
     ]
@@ -226,7 +226,7 @@ async def test_a_waiting_run_keeps_its_lane(
     """While a person is asked, nothing else runs there; whoever wakes it drives it on."""
     claim = await asked(store, talk)
     later = await store.runs.accept("ada", talk.id, said("next"))
-    await store.runs.wait(claim)
+    await store.runs.mark_waiting(claim)
     busy = LaneBusy(claim.run_id, RunStatus.WAITING, None, "a person who was asked")
     assert await next_of(store, talk.id) == busy
     assert await next_of(second, talk.id, waking=later.id) == busy
@@ -234,7 +234,7 @@ async def test_a_waiting_run_keeps_its_lane(
     woken = await next_of(second, talk.id, waking=claim.run_id)
     assert isinstance(woken, Claim)
     assert (woken.run_id, woken.attempt, woken.is_resumed) == (claim.run_id, 2, True)
-    with pytest.raises(Fenced):
+    with pytest.raises(RunFenced):
         await ended(store, claim, DONE, answer())
     assert await ended(second, woken, DONE, answer())
     assert (await claimed(store, talk)).run_id == later.id
@@ -243,7 +243,7 @@ async def test_a_waiting_run_keeps_its_lane(
 async def test_a_run_is_woken_once(store: Store, second: Store, talk: Conversation) -> None:
     """An approval that arrives many times at once has one effect."""
     claim = await asked(store, talk)
-    await store.runs.wait(claim)
+    await store.runs.mark_waiting(claim)
     found = await asyncio.gather(
         *(next_of(each, talk.id, waking=claim.run_id) for _ in range(6) for each in (store, second))
     )
@@ -276,7 +276,7 @@ async def _flushes(store: Store, claim: Claim) -> None:
 
 
 async def _commits(store: Store, claim: Claim) -> None:
-    line = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 1, 10)
+    line = BudgetLine("user:ada", "2026-11", BudgetUnit.TOKENS, 1, 10)
     where = {"run_id": claim.run_id, "step_key": "ask", "attempt": claim.attempt}
     journal = await store.journals.open(claim)
     await journal.commit(lambda tx: reserve(tx, [line], **where))
@@ -292,7 +292,7 @@ WRITES: dict[str, Write] = {
     "finish": lambda store, claim: ended(store, claim, DONE, answer()),
     "fail": lambda store, claim: ended(store, claim, RunStatus.FAILED, error={"code": "x"}),
     "pin": _pins,
-    "wait": lambda store, claim: store.runs.wait(claim),
+    "wait": lambda store, claim: store.runs.mark_waiting(claim),
     "flush": _flushes,
     "commit": _commits,
 }
@@ -309,7 +309,7 @@ async def test_a_zombie_cannot_write(
     if is_over:
         await ended(store, claim, DONE, answer())
     before = [await rows_of(store, table) for table in KEPT]
-    with pytest.raises(Fenced) as fenced:
+    with pytest.raises(RunFenced) as fenced:
         await write(store, zombie)
     assert str(fenced.value) == (
         f"run {zombie.run_id} is no longer ours: attempt 1 of it has ended or was taken over."
@@ -326,7 +326,7 @@ async def test_the_zombie_of_a_run_that_is_gone_is_told_the_same(
     zombie = await asked(store, talk)
     await ended(store, await taken_over(store, talk, zombie), DONE, answer())
     await store.conversations.prune("ada", zombie.run_id)
-    with pytest.raises(Fenced):
+    with pytest.raises(RunFenced):
         await ended(store, zombie, DONE, answer())
     assert await head_of(store, talk) is None
 
@@ -338,7 +338,7 @@ async def test_a_run_ends_once(store: Store, talk: Conversation) -> None:
         *(ended(store, claim, status) for status in (DONE, RunStatus.CANCELLED) * 5),
         return_exceptions=True,
     )
-    assert [one for one in found if not isinstance(one, Fenced)] == [True]
+    assert [one for one in found if not isinstance(one, RunFenced)] == [True]
 
 
 # -- cancelling ------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ async def test_cancelling_a_waiting_run_reaches_whoever_wakes_it(
 ) -> None:
     """It holds its lane until then."""
     claim = await asked(store, talk)
-    await store.runs.wait(claim)
+    await store.runs.mark_waiting(claim)
     assert await store.runs.cancel("ada", claim.run_id) is RunStatus.WAITING
     assert isinstance(await next_of(store, talk.id), LaneBusy)
     woken = await next_of(store, talk.id, waking=claim.run_id)
@@ -427,7 +427,7 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
     """When anything that goes with it fails, the run has not ended; it can be ended again."""
     first = await store.conversations.append("ada", talk.id, exchange("a"))
     claim = await asked(store, talk)
-    line = BudgetLine("user:ada", "2026-11", Unit.TOKENS, 30, 1000)
+    line = BudgetLine("user:ada", "2026-11", BudgetUnit.TOKENS, 30, 1000)
     journal = await store.journals.open(claim)
     where = {"run_id": claim.run_id, "step_key": "ask", "attempt": 1}
     await journal.commit(lambda tx: reserve(tx, [line], **where))
@@ -445,7 +445,7 @@ async def test_the_end_of_a_run_is_all_or_nothing(store: Store, talk: Conversati
     assert await head_of(store, talk) == first
     assert isinstance(await next_of(store, talk.id), LaneBusy)
     (budget,) = await store.budgets.all()
-    assert (budget.used, budget.held) == (0, 30)
+    assert (budget.used, budget.reserved) == (0, 30)
 
     assert await ended(store, claim, DONE, answer(), also=[also_reserve])
     assert await head_of(store, talk) == claim.run_id
@@ -487,7 +487,9 @@ async def test_a_run_keeps_its_parent_on_later_attempts(
     assert (await store.runs.get("ada", claim.run_id)).parent_id == parent
     assert not await ended(store, claim, DONE, answer())
     assert await head_of(store, talk) == moved_to
-    window = await store.conversations.window("ada", talk.id, budget=1000, from_id=claim.run_id)
+    window = await store.conversations.load_window(
+        "ada", talk.id, budget=1000, from_id=claim.run_id
+    )
     assert [m.content for m in window.messages][-2:] == ["?", "so be it"]
 
 
@@ -512,7 +514,7 @@ async def test_nothing_follows_a_run_that_has_not_ended(store: Store, talk: Conv
         store.runs.accept("ada", talk.id, said("?"), parent=run),
         store.conversations.append("ada", talk.id, exchange("?"), parent=run),
         store.conversations.move_head("ada", talk.id, expected=None, to=run),
-        store.conversations.window("ada", talk.id, budget=10, from_id=run),
+        store.conversations.load_window("ada", talk.id, budget=10, from_id=run),
         store.conversations.prune("ada", run),
         store.conversations.delete("ada", talk.id),
     ]
@@ -544,6 +546,6 @@ async def test_open_lanes(store: Store, second: Store) -> None:
     await asked(store, talks["mine"])
     await store.runs.accept("ada", talks["mine"].id, said("next"))
     await asked(second, talks["another's"])
-    await store.runs.wait(await asked(store, talks["waiting"]))
+    await store.runs.mark_waiting(await asked(store, talks["waiting"]))
     store.runs.release(await asked(store, talks["given up"]))
-    assert await store.runs.open_lanes() == [talks["queued"].id, talks["given up"].id]
+    assert await store.runs.claimable_lanes() == [talks["queued"].id, talks["given up"].id]

@@ -20,7 +20,7 @@ from dodona.core.domain.conversations.conversation import (
     RunEnd,
     RunRequest,
     RunStatus,
-    SubmittedRun,
+    SubmitReceipt,
 )
 from dodona.core.domain.projects import Project
 from dodona.core.errors import BadRequest, NotFound
@@ -48,9 +48,9 @@ def asking(question: str = "why?", **more: Any) -> RunRequest:
 async def driven(store: Store, question: str = "why?", **more: Any) -> ClaimedRun:
     """A question whose lane was free."""
     asked = await store.runs.submit(asking(question, **more))
-    assert asked.driven is not None
-    assert asked.driven.claim.run_id == asked.run_id
-    return asked.driven
+    assert asked.claimed is not None
+    assert asked.claimed.claim.run_id == asked.run_id
+    return asked.claimed
 
 
 async def answered(store: Store, run: ClaimedRun, text: str = "because", **more: Any) -> EndReceipt:
@@ -66,11 +66,11 @@ async def exchanged(store: Store, question: str, **more: Any) -> tuple[int, EndR
 
 
 def words(run: ClaimedRun) -> list[str]:
-    assert run.brief.window is not None
-    return [message.content for message in run.brief.window.messages]
+    assert run.inputs.window is not None
+    return [message.content for message in run.inputs.window.messages]
 
 
-async def next_driven(store: Store, asked: SubmittedRun) -> ClaimedRun:
+async def next_driven(store: Store, asked: SubmitReceipt) -> ClaimedRun:
     found = await store.runs.claim_next(asked.conversation_id)
     assert isinstance(found, ClaimedRun), found
     return found
@@ -82,8 +82,8 @@ async def next_driven(store: Store, asked: SubmittedRun) -> ClaimedRun:
 async def test_the_first_question_makes_all_that_it_needs(store: Store) -> None:
     """A default project, a context, a conversation, and a run that this process drives."""
     run = await driven(store, "why?", origin="rule", token_budget=8000)
-    claim, brief = run.claim, run.brief
-    assert (claim.attempt, claim.owner, claim.parent_id) == (1, store.database.owners.me, None)
+    claim, brief = run.claim, run.inputs
+    assert (claim.attempt, claim.owner, claim.parent_id) == (1, store.database.owners.current, None)
     assert (brief.question.content, brief.question.ordinal) == ("why?", 0)
     assert brief.question == (await store.runs.messages("ada", claim.run_id))[0]
     assert brief.context == await store.contexts.get("ada", "default")
@@ -104,7 +104,7 @@ async def test_the_next_question_follows_the_answer(store: Store) -> None:
     run = await driven(store, "two")
     assert run.claim.parent_id == first
     assert words(run) == ["one", "on one"]
-    assert run.brief.updated_at == ended.updated_at
+    assert run.inputs.updated_at == ended.updated_at
     assert [len(await rows_of(store, table)) for table in (conversations, oracle_contexts)] == [
         1,
         1,
@@ -115,14 +115,14 @@ async def test_a_question_waits_for_the_one_before(store: Store, second: Store) 
     """Whichever process asks; its parent and window are those of the moment of its turn."""
     run = await driven(store, "one")
     waiting = await second.runs.submit(asking("two"))
-    assert waiting.driven is None
+    assert waiting.claimed is None
     assert isinstance(await second.runs.claim_next(waiting.conversation_id), LaneBusy)
     await answered(store, run, "on one")
     after = await next_driven(second, waiting)
     assert (after.claim.run_id, after.claim.attempt) == (waiting.run_id, 1)
     assert after.claim.parent_id == run.claim.run_id
     assert words(after) == ["one", "on one"]
-    assert (after.brief.question.content, after.brief.pins) == ("two", None)
+    assert (after.inputs.question.content, after.inputs.pins) == ("two", None)
     assert (await answered(second, after)).head_moved
 
 
@@ -132,7 +132,7 @@ async def test_a_question_does_not_pass_one_that_waits(store: Store) -> None:
     two = await store.runs.submit(asking("two"))
     await answered(store, run)
     three = await store.runs.submit(asking("three"))
-    assert three.driven is None
+    assert three.claimed is None
     order: list[int] = []
     while (found := await store.runs.claim_next(two.conversation_id)) is not None:
         assert isinstance(found, ClaimedRun)
@@ -153,20 +153,20 @@ async def test_contexts_do_not_wait_for_each_other(store: Store) -> None:
 
 
 async def test_the_brief_has_the_users_settings_and_project(store: Store) -> None:
-    await store.settings.change("ada", lambda _: {"oracle_model": "oak"})
+    await store.settings.update("ada", lambda _: {"oracle_model": "oak"})
     made = await store.projects.create(
         Project("ada", "wald", "/notes", ("/code",), {"prompt": "short"})
     )
     run = await driven(store, project_id="wald")
-    assert run.brief.settings == {"oracle_model": "oak"}
-    assert run.brief.project == made
+    assert run.inputs.settings == {"oracle_model": "oak"}
+    assert run.inputs.project == made
 
 
 async def test_text_that_no_database_holds_is_mended(store: Store) -> None:
     """The brief has what is kept, so that a resumed run sees what the first one saw."""
     run = await driven(store, "nul \0, half \ud83d")
-    assert run.brief.question.content == "nul ␀, half �"
-    assert run.brief.question == (await store.runs.messages("ada", run.claim.run_id))[0]
+    assert run.inputs.question.content == "nul ␀, half �"
+    assert run.inputs.question == (await store.runs.messages("ada", run.claim.run_id))[0]
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ async def test_a_parent_must_have_ended(store: Store) -> None:
 async def test_a_closed_context_begins_anew(store: Store) -> None:
     """In another conversation, with nothing in the window, and with the new budget."""
     first, _ = await exchanged(store, "one")
-    closed = await store.contexts.move("ada", "default", ContextStatus.CLOSED)
+    closed = await store.contexts.set_status("ada", "default", ContextStatus.CLOSED)
     run = await driven(store, "two", token_budget=4000)
     assert run.claim.conversation_id != closed.conversation_id
     assert (run.claim.parent_id, words(run)) == (None, [])
@@ -266,7 +266,7 @@ async def test_a_closed_context_begins_anew(store: Store) -> None:
         ContextStatus.ACTIVE,
         4000,
     )
-    assert run.brief.context == context
+    assert run.inputs.context == context
     assert (await store.runs.get("ada", first)).status is DONE
 
 
@@ -293,9 +293,9 @@ async def test_a_deleted_conversation_is_replaced(store: Store) -> None:
 async def test_a_question_wakes_a_suspended_context(store: Store) -> None:
     """It goes on where it was."""
     await exchanged(store, "one")
-    await store.contexts.move("ada", "default", ContextStatus.SUSPENDED)
+    await store.contexts.set_status("ada", "default", ContextStatus.SUSPENDED)
     run = await driven(store, "two")
-    assert run.brief.context.status is ContextStatus.ACTIVE
+    assert run.inputs.context.status is ContextStatus.ACTIVE
     assert (await store.contexts.get("ada", "default")).status is ContextStatus.ACTIVE
     assert words(run) == ["one", "on one"]
 
@@ -309,7 +309,7 @@ async def test_a_run_of_an_earlier_conversation_is_still_driven(
     await driven(store, "three", anew=True)
     await answered(store, run)
     after = await next_driven(second, waiting)
-    assert after.brief.context.conversation_id == waiting.conversation_id
+    assert after.inputs.context.conversation_id == waiting.conversation_id
     assert words(after) == ["one", "because"]
 
 
@@ -319,8 +319,8 @@ async def test_a_run_outside_any_context_is_driven(store: Store) -> None:
     await store.runs.accept("ada", talk.id, said("?"))
     found = await store.runs.claim_next(talk.id)
     assert isinstance(found, ClaimedRun)
-    assert (found.brief.project.user_id, found.brief.project.id) == ("ada", "wald")
-    assert (found.brief.context.conversation_id, found.brief.context.token_budget) == (
+    assert (found.inputs.project.user_id, found.inputs.project.id) == ("ada", "wald")
+    assert (found.inputs.context.conversation_id, found.inputs.context.token_budget) == (
         talk.id,
         16_000,
     )
@@ -335,12 +335,12 @@ async def test_who_knows_the_window_is_not_told_again(store: Store) -> None:
     known: CachedWindow | None = None
     for number in range(4):
         run = await driven(store, f"q{number}", known=known)
-        assert (run.brief.window is None) == (number > 0)
-        assert run.brief.known is known
+        assert (run.inputs.window is None) == (number > 0)
+        assert run.inputs.cached_window is known
         ended = await answered(store, run, f"a{number}")
-        known = CachedWindow(run.claim.run_id, ended.updated_at, kept=object())
+        known = CachedWindow(run.claim.run_id, ended.updated_at, payload=object())
     run = await driven(store, "all")
-    assert run.brief.known is None
+    assert run.inputs.cached_window is None
     assert words(run) == [f"{what}{number}" for number in range(4) for what in "qa"]
 
 
@@ -363,11 +363,11 @@ async def test_who_knows_something_old_is_told(store: Store) -> None:
         )
         talk = await store.conversations.get("ada", context.conversation_id)
         ended = replace(ended, updated_at=talk.updated_at)
-    await store.summaries.keep("ada", NewSummary(run_id=first, content="briefly", token_count=3))
+    await store.summaries.save("ada", NewSummary(run_id=first, content="briefly", token_count=3))
     run = await driven(store, "three", known=CachedWindow(first, ended.updated_at))
-    assert run.brief.window is not None
-    assert run.brief.window.summary is not None
-    assert run.brief.window.summary.content == "briefly"
+    assert run.inputs.window is not None
+    assert run.inputs.window.summary is not None
+    assert run.inputs.window.summary.content == "briefly"
 
 
 async def test_who_knows_a_branch_is_told_of_the_head(store: Store) -> None:
@@ -382,11 +382,11 @@ async def test_who_knows_a_branch_is_told_of_the_head(store: Store) -> None:
 
 async def test_a_full_window_is_told_whoever_knows_it(store: Store) -> None:
     """For it drops to half, and the asker cannot know where that begins."""
-    await store.settings.change("ada", lambda _: {"max_context_nodes": 4})
+    await store.settings.update("ada", lambda _: {"max_context_nodes": 4})
     known: CachedWindow | None = None
     for number in range(5):
         run = await driven(store, f"q{number}", known=known)
-        assert (run.brief.window is None) == (number > 0)
+        assert (run.inputs.window is None) == (number > 0)
         ended = await answered(store, run, f"a{number}")
         known = CachedWindow(run.claim.run_id, ended.updated_at)
     run = await driven(store, "more", known=known)
@@ -407,7 +407,7 @@ async def test_first_questions_at_once_share_a_context(
     )
     assert len({asked.conversation_id for asked in found}) == 1
     assert len({asked.run_id for asked in found}) == 16
-    assert len([asked for asked in found if asked.driven is not None]) == 1
+    assert len([asked for asked in found if asked.claimed is not None]) == 1
     assert len(await rows_of(store, oracle_contexts)) == len(await rows_of(store, projects)) == 1
     assert len(await rows_of(store, conversations)) == 1
     assert len(await rows_of(store, messages)) == 16
@@ -422,8 +422,8 @@ async def test_questions_and_ends_at_once(store: Store, second: Store, url: str)
     async def work(number: int) -> None:
         mine, user = both[number % 2], users[number % 4]
         asked = await mine.runs.submit(asking(f"{number}", user_id=user))
-        if asked.driven is not None:
-            await answered(mine, asked.driven, model="oak", context_tokens=10)
+        if asked.claimed is not None:
+            await answered(mine, asked.claimed, model="oak", context_tokens=10)
         while (found := await mine.runs.claim_next(asked.conversation_id)) is not None:
             if isinstance(found, ClaimedRun):
                 await answered(mine, found, model="oak", context_tokens=10)
@@ -457,10 +457,10 @@ async def test_an_asker_that_was_cancelled_gives_the_run_back(store: Store, turn
     while not lanes:
         assert asyncio.get_running_loop().time() < deadline
         await asyncio.sleep(0.01)
-        lanes = await store.runs.open_lanes()
+        lanes = await store.runs.claimable_lanes()
     found = await store.runs.claim_next(lanes[0])
     assert isinstance(found, ClaimedRun)
-    assert (found.claim.attempt, found.brief.question.content) == (2, "one")
+    assert (found.claim.attempt, found.inputs.question.content) == (2, "one")
     assert words(found) == []
 
 
@@ -494,27 +494,27 @@ async def test_a_users_runs_the_newest_first(store: Store) -> None:
 
 async def test_the_open_runs_of_a_context(store: Store) -> None:
     """The one that runs, then those that wait, in their order."""
-    assert await store.runs.open_in("ada", "default") == []
+    assert await store.runs.list_unfinished("ada", "default") == []
     run = await driven(store, "one")
     waiting = [(await store.runs.submit(asking(str(n)))).run_id for n in range(3)]
     await driven(store, "his", user_id="bob")
-    assert await store.runs.open_in("ada", "default") == [run.claim.run_id, *waiting]
+    assert await store.runs.list_unfinished("ada", "default") == [run.claim.run_id, *waiting]
     await store.runs.cancel("ada", waiting[1])
     await answered(store, run)
-    assert await store.runs.open_in("ada", "default") == [waiting[0], waiting[2]]
+    assert await store.runs.list_unfinished("ada", "default") == [waiting[0], waiting[2]]
 
 
 async def test_whose_end_was_asked_for(store: Store, second: Store) -> None:
     """Those among the given that go on and were cancelled, by whichever process."""
     ada, bob, eve = [await driven(store, user_id=user) for user in ("ada", "bob", "eve")]
     ids = [run.claim.run_id for run in (ada, bob, eve)]
-    assert await store.runs.cancel_requested(ids) == []
+    assert await store.runs.filter_cancel_requested(ids) == []
     await second.runs.cancel("bob", bob.claim.run_id)
     await second.runs.cancel("eve", eve.claim.run_id)
-    assert await store.runs.cancel_requested(ids[:2]) == [bob.claim.run_id]
+    assert await store.runs.filter_cancel_requested(ids[:2]) == [bob.claim.run_id]
     await answered(store, bob)
-    assert await store.runs.cancel_requested(ids) == [eve.claim.run_id]
-    assert await store.runs.cancel_requested([]) == []
+    assert await store.runs.filter_cancel_requested(ids) == [eve.claim.run_id]
+    assert await store.runs.filter_cancel_requested([]) == []
 
 
 # -- what it costs ---------------------------------------------------------------------------------
@@ -522,7 +522,7 @@ async def test_whose_end_was_asked_for(store: Store, second: Store) -> None:
 
 async def test_a_run_without_tools_costs_few_statements(tmp_path: Any) -> None:
     """On SQLite, where each is a good part of what a run costs; BEGIN and COMMIT not counted."""
-    async with await Store.open(str(tmp_path / "dodona.db"), hide=str) as store:
+    async with await Store.open(str(tmp_path / "dodona.db"), redact=str) as store:
         first, ended = await exchanged(store, "one")
         seen: list[str] = []
         writer: Any = store.database
@@ -586,7 +586,7 @@ class Hardness:
 async def test_taking_in_and_ending_outlive_the_power(store: Store) -> None:
     """A reservation need not."""
     database: Any = Hardness(store.database)
-    watched = Store(database, hide=str)
+    watched = Store(database, redact=str)
     run = await driven(watched)
     journal = await watched.journals.open(run.claim)
     await journal.commit(lambda _: None)

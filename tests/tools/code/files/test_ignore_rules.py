@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dodona.tools.code.files.folders import Folders, is_ignored
-from dodona.tools.code.files.walk import Walk
+from dodona.tools.code.files.folders import CodeFolders, is_ignored
+from dodona.tools.code.files.walk import FolderWalk
 
 
 def left(root: Path) -> list[str]:
     """What a walk finds."""
-    walk = Walk(Folders([root]).all[0], 1_000_000)
+    walk = FolderWalk(CodeFolders([root]).all[0], 1_000_000)
     return sorted(path for path, _ in walk.files())
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from dodona.tools.code.files.folders import Folders
-from dodona.tools.code.files.walk import Walk
+from dodona.tools.code.files.folders import CodeFolders
+from dodona.tools.code.files.walk import FolderWalk
 
 
 def walked(*roots: Path, most: int = 1_000) -> tuple[list[str], int]:
     paths: list[str] = []
     skipped = 0
-    for folder in Folders(roots).all:
-        walk = Walk(folder, most)
+    for folder in CodeFolders(roots).all:
+        walk = FolderWalk(folder, most)
         paths += [path for path, _ in walk.files()]
         skipped += walk.skipped
     return paths, skipped
@@ -31,7 +31,7 @@ def test_files_come_in_order_with_their_stamps(tmp_path: Path) -> None:
     for path in ("b/x.py", "z.py", "a/y.py", "a.py"):
         put(tmp_path / path)
     assert walked(tmp_path) == (["a.py", "z.py", "a/y.py", "b/x.py"], 0)
-    (_, stamp), *_ = Walk(Folders([tmp_path]).all[0], 9).files()
+    (_, stamp), *_ = FolderWalk(CodeFolders([tmp_path]).all[0], 9).files()
     found = (tmp_path / "a.py").stat()
     assert (stamp.mtime_ns, stamp.size, stamp.inode) == (found.st_mtime_ns, 1, found.st_ino)
 

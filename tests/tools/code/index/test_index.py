@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dodona.core.errors import AccessDenied, DodonaError, ToolRetry, as_text
-from dodona.tools.code.files.folders import Folders, is_test
-from dodona.tools.code.index.index import Index
+from dodona.tools.code.files.folders import CodeFolders, is_test
+from dodona.tools.code.index.index import CodeIndex
 from tests.tools.code.repository import Repository
 
 EXAMPLE = "Give a path as search_code returns it, such as 'src/main.py'."
@@ -138,7 +138,9 @@ def test_paths_where_there_are_several_folders(tmp_path: Path) -> None:
     for name in ("api", "web"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.py").write_text(name, encoding="utf-8")
-    index = Index(Folders([tmp_path / "api", tmp_path / "web"]), tmp_path / "x.db", max_bytes=99)
+    index = CodeIndex(
+        CodeFolders([tmp_path / "api", tmp_path / "web"]), tmp_path / "x.db", max_bytes=99
+    )
     index.refresh()
     assert index.read("web/a.py", 1, None).text == "web"
     wrong = {

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from dodona.core.domain.knowledge.code import IndexProgress
 from dodona.core.errors import ToolFailed
-from dodona.tools.code.files.folders import Folders
-from dodona.tools.code.index.index import Index
+from dodona.tools.code.files.folders import CodeFolders
+from dodona.tools.code.index.index import CodeIndex
 from tests.tools.code.repository import Repository
 
 
@@ -181,7 +181,7 @@ def test_a_killed_index_goes_on(code: Repository) -> None:
         assert child.stdout is not None
         assert [child.stdout.readline().strip() for _ in range(2)] == ["0", "200"]
         # While another is at it, we answer from what is there.
-        assert code.index.refresh(waits=False).is_complete is False
+        assert code.index.refresh(wait_for_lock=False).is_complete is False
         assert code.best("alpha7") == "f007.py"
         child.send_signal(signal.SIGKILL)
     state = code.refresh()
@@ -276,8 +276,8 @@ def test_several_folders_are_one_index(tmp_path: Path) -> None:
     for name in ("api", "web"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.py").write_text(f"{name}_thing = 1\n", encoding="utf-8")
-    folders = Folders([tmp_path / "api", tmp_path / "web"])
-    index = Index(folders, tmp_path / "x.db", max_bytes=1_000)
+    folders = CodeFolders([tmp_path / "api", tmp_path / "web"])
+    index = CodeIndex(folders, tmp_path / "x.db", max_bytes=1_000)
     assert index.refresh().files == 2
     assert [hit.path for hit in index.search("web_thing", 1)] == ["web/a.py"]
     assert index.read("api/a.py", 1, None).text == "api_thing = 1"

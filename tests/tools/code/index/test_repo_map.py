@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dodona.tools.code.index.repo_map import rank
+from dodona.tools.code.index.repo_map import page_rank
 from tests.tools.code.repository import Repository
 
 
@@ -148,10 +148,10 @@ def test_an_import_connects(code: Repository, imported: str, importer: str, text
 def test_ranks_are_shares() -> None:
     """They come to one; who is used by those that matter matters."""
     edges = [[(1, 1.0)], [(2, 1.0)], [], [(2, 1.0)]]
-    ranks = rank(edges, [0.0] * 4)
+    ranks = page_rank(edges, [0.0] * 4)
     assert sum(ranks) == pytest.approx(1.0)
     assert max(ranks) == ranks[2]
     assert ranks[1] > ranks[0]
-    personal = rank(edges, [0.0, 0.0, 0.0, 1.0])
+    personal = page_rank(edges, [0.0, 0.0, 0.0, 1.0])
     assert personal[0] == 0.0
     assert sum(personal) == pytest.approx(1.0)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dodona.tools.code.parsing.extracted import Extracted
+from dodona.tools.code.parsing.extracted import ExtractedFile
 from dodona.tools.code.parsing.extraction import extract
 from dodona.tools.code.parsing.languages import LANGUAGES, language_of
 from tests.tools.code.samples import SAMPLES
 
 
-def taken(language: str) -> Extracted:
+def taken(language: str) -> ExtractedFile:
     sample = SAMPLES[language]
     return extract(sample.path, sample.source.encode())
 

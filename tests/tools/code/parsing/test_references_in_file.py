@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dodona.tools.code.parsing.references_in_file import uses
+from dodona.tools.code.parsing.references_in_file import find_uses
 from tests.tools.code.samples import SAMPLES
 
 
 def places(path: str, source: str | bytes, name: str) -> str:
     data = source.encode() if isinstance(source, str) else source
-    return " ".join(f"{use.line}:{use.column}" for use in uses(path, data, name))
+    return " ".join(f"{use.line}:{use.column}" for use in find_uses(path, data, name))
 
 
 @pytest.mark.parametrize("language", SAMPLES)

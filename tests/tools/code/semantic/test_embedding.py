@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from dodona.core.domain.knowledge.code import CodeHit
-from dodona.tools.code.files.folders import Folders
-from dodona.tools.code.index.index import Index
-from dodona.tools.code.index.search import COMPARED, reordered
-from dodona.tools.code.semantic.search import MOST_KEPT, Meaning, missing_packages
+from dodona.tools.code.files.folders import CodeFolders
+from dodona.tools.code.index.index import CodeIndex
+from dodona.tools.code.index.search import SEMANTIC_RERANK_SIZE, rerank
+from dodona.tools.code.semantic.search import MAX_CACHED_VECTORS, SemanticScorer, missing_packages
 from tests.tools.code.repository import Repository
 
 needs_model = pytest.mark.skipif(
@@ -35,16 +35,16 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def meaning(place: Path) -> Iterator[Meaning]:
-    made = Meaning(place)
+def meaning(place: Path) -> Iterator[SemanticScorer]:
+    made = SemanticScorer(place)
     yield made
     made.close()
 
 
 @pytest.fixture
-def index(code: Repository, meaning: Meaning) -> Iterator[Index]:
+def index(code: Repository, meaning: SemanticScorer) -> Iterator[CodeIndex]:
     """The code's index, by meaning too."""
-    made = Index(Folders([code.root]), code.file, max_bytes=code.max_bytes, meaning=meaning)
+    made = CodeIndex(CodeFolders([code.root]), code.file, max_bytes=code.max_bytes, scorer=meaning)
     yield made
     made.close()
 
@@ -75,27 +75,27 @@ PUBLISHED = [
 
 @needs_model
 @pytest.mark.parametrize(("one", "other", "cosine"), PUBLISHED)
-def test_it_is_the_model(meaning: Meaning, one: str, other: str, cosine: float) -> None:
+def test_it_is_the_model(meaning: SemanticScorer, one: str, other: str, cosine: float) -> None:
     """Its cosines are those that its authors publish."""
-    assert meaning.closeness(one, [other]) == pytest.approx([cosine], abs=0.0006)
+    assert meaning.similarities(one, [other]) == pytest.approx([cosine], abs=0.0006)
 
 
 @needs_model
-def test_a_text_has_one_vector(meaning: Meaning, tmp_path: Path) -> None:
+def test_a_text_has_one_vector(meaning: SemanticScorer, tmp_path: Path) -> None:
     """Whatever texts it is computed with, and however long they are."""
     texts = [text for pair in PUBLISHED for text in pair[:2]] + ["many words " * 400, ""]
-    together = meaning.closeness("a sunny day", texts)
+    together = meaning.similarities("a sunny day", texts)
     for number, text in enumerate(texts):
-        alone = Meaning(tmp_path / f"{number}.db")
-        (cosine,) = alone.closeness("a sunny day", [text])
+        alone = SemanticScorer(tmp_path / f"{number}.db")
+        (cosine,) = alone.similarities("a sunny day", [text])
         alone.close()
         assert cosine == pytest.approx(together[number], abs=0.001), text
 
 
 @needs_model
-def test_what_is_no_text(meaning: Meaning) -> None:
+def test_what_is_no_text(meaning: SemanticScorer) -> None:
     """Half of a surrogate pair, a null and nothing at all are compared like anything else."""
-    found = meaning.closeness("\ud800", ["\udfff tree", "\0", "", "🌳" * 3_000])
+    found = meaning.similarities("\ud800", ["\udfff tree", "\0", "", "🌳" * 3_000])
     assert len(found) == 4
     assert all(-1.001 <= cosine <= 1.001 for cosine in found)
 
@@ -104,7 +104,7 @@ def test_what_is_no_text(meaning: Meaning) -> None:
 
 
 @needs_model
-def test_what_is_meant_comes_first(code: Repository, index: Index) -> None:
+def test_what_is_meant_comes_first(code: Repository, index: CodeIndex) -> None:
     """Among what the words find. The hits are the same ones, with the same lines."""
     write(code, SHOP)
     by_words = code.index.search(SORTING, 8)
@@ -119,7 +119,7 @@ def test_what_is_meant_comes_first(code: Repository, index: Index) -> None:
 
 @needs_model
 def test_a_vector_is_computed_once(
-    code: Repository, index: Index, meaning: Meaning, place: Path
+    code: Repository, index: CodeIndex, meaning: SemanticScorer, place: Path
 ) -> None:
     """For as long as the text is what it is; another process finds it too."""
     write(code, SHOP)
@@ -136,36 +136,47 @@ def test_a_vector_is_computed_once(
 
 
 @needs_model
-def test_one_search_computes_no_more_than_some(code: Repository, index: Index, place: Path) -> None:
+def test_one_search_computes_no_more_than_some(
+    code: Repository, index: CodeIndex, place: Path
+) -> None:
     """What is beyond them is ranked by its words, and still found."""
-    write(code, {f"f{n}.py": f"def order(x):\n    return x + {n}\n" for n in range(COMPARED + 9)})
-    hits = index.search("order", COMPARED + 9)
-    assert len(hits) == COMPARED + 9
-    assert kept(place) == COMPARED
+    write(
+        code,
+        {
+            f"f{n}.py": f"def order(x):\n    return x + {n}\n"
+            for n in range(SEMANTIC_RERANK_SIZE + 9)
+        },
+    )
+    hits = index.search("order", SEMANTIC_RERANK_SIZE + 9)
+    assert len(hits) == SEMANTIC_RERANK_SIZE + 9
+    assert kept(place) == SEMANTIC_RERANK_SIZE
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert all(0 <= hit.score <= 1 for hit in hits)
 
 
 @needs_model
-def test_the_oldest_vectors_go(code: Repository, index: Index, place: Path) -> None:
+def test_the_oldest_vectors_go(code: Repository, index: CodeIndex, place: Path) -> None:
     """So the file does not grow for ever."""
     write(code, SHOP)
     index.search(SORTING, 8)
     with closing(sqlite3.connect(place)) as db, db:
         db.executemany(
             "INSERT INTO vectors (text, vector) VALUES (?, x'00')",
-            [(b"text %d" % n,) for n in range(MOST_KEPT)],
+            [(b"text %d" % n,) for n in range(MAX_CACHED_VECTORS)],
         )
     write(code, {"c.py": "def order(books):\n    return shop.buy(books)\n"})
     assert len(index.search(SORTING, 8)) == 3
     with closing(sqlite3.connect(place)) as db:
-        assert db.execute("SELECT count(*), min(id) > 2 FROM vectors").fetchone() == (MOST_KEPT, 1)
+        assert db.execute("SELECT count(*), min(id) > 2 FROM vectors").fetchone() == (
+            MAX_CACHED_VECTORS,
+            1,
+        )
 
 
 @needs_model
 @pytest.mark.parametrize("spoil", ["folder", "program", "damage"])
 def test_a_cache_that_cannot_be_used(
-    code: Repository, index: Index, place: Path, spoil: str
+    code: Repository, index: CodeIndex, place: Path, spoil: str
 ) -> None:
     """It costs time, and no answer."""
     write(code, SHOP)
@@ -211,14 +222,14 @@ def test_words_and_meaning_are_fused(
     words: list[tuple[str, float]], closeness: list[float], fused: list[tuple[str, float]]
 ) -> None:
     """The best score is still one of words: what fits badly is not made to look well."""
-    found = reordered([hit(*each) for each in words], closeness, 8)
+    found = rerank([hit(*each) for each in words], closeness, 8)
     assert [(each.path, each.score) for each in found] == fused
 
 
 def test_one_file_does_not_take_all_places_by_meaning() -> None:
     """The rule of a search by words holds for the new order."""
     hits = [hit("a", 0.9 - n / 100) for n in range(6)] + [hit("b", 0.1)]
-    found = reordered(hits, [0.5] * 7, 4)
+    found = rerank(hits, [0.5] * 7, 4)
     assert [each.path for each in found] == ["a", "a", "a", "b"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dodona.core.errors import ToolFailed
 from dodona.tools.vault.index import index
-from dodona.tools.vault.index.index import Index
+from dodona.tools.vault.index.index import VaultIndex
 
 
 class Notes:
@@ -20,7 +20,7 @@ class Notes:
         self.root = folder / "vault"
         self.root.mkdir()
         self.file = folder / "cache" / "index.db"
-        self.index = Index(self.root, self.file)
+        self.index = VaultIndex(self.root, self.file)
 
     def write(self, path: str, text: str) -> Path:
         file = self.root / path
@@ -124,7 +124,7 @@ def test_a_note_that_was_just_written_is_read_again(
     notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may be written once more before the clock of its file system moves on."""
-    monkeypatch.setattr(index, "UNSETTLED_NS", 10**12)  # a test may be slow
+    monkeypatch.setattr(index, "MTIME_SETTLE_NS", 10**12)  # a test may be slow
     for oak, elm in (("oak1", "elm1"), ("oak2", "elm2")):
         file = notes.write("a.md", oak)
         stamp = file.stat().st_mtime_ns
@@ -153,13 +153,15 @@ def test_relevant_notes_are_those_that_fit_and_then_the_newest(notes: Notes) -> 
         os.utime(file, (1_000 - number, 1_000 - number))
     file = notes.write("oak.md", "# Oaks\n\nAn oak.\n\n## Acorns\n\nOf the oak.")
     os.utime(file, (1, 1))
-    found = [[note.path for note in notes.index.relevant("an oak?", most)] for most in (3, 9, 1)]
+    found = [
+        [note.path for note in notes.index.find_relevant("an oak?", most)] for most in (3, 9, 1)
+    ]
     assert found == [
         ["oak.md", "old.md", "older.md"],
         ["oak.md", "old.md", "older.md", "oldest.md"],
         ["oak.md"],
     ]
-    assert notes.index.relevant("oak", 1)[0].title == "Oaks"
+    assert notes.index.find_relevant("oak", 1)[0].title == "Oaks"
 
 
 def test_recent_notes_come_first_among_those_that_fit_alike(notes: Notes) -> None:
@@ -243,10 +245,10 @@ def test_many_threads_and_two_indexes_share_a_file(notes: Notes) -> None:
     """As two processes would: nobody sees an error, and nothing is there twice."""
     for n in range(30):
         notes.write(f"{n}.md", f"# Note {n}\n\nAn oak, number{n}.")
-    others = [notes.index, Index(notes.root, notes.file)]
+    others = [notes.index, VaultIndex(notes.root, notes.file)]
     failures: list[Exception] = []
 
-    def search(index: Index, n: int) -> None:
+    def search(index: VaultIndex, n: int) -> None:
         try:
             notes.write(f"{n}.md", f"# Note {n}\n\nAn elm, number{n}.")
             assert [hit.path for hit in index.search(f"number{n}", 3)] == [f"{n}.md"]

@@ -12,15 +12,15 @@ import pytest
 
 from dodona.core.errors import AccessDenied, Conflict, ToolFailed, ToolRetry
 from dodona.tools.vault.notes.files import (
-    MOST_BYTES,
-    inode,
+    MAX_NOTE_BYTES,
+    find_inode,
     read_file,
-    read_whole,
-    refuse_read_only,
-    remove_emptied,
+    read_full_file,
+    reject_read_only,
+    remove_empty_folders,
     rename_file,
     replace_file,
-    spelled,
+    resolve_spelling,
     version_of,
     walk_notes,
     write_file,
@@ -110,7 +110,7 @@ def test_what_was_not_seen_is_not_replaced(root: Path) -> None:
     (root / "latin.md").write_bytes(b"Gr\xf6\xdfe")
     with pytest.raises(AccessDenied, match="is not in UTF-8, and stays as it is"):
         write_file(root, ("latin.md",), text="x", version=version_of(b"Gr\xf6\xdfe"))
-    (root / "huge.md").write_bytes(b"x" * (MOST_BYTES + 1))
+    (root / "huge.md").write_bytes(b"x" * (MAX_NOTE_BYTES + 1))
     huge = read_file(root, ("huge.md",))
     with pytest.raises(AccessDenied, match="longer than what can be read of it"):
         write_file(root, ("huge.md",), text="x", version=huge.version)
@@ -124,9 +124,9 @@ def test_a_version_is_of_what_a_file_holds(root: Path) -> None:
     plan = read_file(root, PLAN)
     os.utime(root / "notes" / "plan.md", ns=(1, 1))
     assert plan.version == read_file(root, PLAN).version == version_of(b"the plan")
-    (root / "a.md").write_bytes(b"x" * (MOST_BYTES + 1))
+    (root / "a.md").write_bytes(b"x" * (MAX_NOTE_BYTES + 1))
     first = read_file(root, ("a.md",)).version
-    (root / "a.md").write_bytes(b"x" * (MOST_BYTES + 2))
+    (root / "a.md").write_bytes(b"x" * (MAX_NOTE_BYTES + 2))
     assert read_file(root, ("a.md",)).version != first
 
 
@@ -182,7 +182,7 @@ def test_a_write_that_fails_leaves_nothing_behind(root: Path) -> None:
     with pytest.raises(AccessDenied, match=r"'notes/plan\.md' is read-only"):
         write_file(root, PLAN, text="changed", version=version_of(b"the plan"))
     with pytest.raises(ToolRetry, match=r"1,000,001 bytes, and a note at most 1,000,000"):
-        write_file(root, ("big.md",), text="x" * (MOST_BYTES + 1), version="")
+        write_file(root, ("big.md",), text="x" * (MAX_NOTE_BYTES + 1), version="")
     with pytest.raises(OSError, match="File name too long"):
         write_file(root, ("x" * 300 + ".md",), text="x", version="")
     assert sorted(os.listdir(root)) == ["notes"]
@@ -201,8 +201,8 @@ def test_no_twin_that_is_encoded_otherwise(root: Path) -> None:
     """A note is found by its characters, however its name has them."""
     apart = unicodedata.normalize("NFD", "Größe.md")
     (root / apart).write_text("x")
-    assert spelled(root, ("Größe.md",)) == (apart,)
-    assert spelled(root, ("nothing", "Größe.md")) == ("nothing", "Größe.md")
+    assert resolve_spelling(root, ("Größe.md",)) == (apart,)
+    assert resolve_spelling(root, ("nothing", "Größe.md")) == ("nothing", "Größe.md")
     with pytest.raises(ToolRetry, match="already"):
         write_file(root, ("Größe.md",), text="y", version="")
     assert sorted(os.listdir(root)) == sorted([apart, "notes"])
@@ -210,9 +210,9 @@ def test_no_twin_that_is_encoded_otherwise(root: Path) -> None:
 
 def test_a_file_gets_another_path(root: Path) -> None:
     """Folders are made; what has that path already is never replaced."""
-    number = inode(root, PLAN)
+    number = find_inode(root, PLAN)
     rename_file(root, PLAN, ("new", "deep", "plan.md"))
-    assert (inode(root, PLAN), inode(root, ("new", "deep", "plan.md"))) == (None, number)
+    assert (find_inode(root, PLAN), find_inode(root, ("new", "deep", "plan.md"))) == (None, number)
     (root / "b.md").write_text("mine")
     with pytest.raises(FileExistsError):
         rename_file(root, ("new", "deep", "plan.md"), ("b.md",))
@@ -252,24 +252,24 @@ def test_only_folders_that_are_empty_are_removed(root: Path) -> None:
     """From the innermost up, never the vault itself."""
     (root / "a" / "b" / "c").mkdir(parents=True)
     (root / "a" / "x.md").write_text("x")
-    remove_emptied(root, ("a", "b", "c"))
+    remove_empty_folders(root, ("a", "b", "c"))
     assert os.listdir(root / "a") == ["x.md"]
-    remove_emptied(root, ("a",))
-    remove_emptied(root, ())
+    remove_empty_folders(root, ("a",))
+    remove_empty_folders(root, ())
     assert root.is_dir()
 
 
 def test_what_changed_meanwhile_is_not_replaced(root: Path) -> None:
     """Byte by byte; what is read-only is told before."""
-    assert replace_file(root, PLAN, data=b"new", was=b"the plan")
-    assert not replace_file(root, PLAN, data=b"newer", was=b"the plan")
-    assert read_whole(root, PLAN) == b"new"
+    assert replace_file(root, PLAN, data=b"new", expected=b"the plan")
+    assert not replace_file(root, PLAN, data=b"newer", expected=b"the plan")
+    assert read_full_file(root, PLAN) == b"new"
     (root / "notes" / "plan.md").chmod(0o444)
     with pytest.raises(AccessDenied, match="read-only"):
-        refuse_read_only(root, PLAN)
+        reject_read_only(root, PLAN)
     with pytest.raises(AccessDenied, match="read-only"):
-        replace_file(root, PLAN, data=b"newest", was=b"new")
-    assert read_whole(root, PLAN) == b"new"
+        replace_file(root, PLAN, data=b"newest", expected=b"new")
+    assert read_full_file(root, PLAN) == b"new"
 
 
 def test_a_file_of_any_bytes_is_text(root: Path) -> None:
@@ -278,9 +278,9 @@ def test_a_file_of_any_bytes_is_text(root: Path) -> None:
     assert read_file(root, ("latin.md",)).text == "Gr��e"
     (root / "bom.md").write_bytes(b"\xef\xbb\xbf# Title")
     assert read_file(root, ("bom.md",)).text == "# Title"
-    (root / "big.md").write_bytes(b"x" * (MOST_BYTES + 5))
+    (root / "big.md").write_bytes(b"x" * (MAX_NOTE_BYTES + 5))
     big = read_file(root, ("big.md",))
-    assert (len(big.text), big.is_cut) == (MOST_BYTES, True)
+    assert (len(big.text), big.is_cut) == (MAX_NOTE_BYTES, True)
 
 
 def test_links_in_circles_end(root: Path) -> None:

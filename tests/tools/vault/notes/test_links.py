@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dodona.tools.vault.notes.links import Names, link_to, links, target_of, written
+from dodona.tools.vault.notes.links import (
+    LinkResolver,
+    find_links,
+    format_target,
+    link_to,
+    target_of,
+)
 
 
 def targets(text: str) -> list[str]:
-    return [link.target for link in links(text)]
+    return [link.target for link in find_links(text)]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,7 @@ def test_code_and_comments_have_none(text: str) -> None:
 def test_a_link_says_where_its_target_is() -> None:
     """Only the target: heading, alias and the rest are left alone by whoever replaces it."""
     text = "a\n[[ Note #H|x]]\n\n[t](b%20c.md#h)"
-    first, second = links(text)
+    first, second = find_links(text)
     assert (first.line, text[first.start : first.end]) == (2, "Note")
     assert (second.line, text[second.start : second.end]) == (4, "b%20c.md")
     assert (first.is_markdown, second.is_markdown) == (False, True)
@@ -116,7 +122,7 @@ PATHS = ["Plan.md", "a/Note.md", "a/b/Note.md", "c/Note.md", "a/Größe.md", "v1
 )
 def test_which_note_a_link_means(target: str, source: str, found: str | None) -> None:
     """The nearest of a name; case and encoding do not matter; nothing outside the vault."""
-    assert Names(PATHS).resolve(target, source=source) == found
+    assert LinkResolver(PATHS).resolve(target, source=source) == found
 
 
 @pytest.mark.parametrize(
@@ -134,10 +140,10 @@ def test_which_note_a_link_means(target: str, source: str, found: str | None) ->
 )
 def test_a_link_is_written_in_the_manner_of_another(text: str, path: str, said: str) -> None:
     """The shortest form that means this note and no other; and it resolves to it."""
-    names = Names([*PATHS, "d/e f.md"])
-    (link,) = links(text)
+    names = LinkResolver([*PATHS, "d/e f.md"])
+    (link,) = find_links(text)
     raw = text[link.start : link.end]
-    form = written(path, like=link, raw=raw, names=names, source="d/x.md")
+    form = format_target(path, like=link, raw=raw, resolver=names, source="d/x.md")
     assert form == said
     target = target_of(form or "", is_markdown=link.is_markdown)
     assert names.resolve(target, source="d/x.md") == path
@@ -145,15 +151,18 @@ def test_a_link_is_written_in_the_manner_of_another(text: str, path: str, said: 
 
 def test_a_name_at_the_root_that_others_have_too() -> None:
     """Is written from the root."""
-    names = Names(["Note.md", "a/Note.md"])
-    (link,) = links("[[x]]")
-    assert written("Note.md", like=link, raw="x", names=names, source="a/x.md") == "/Note"
+    names = LinkResolver(["Note.md", "a/Note.md"])
+    (link,) = find_links("[[x]]")
+    assert format_target("Note.md", like=link, raw="x", resolver=names, source="a/x.md") == "/Note"
 
 
 def test_what_no_wikilink_can_name() -> None:
     """Is told; a link that is made anew becomes a Markdown link."""
-    names = Names(["C#.md"])
-    (link,) = links("[[x]]")
-    assert written("C#.md", like=link, raw="x", names=names, source="a.md") is None
-    assert link_to("C#.md", title="C#", names=names, source="a.md") == "[C#](C%23.md)"
-    assert link_to("a.md", title="A [b|c]", names=Names(["a.md"]), source="x.md") == "[[a|A b c]]"
+    names = LinkResolver(["C#.md"])
+    (link,) = find_links("[[x]]")
+    assert format_target("C#.md", like=link, raw="x", resolver=names, source="a.md") is None
+    assert link_to("C#.md", title="C#", resolver=names, source="a.md") == "[C#](C%23.md)"
+    assert (
+        link_to("a.md", title="A [b|c]", resolver=LinkResolver(["a.md"]), source="x.md")
+        == "[[a|A b c]]"
+    )

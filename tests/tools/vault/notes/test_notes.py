@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dodona.tools.vault.notes.notes import (
-    LONGEST_SECTION,
-    LONGEST_TITLE,
-    MOST_SECTIONS,
-    MOST_TAGS,
+    MAX_SECTION_CHARS,
+    MAX_SECTIONS,
+    MAX_TAGS,
+    MAX_TITLE_CHARS,
     parse_note,
 )
 
@@ -81,7 +81,7 @@ def test_a_long_section_is_cut_between_paragraphs() -> None:
     text = "# Long\n\n" + "\n\n".join(paragraphs)
     note = parse_note("a.md", text)
     assert len(note.sections) > 4
-    assert all(len(section.text) <= LONGEST_SECTION for section in note.sections)
+    assert all(len(section.text) <= MAX_SECTION_CHARS for section in note.sections)
     lines = text.split("\n")
     for section in note.sections:
         assert section.headings == ("Long",)
@@ -95,15 +95,15 @@ def test_hostile_front_matter_is_bounded() -> None:
     """A title is one line, tags are few."""
     tags = ",".join(f"t{n}" for n in range(9_000))
     note = parse_note("a.md", f"---\ntitle: {'x ' * 5_000}\ntags: {tags}\n---\ntext")
-    assert len(note.title) <= LONGEST_TITLE
-    assert len(note.tags) == MOST_TAGS
+    assert len(note.title) <= MAX_TITLE_CHARS
+    assert len(note.tags) == MAX_TAGS
 
 
 def test_a_hostile_note_takes_no_longer_than_another() -> None:
     """Neither endless blanks nor a flood of headings; it would never end if it did."""
     for text in ("# " + " " * 500_000 + "x #", "# x" + " #" * 250_000, "-" * 900_000):
         assert len(parse_note("a.md", text).sections) == 1
-    assert len(parse_note("a.md", "# a\n" * 200_000).sections) == MOST_SECTIONS
+    assert len(parse_note("a.md", "# a\n" * 200_000).sections) == MAX_SECTIONS
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dodona.core.errors import AccessDenied, DodonaError, ToolRetry
-from dodona.tools.vault.notes.paths import folder_parts, is_usable, note_parts
+from dodona.tools.vault.notes.paths import folder_parts, is_allowed_name, note_parts
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_a_folder_may_be_the_vault_itself() -> None:
 )
 def test_what_no_path_can_name_is_passed_over(name: str) -> None:
     """A file that a model could not ask for is no part of the vault."""
-    assert not is_usable(name)
-    assert is_usable("notes")
+    assert not is_allowed_name(name)
+    assert is_allowed_name("notes")

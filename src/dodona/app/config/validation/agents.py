@@ -8,16 +8,20 @@ from typing import Any, Final, cast
 from dodona.agent.run_context.registries import SUBAGENTS
 from dodona.app.agents.souls import read_soul
 from dodona.app.config import shape as schema
-from dodona.app.config.errors import mistakes, no_effect, secret_sent_away
+from dodona.app.config.errors import (
+    check_secret_destination,
+    ineffective_setting,
+    validation_errors,
+)
 from dodona.app.config.origins import SettingOrigins
 from dodona.core.domain.agents import DEFAULT_AGENT
 from dodona.core.errors import ConfigError, did_you_mean
 from dodona.documents.toml_lines import KeyPath
-from dodona.models.catalogue.catalogue import facts
+from dodona.models.catalogue.catalogue import model_facts
 from dodona.models.providers import PROVIDERS
 
-_NEEDS = {"openai-compatible": "base_url", "scripted": "model"}
-_IGNORES = {
+_REQUIRED_KEY = {"openai-compatible": "base_url", "scripted": "model"}
+_IGNORED_KEYS = {
     "extractive": ("model", "api_key", "base_url", "temperature", "timeouts", "fallback"),
     "scripted": ("api_key", "base_url", "temperature", "timeouts"),
 }
@@ -32,18 +36,18 @@ def agent_names(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def validate_agents(
-    table: Mapping[str, Any], places: SettingOrigins, more_tools: Collection[str]
+    table: Mapping[str, Any], origins: SettingOrigins, extra_tools: Collection[str]
 ) -> Iterator[ConfigError]:
-    """Every rule that agents break; `more_tools` are there beside the shipped ones."""
-    yield from _names(table, places)
-    for path, agent in _agents(table):
-        yield from _agent(path, agent, places)
-        yield from _too_long(path, agent, places)
-        yield from _tools(path, agent, places, more_tools)
-        yield from _soul(path, agent, places)
+    """Every rule that agents break; `extra_tools` are there beside the shipped ones."""
+    yield from _check_names(table, origins)
+    for path, agent in _iter_agents(table):
+        yield from _check_provider(path, agent, origins)
+        yield from _check_max_tokens(path, agent, origins)
+        yield from _check_tools(path, agent, origins, extra_tools)
+        yield from _check_soul(path, agent, origins)
 
 
-def _agents(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
+def _iter_agents(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, Any]]]:
     named = table.get("agents")
     roots: dict[KeyPath, Any] = {("agent",): table.get("agent")}
     if schema.is_table(named):
@@ -55,22 +59,22 @@ def _agents(table: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Mapping[str, An
             path, agent = (*path, "fallback"), agent.get("fallback")
 
 
-def _names(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
+def _check_names(table: Mapping[str, Any], origins: SettingOrigins) -> Iterator[ConfigError]:
     """One name, one agent: session keys and records know them by nothing else."""
     default, *others = agent_names(table)
     if default in SUBAGENTS:
-        yield mistakes(places).wrong(
+        yield validation_errors(origins).invalid_value(
             ("agent", "id"), "is the name of a subagent", got=default, hint="Choose another."
         )
     for name in others:
         if name == default:
-            yield mistakes(places).wrong(
+            yield validation_errors(origins).invalid_value(
                 ("agents", name),
                 "has the name of the default agent",
                 hint="Set it up in [agent], or choose another name.",
             )
         elif name in SUBAGENTS:
-            yield mistakes(places).wrong(
+            yield validation_errors(origins).invalid_value(
                 ("agents", name), "is the name of a subagent", hint="Choose another."
             )
 
@@ -78,62 +82,72 @@ def _names(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigE
 # -- models ------------------------------------------------------------------------------------
 
 
-def _agent(
-    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+def _check_provider(
+    path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins
 ) -> Iterator[ConfigError]:
     provider = agent.get("provider")
     if not isinstance(provider, str):
-        yield from _without_provider(path, agent, places)
+        yield from _check_missing_provider(path, agent, origins)
         return
-    need = _NEEDS.get(provider)
+    need = _REQUIRED_KEY.get(provider)
     if need and need not in agent:
         by = (*path, "provider")
-        yield mistakes(places).missing((*path, need), f"{provider} needs it", by=by)
-    for key in _IGNORES.get(provider, ()):
+        yield validation_errors(origins).missing_key(
+            (*path, need), f"{provider} needs it", required_by=by
+        )
+    for key in _IGNORED_KEYS.get(provider, ()):
         if key in agent:
-            yield no_effect((*path, key), provider, places)
+            yield ineffective_setting((*path, key), provider, origins)
     address = agent.get("base_url")
-    if "api_key" in agent and isinstance(address, str) and places.is_untrusted((*path, "base_url")):
-        yield from secret_sent_away((*path, "api_key"), address, places)
+    if (
+        "api_key" in agent
+        and isinstance(address, str)
+        and origins.is_untrusted((*path, "base_url"))
+    ):
+        yield from check_secret_destination((*path, "api_key"), address, origins)
 
 
-def _without_provider(
-    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+def _check_missing_provider(
+    path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins
 ) -> Iterator[ConfigError]:
     if "provider" in agent:
         return  # it is no text: that is told already
     if path[-1] == "fallback":
-        yield mistakes(places).missing((*path, "provider"), "a fallback is never chosen")
+        yield validation_errors(origins).missing_key(
+            (*path, "provider"), "a fallback is never chosen"
+        )
     for key in ("api_key", "base_url"):
         if key in agent and path[-1] != "fallback":
             missing = (*path, "provider")
-            yield mistakes(places).missing(missing, f"{key} depends on it", by=(*path, key))
+            yield validation_errors(origins).missing_key(
+                missing, f"{key} depends on it", required_by=(*path, key)
+            )
             return
 
 
-def _model(agent: Mapping[str, Any]) -> str:
+def _model_name(agent: Mapping[str, Any]) -> str:
     """The language model that will be asked, as far as it is known now."""
     provider, model = agent.get("provider"), agent.get("model")
-    if provider is not None and (not isinstance(provider, str) or provider in _IGNORES):
+    if provider is not None and (not isinstance(provider, str) or provider in _IGNORED_KEYS):
         return ""
     if model is None and provider is not None and provider in PROVIDERS:
         model = PROVIDERS[provider].default_model
     return model if isinstance(model, str) else ""
 
 
-def _too_long(
-    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins
+def _check_max_tokens(
+    path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins
 ) -> Iterator[ConfigError]:
     """A model refuses a request for more than it can write."""
-    wanted, model = agent.get("max_tokens"), _model(agent)
+    wanted, model = agent.get("max_tokens"), _model_name(agent)
     if not model or type(wanted) is not int:
         return
-    known = facts(model)
+    known = model_facts(model)
     whole = known.context_size if known.source != "default" else None
     most = known.max_output or whole
     if most is not None and wanted > most:
         what = "the longest answer of" if known.max_output else "all that fits into"
-        yield mistakes(places).wrong(
+        yield validation_errors(origins).invalid_value(
             (*path, "max_tokens"), f"must be <= {most}, {what} {model[:80]}", got=wanted
         )
 
@@ -141,19 +155,23 @@ def _too_long(
 # -- what else an agent has --------------------------------------------------------------------
 
 
-def _tools(
-    path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins, more: Collection[str]
+def _check_tools(
+    path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins, extra_tools: Collection[str]
 ) -> Iterator[ConfigError]:
     wanted = agent.get("tools")
     if not isinstance(wanted, list) or not wanted:
         return
     # Only who names tools waits until they are imported.
-    from dodona.tools.names import SHIPPED  # noqa: PLC0415
+    from dodona.tools.names import BUILTIN_TOOL_NAMES  # noqa: PLC0415
 
-    known = {*SHIPPED, *more, *(each.delegation.name for each in SUBAGENTS.values())}
+    known = {
+        *BUILTIN_TOOL_NAMES,
+        *extra_tools,
+        *(each.delegation_tool.name for each in SUBAGENTS.values()),
+    }
     for place, name in enumerate(cast("list[Any]", wanted)):
         if isinstance(name, str) and name and name not in known:
-            yield mistakes(places).wrong(
+            yield validation_errors(origins).invalid_value(
                 (*path, "tools", place),
                 "is no tool",
                 got=name,
@@ -161,22 +179,26 @@ def _tools(
             )
 
 
-def _soul(path: KeyPath, agent: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
+def _check_soul(
+    path: KeyPath, agent: Mapping[str, Any], origins: SettingOrigins
+) -> Iterator[ConfigError]:
     where = (*path, "soul_path")
     named = agent.get("soul_path")
     if not isinstance(named, str) or not named or "fallback" in path:
         return
     try:
-        read_soul(places.resolve(named, where))
+        read_soul(origins.resolve(named, where))
     except ConfigError as error:
         reason = error.message.removesuffix(".").removeprefix("the soul cannot be used: ")
-        yield mistakes(places).wrong(where, f"names no soul: {reason}", got=named, hint=error.hint)
+        yield validation_errors(origins).invalid_value(
+            where, f"names no soul: {reason}", got=named, hint=error.hint
+        )
 
 
-MATCHES: Final = ("channel", "account_id", "peer_id", "guild_id", "team_id")
+MATCH_KEYS: Final = ("channel", "account_id", "peer_id", "guild_id", "team_id")
 
 
-def validate_bindings(table: Mapping[str, Any], places: SettingOrigins) -> Iterator[ConfigError]:
+def validate_bindings(table: Mapping[str, Any], origins: SettingOrigins) -> Iterator[ConfigError]:
     bindings = table.get("bindings")
     if not isinstance(bindings, list):
         return
@@ -187,15 +209,15 @@ def validate_bindings(table: Mapping[str, Any], places: SettingOrigins) -> Itera
             continue
         agent = binding.get("agent_id")
         if isinstance(agent, str) and agent and agent not in known:
-            yield mistakes(places).wrong(
+            yield validation_errors(origins).invalid_value(
                 ("bindings", place, "agent_id"),
                 "names no agent",
                 got=agent,
                 hint=did_you_mean(agent, names) or f"Agents are {', '.join(names)}.",
             )
-        if not any(key in binding for key in MATCHES):
-            yield mistakes(places).wrong(
+        if not any(key in binding for key in MATCH_KEYS):
+            yield validation_errors(origins).invalid_value(
                 ("bindings", place),
                 "matches everybody, as the default agent does",
-                hint=f"Set one of {', '.join(MATCHES)}.",
+                hint=f"Set one of {', '.join(MATCH_KEYS)}.",
             )

@@ -14,11 +14,11 @@ from dodona.agent.run_context.approvals import ApprovalGate
 from dodona.agent.views import ApprovalViews
 from dodona.app.config.config import Config
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import columns, document, say
-from dodona.cli.terminal.screen import brief, plain
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.terminal.screen import format_brief, strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest
 from dodona.net.redactor import Redactor
@@ -36,7 +36,7 @@ def approve(
     note: Annotated[str, Parameter(help="What the model is told of a refusal.")] = "",
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """List the calls that wait for you; with RUN and CALL, allow one or refuse it.
 
@@ -44,23 +44,23 @@ def approve(
     """
     if run is None and (deny or note):
         raise BadRequest("say which call.", hint="List them with: dodona approve")
-    loaded = quiet_config(config, redactor)
+    loaded = load_config_quietly(config, redactor)
     if run is None:
-        _show(asyncio.run(_pending(loaded, redactor)), redactor, as_json=json)
+        _print_pending(asyncio.run(_load_pending(loaded, redactor)), redactor, as_json=json)
         return
     decided = asyncio.run(_decide(loaded, redactor, run, call, approved=not deny, note=note))
     if json:
-        document(redactor.scrub_all(decided))
+        print_json(redactor.scrub_all(decided))
     else:
         said = f"{decided['tool']} of run {run} is {decided['decision']}."
-        say(redactor.scrub(plain(said)))
+        print_text(redactor.scrub(strip_control_chars(said)))
 
 
-def _show(waiting: list[dict[str, Any]], redactor: Redactor, *, as_json: bool) -> None:
+def _print_pending(pending: list[dict[str, Any]], redactor: Redactor, *, as_json: bool) -> None:
     if as_json:
-        document(redactor.scrub_all({"approvals": waiting}))
-    elif not waiting:
-        say("Nothing waits for you.")
+        print_json(redactor.scrub_all({"approvals": pending}))
+    elif not pending:
+        print_text("Nothing waits for you.")
     else:
         heading = ("run", "call", "tool", "until", "arguments", "reason")
         rows = [
@@ -69,16 +69,16 @@ def _show(waiting: list[dict[str, Any]], redactor: Redactor, *, as_json: bool) -
                 each["call"],
                 each["tool"],
                 (each["expires_at"] or "")[11:19],
-                brief(each["arguments"]),
-                brief(each["reason"]),
+                format_brief(each["arguments"]),
+                format_brief(each["reason"]),
             )
-            for each in waiting
+            for each in pending
         ]
-        say(redactor.scrub(plain(columns([heading, *rows]))))
+        print_text(redactor.scrub(strip_control_chars(format_columns([heading, *rows]))))
 
 
-async def _pending(config: Config, redactor: Redactor) -> list[dict[str, Any]]:
-    async with opened_store(config, redactor) as store:
+async def _load_pending(config: Config, redactor: Redactor) -> list[dict[str, Any]]:
+    async with open_store(config, redactor) as store:
         return await _views(store).pending(LOCAL_USER)
 
 
@@ -91,9 +91,9 @@ async def _decide(
     approved: bool,
     note: str,
 ) -> dict[str, Any]:
-    async with opened_store(config, redactor) as store:
+    async with open_store(config, redactor) as store:
         views = _views(store)
-        which = call or _only(await views.pending(LOCAL_USER), run)
+        which = call or _only_pending_call(await views.pending(LOCAL_USER), run)
         return await views.decide(LOCAL_USER, run, which, approved=approved, note=note)
 
 
@@ -101,9 +101,9 @@ def _views(store: Store) -> ApprovalViews:
     return ApprovalViews(store.approvals, ApprovalGate(store.approvals))
 
 
-def _only(waiting: list[dict[str, Any]], run: int) -> str:
+def _only_pending_call(pending: list[dict[str, Any]], run: int) -> str:
     """The call of a run that waits, if there is one and no other."""
-    calls = [each["call"] for each in waiting if each["run_id"] == run]
+    calls = [each["call"] for each in pending if each["run_id"] == run]
     if len(calls) != 1:
         told = f"{len(calls)} calls of run {run} wait." if calls else f"no call of run {run} waits."
         raise BadRequest(told, hint="List them with: dodona approve")

@@ -15,10 +15,10 @@ from dodona.agent.question import Question
 from dodona.app.config.config import Config
 from dodona.cli.arguments import AsJson
 from dodona.cli.client.ask import fetch_answer, show_answer
-from dodona.cli.client.connect import connect, quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.client.connect import connect, load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.project_file import project_of
-from dodona.cli.terminal.output import document
+from dodona.cli.terminal.output import print_json
 from dodona.cli.terminal.screen import Screen
 from dodona.core.errors import BadRequest
 from dodona.net.redactor import Redactor
@@ -31,7 +31,7 @@ ProjectName = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class AskOptions:
     """How a question is to be answered."""
 
     project: ProjectName = None
@@ -73,26 +73,26 @@ def ask(
     new: Annotated[
         bool, Parameter(negative="", show_default=False, help="Begin a new conversation.")
     ] = False,
-    wishes: Annotated[Wishes | None, Parameter(name="*")] = None,
+    options: Annotated[AskOptions | None, Parameter(name="*")] = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Ask the Oracle and show the answer as it comes. Ctrl-C cancels, and what came is saved."""
-    asked = (wishes or Wishes()).question(_text(question), new=new)
-    loaded = quiet_config(config, redactor)
+    asked = (options or AskOptions()).question(_read_question(question), new=new)
+    loaded = load_config_quietly(config, redactor)
     asyncio.run(_ask(loaded, asked, redactor, as_json=json))
 
 
 async def _ask(config: Config, question: Question, redactor: Redactor, *, as_json: bool) -> None:
     async with connect(config, redactor) as client:
         if as_json:
-            document(redactor.scrub_all(dict(await fetch_answer(client, question))))
+            print_json(redactor.scrub_all(dict(await fetch_answer(client, question))))
         else:
             await show_answer(client, question, Screen(shows_thinking=bool(question.thinking)))
 
 
-def _text(question: str) -> str:
+def _read_question(question: str) -> str:
     if _OPTION.fullmatch(question):
         raise BadRequest(f"there is no option {question}.", hint="See: dodona ask --help")
     if question != "-":

@@ -12,12 +12,12 @@ from cyclopts import Parameter
 
 from dodona.app.config.config import Config
 from dodona.cli.client.ask import show_answer
-from dodona.cli.client.connect import connect, quiet_config
+from dodona.cli.client.connect import connect, load_config_quietly
 from dodona.cli.client.in_process import Client
-from dodona.cli.commands.conversation.ask import Wishes
-from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.commands.conversation.ask import AskOptions
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.terminal.keyboard import Keyboard
-from dodona.cli.terminal.output import note, say
+from dodona.cli.terminal.output import print_note, print_text
 from dodona.cli.terminal.screen import Screen
 from dodona.core import errors
 from dodona.core.errors import DodonaError
@@ -36,38 +36,38 @@ def chat(
     new: Annotated[
         bool, Parameter(negative="", show_default=False, help="Begin a new conversation.")
     ] = False,
-    wishes: Annotated[Wishes | None, Parameter(name="*")] = None,
+    options: Annotated[AskOptions | None, Parameter(name="*")] = None,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> int:
     """Talk with the Oracle, line by line. Ctrl-C cancels an answer, Ctrl-D or /quit ends."""
-    asked = wishes or Wishes()
+    asked = options or AskOptions()
     asked.question("?")  # so that what is wrong is told before anybody has typed
-    loaded = quiet_config(config, redactor)
-    return asyncio.run(_chat(loaded, _Talk(asked, redactor, new=new)))
+    loaded = load_config_quietly(config, redactor)
+    return asyncio.run(_chat(loaded, _ChatSession(asked, redactor, new=new)))
 
 
-async def _chat(config: Config, talk: _Talk) -> int:
-    async with connect(config, talk.redactor) as client:
-        return await talk.hold(client)
+async def _chat(config: Config, session: _ChatSession) -> int:
+    async with connect(config, session.redactor) as client:
+        return await session.run(client)
 
 
-class _Talk:
+class _ChatSession:
     """What is said between the first prompt and the last."""
 
-    def __init__(self, wishes: Wishes, redactor: Redactor, *, new: bool) -> None:
-        self._wishes = wishes
+    def __init__(self, options: AskOptions, redactor: Redactor, *, new: bool) -> None:
+        self._options = options
         self.redactor = redactor
         self._is_new = new
-        self._is_typed = os.isatty(0)
-        self._code = 0
+        self._is_interactive = os.isatty(0)
+        self._exit_code = 0
 
-    async def hold(self, client: Client) -> int:
+    async def run(self, client: Client) -> int:
         """Until there are no more lines; the exit code, which counts where nobody watches."""
         keyboard = Keyboard()
-        if self._is_typed:
-            note("Ask away. /help tells what else there is.")
-        while (line := await self._line(keyboard)) is not None:
+        if self._is_interactive:
+            print_note("Ask away. /help tells what else there is.")
+        while (line := await self._read_line(keyboard)) is not None:
             match line.strip():
                 case "":
                     continue
@@ -75,38 +75,38 @@ class _Talk:
                     break
                 case "/new":
                     self._is_new = True
-                    note("The next question begins a new conversation.")
+                    print_note("The next question begins a new conversation.")
                 case "/help":
-                    say(HELP)
+                    print_text(HELP)
                 case text if text.startswith("/") and " " not in text:
-                    note(f"There is no {text}. /help tells what there is.")
+                    print_note(f"There is no {text}. /help tells what there is.")
                 case text:
                     await self._ask(client, text, keyboard)
-        return 0 if self._is_typed else self._code
+        return 0 if self._is_interactive else self._exit_code
 
-    async def _line(self, keyboard: Keyboard) -> str | None:
+    async def _read_line(self, keyboard: Keyboard) -> str | None:
         """The next line; while it is awaited, Ctrl-C only begins another one."""
-        if not self._is_typed:
-            return await keyboard.line()
+        if not self._is_interactive:
+            return await keyboard.read_line()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, say, f"\nCtrl-D ends.\n{PROMPT}", "")
+        loop.add_signal_handler(signal.SIGINT, print_text, f"\nCtrl-D ends.\n{PROMPT}", "")
         try:
-            say(PROMPT, end="")
-            line = await keyboard.line()
+            print_text(PROMPT, end="")
+            line = await keyboard.read_line()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
         if line is None:
-            say()
+            print_text()
         return line
 
     async def _ask(self, client: Client, text: str, keyboard: Keyboard) -> None:
         try:
-            question = self._wishes.question(text, new=self._is_new)
+            question = self._options.question(text, new=self._is_new)
             self._is_new = False
             screen = Screen(shows_thinking=bool(question.thinking))
-            await show_answer(client, question, screen, keyboard if self._is_typed else None)
-            if self._wishes.context is not None:
-                self._wishes = replace(self._wishes, context=screen.context_id)
+            await show_answer(client, question, screen, keyboard if self._is_interactive else None)
+            if self._options.context is not None:
+                self._options = replace(self._options, context=screen.context_id)
         except DodonaError as error:
-            note(self.redactor.scrub(errors.as_text(error)))
-            self._code = error.exit_code
+            print_note(self.redactor.scrub(errors.as_text(error)))
+            self._exit_code = error.exit_code

@@ -13,24 +13,24 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from dodona.agent.views import ContextViews, TreeViews
-from dodona.agent.views.tree import ROOT, Outline, node_json
+from dodona.agent.views.tree import ROOT, TreeOutline, node_json
 from dodona.app.config.config import Config
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
+from dodona.cli.client.connect import load_config_quietly
 from dodona.cli.commands.conversation.ask import ProjectName
-from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.project_file import project_of
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.conversation_tree import Line, drawn, fitting, laid_out, path_to
-from dodona.cli.terminal.output import columns, document, note, say
-from dodona.cli.terminal.screen import plain
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.conversation_tree import Line, draw_lines, layout_tree, path_to, truncate
+from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, Cancelled
 from dodona.net.redactor import Redactor
 
 app = App(name="context", help="Show and change a conversation's tree.")
 
-WIDEST = 70
+MAX_MESSAGE_WIDTH = 70
 T = TypeVar("T")
 
 Name = Annotated[str, Parameter(name="NAME", help="A context_id like node-12, or a label.")]
@@ -42,12 +42,12 @@ def show(
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Show what the Oracle remembers of a project."""
-    place = _Place(project, config, redactor)
-    found = place.do(lambda _, contexts: contexts.show(LOCAL_USER, place.project))
-    place.tell(found, as_json=json, text=lambda: "\n".join(_context(found)))
+    place = _ProjectContext(project, config, redactor)
+    found = place.run(lambda _, contexts: contexts.show(LOCAL_USER, place.project))
+    place.print_result(found, as_json=json, text=lambda: "\n".join(_format_context(found)))
 
 
 @app.command
@@ -62,20 +62,20 @@ def tree(
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Draw the conversation as a tree, the oldest first; ● leads to the head."""
-    place = _Place(project, config, redactor)
-    lines, found = place.do(lambda trees, _: _drawing(trees, place.project, fold=not every))
+    place = _ProjectContext(project, config, redactor)
+    lines, found = place.run(lambda trees, _: _load_tree(trees, place.project, fold=not every))
 
     def text() -> str:
         is_terminal = sys.stdout.isatty()
         width = shutil.get_terminal_size().columns if is_terminal else 1_000
         colour = is_terminal and not os.environ.get("NO_COLOR")
         nodes = {node["id"]: node for node in found["nodes"]}
-        return "\n".join(drawn(lines, nodes, width=width, colour=colour))
+        return "\n".join(draw_lines(lines, nodes, width=width, colour=colour))
 
-    place.tell(found, as_json=json, text=text)
+    place.print_result(found, as_json=json, text=text)
 
 
 @app.command
@@ -91,13 +91,13 @@ def checkout(
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Let the next question go on from another node."""
-    place = _Place(project, config, redactor)
+    place = _ProjectContext(project, config, redactor)
     to = None if name == ROOT else name
-    moved = place.do(lambda trees, _: trees.checkout(LOCAL_USER, place.project, to))
-    place.tell(moved, as_json=json, text=lambda: _moved(moved))
+    moved = place.run(lambda trees, _: trees.checkout(LOCAL_USER, place.project, to))
+    place.print_result(moved, as_json=json, text=lambda: _format_head(moved))
 
 
 @app.command
@@ -111,13 +111,15 @@ def branch(
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Go on from any message: from a question to ask it otherwise, from an answer after it."""
-    place = _Place(project, config, redactor)
+    place = _ProjectContext(project, config, redactor)
     start = {"message_id": origin} if origin.isdecimal() else {"name": origin}
-    moved = place.do(lambda trees, _: trees.branch(LOCAL_USER, place.project, **start, label=label))
-    place.tell(moved, as_json=json, text=lambda: _moved(moved))
+    moved = place.run(
+        lambda trees, _: trees.branch(LOCAL_USER, place.project, **start, label=label)
+    )
+    place.print_result(moved, as_json=json, text=lambda: _format_head(moved))
 
 
 @app.command
@@ -131,18 +133,18 @@ def label(
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Name a node, so that it can be checked out by that name."""
-    place = _Place(project, config, redactor)
+    place = _ProjectContext(project, config, redactor)
 
     async def change(trees: TreeViews, _: ContextViews) -> dict[str, Any]:
         found = await trees.find(LOCAL_USER, place.project, name)
         return await trees.label(LOCAL_USER, found, label)
 
-    done = place.do(change)
+    done = place.run(change)
     told = "has no label now" if done["label"] is None else f"is labelled {done['label']}"
-    place.tell(done, as_json=json, text=lambda: f"{done['context_id']} {told}.")
+    place.print_result(done, as_json=json, text=lambda: f"{done['context_id']} {told}.")
 
 
 @app.command
@@ -156,18 +158,20 @@ def prune(
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Remove a node and all that follows from it, for good. What it cost stays on record."""
-    place = _Place(project, config, redactor)
+    place = _ProjectContext(project, config, redactor)
     if not yes and not sys.stdin.isatty():
         raise BadRequest("what is pruned is gone for good.", hint="If that is meant, say --yes.")
-    found, nodes = place.do(lambda trees, _: _below(trees, place.project, name))
+    found, nodes = place.run(lambda trees, _: _find_subtree(trees, place.project, name))
     if not yes:
-        _confirm(f"Remove {found} and all that follows from it ({_count(nodes)}) for good?")
-    done = place.do(lambda trees, _: trees.prune(LOCAL_USER, found))
+        _confirm(f"Remove {found} and all that follows from it ({_format_count(nodes)}) for good?")
+    done = place.run(lambda trees, _: trees.prune(LOCAL_USER, found))
     left = f"The next question goes on from {done['head'] or 'the root'}."
-    place.tell(done, as_json=json, text=lambda: f"{_count(done['pruned'])} removed. {left}")
+    place.print_result(
+        done, as_json=json, text=lambda: f"{_format_count(done['pruned'])} removed. {left}"
+    )
 
 
 @app.command
@@ -176,49 +180,51 @@ def close(
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Close the context: the next question begins a new conversation."""
-    place = _Place(project, config, redactor)
-    closed = place.do(lambda _, contexts: contexts.close(LOCAL_USER, place.project))
+    place = _ProjectContext(project, config, redactor)
+    closed = place.run(lambda _, contexts: contexts.close(LOCAL_USER, place.project))
     told = "is closed. The next question begins a new conversation."
-    place.tell(closed, as_json=json, text=lambda: f"The context of {place.project} {told}")
+    place.print_result(closed, as_json=json, text=lambda: f"The context of {place.project} {told}")
 
 
-class _Place:
+class _ProjectContext:
     """The project that a command is about, in the store that the config names."""
 
     def __init__(self, project: str | None, file: Path | None, redactor: Redactor) -> None:
-        self._config = quiet_config(file, redactor)
+        self._config = load_config_quietly(file, redactor)
         self._redactor = redactor
         self.project = project_of(Path.cwd()) if project is None else project
 
-    def do(self, act: Callable[[TreeViews, ContextViews], Awaitable[T]]) -> T:
-        return asyncio.run(_done(self._config, self._redactor, act))
+    def run(self, action: Callable[[TreeViews, ContextViews], Awaitable[T]]) -> T:
+        return asyncio.run(_run_with_views(self._config, self._redactor, action))
 
-    def tell(self, found: dict[str, Any], *, as_json: bool, text: Callable[[], str]) -> None:
+    def print_result(
+        self, result: dict[str, Any], *, as_json: bool, text: Callable[[], str]
+    ) -> None:
         if as_json:
-            document(self._redactor.scrub_all(found))
+            print_json(self._redactor.scrub_all(result))
         else:
-            say(self._redactor.scrub(text()))
+            print_text(self._redactor.scrub(text()))
 
 
-async def _done(
-    config: Config, redactor: Redactor, act: Callable[[TreeViews, ContextViews], Awaitable[T]]
+async def _run_with_views(
+    config: Config, redactor: Redactor, action: Callable[[TreeViews, ContextViews], Awaitable[T]]
 ) -> T:
     """Beside a gateway that uses the store too: it looks again where the head is."""
-    async with opened_store(config, redactor) as store:
-        return await act(TreeViews(store), ContextViews(store))
+    async with open_store(config, redactor) as store:
+        return await action(TreeViews(store), ContextViews(store))
 
 
-async def _drawing(
+async def _load_tree(
     trees: TreeViews, project: str, *, fold: bool
 ) -> tuple[list[Line], dict[str, Any]]:
     """The lines, and the nodes that are in them; of the rest only how many they are."""
     outline = await trees.outline(LOCAL_USER, project)
     head_id = outline.head_id
     on_path = path_to(head_id, outline.links)
-    lines = laid_out(outline.links, head_id=head_id, on_path=on_path, fold=fold)
+    lines = layout_tree(outline.links, head_id=head_id, on_path=on_path, fold=fold)
     ids = [line.node_id for line in lines if line.node_id is not None]
     nodes = [
         node_json(node, head_id=head_id, on_path=node.id in on_path)
@@ -229,14 +235,14 @@ async def _drawing(
     return lines, {"project_id": project, "head": head, "total": total, "nodes": nodes}
 
 
-async def _below(trees: TreeViews, project: str, name: str) -> tuple[str, int]:
+async def _find_subtree(trees: TreeViews, project: str, name: str) -> tuple[str, int]:
     """The node that a name means, and how many there are with it and after it."""
     found = await trees.find(LOCAL_USER, project, name)
     outline = await trees.outline(LOCAL_USER, project)
-    return found, _subtree(outline, int(found.removeprefix("node-")))
+    return found, _count_subtree(outline, int(found.removeprefix("node-")))
 
 
-def _subtree(outline: Outline, run_id: int) -> int:
+def _count_subtree(outline: TreeOutline, run_id: int) -> int:
     children: dict[int | None, list[int]] = {}
     for link in outline.links:
         if not link.is_open:  # below it nothing is pruned, and what waits for the head stays
@@ -249,12 +255,12 @@ def _subtree(outline: Outline, run_id: int) -> int:
 
 
 def _confirm(question: str) -> None:
-    note(f"{question} [y/N] ", end="")
+    print_note(f"{question} [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Cancelled("nothing was removed.")
 
 
-def _moved(moved: dict[str, Any]) -> str:
+def _format_head(moved: dict[str, Any]) -> str:
     lines = [f"The next question goes on from {moved['head'] or 'the root'}."]
     if moved["open_runs"]:
         told = ", ".join(map(str, moved["open_runs"]))
@@ -265,35 +271,41 @@ def _moved(moved: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _context(context: dict[str, Any]) -> Iterator[str]:
+def _format_context(context: dict[str, Any]) -> Iterator[str]:
     budget = f"{context['tokens_used']:,} of {context['token_budget']:,}"
-    yield columns(
+    yield format_columns(
         [
             ("project", context["project_id"]),
             ("status", context["status"]),
             ("context", context["context_id"] or "-"),
             ("tokens", budget),
-            ("model", plain(context["last_model"] or "-")),
-            ("compressed", _times(context["compression_count"])),
+            ("model", strip_control_chars(context["last_model"] or "-")),
+            ("compressed", _format_times(context["compression_count"])),
         ]
     )
     if context["key_decisions"]:
-        yield "\nDecisions:\n" + "\n".join(f"  {plain(e)}" for e in context["key_decisions"])
+        yield "\nDecisions:\n" + "\n".join(
+            f"  {strip_control_chars(e)}" for e in context["key_decisions"]
+        )
     if context["compressed_summary"]:
-        lines = plain(context["compressed_summary"]).splitlines()
+        lines = strip_control_chars(context["compressed_summary"]).splitlines()
         yield "\nSummary:\n" + "\n".join(f"  {line}".rstrip() for line in lines)
     if context["recent_exchanges"]:
-        rows = [("message", "by", ""), *map(_exchange, context["recent_exchanges"])]
-        yield f"\n{columns(rows)}"
+        rows = [("message", "by", ""), *map(_format_exchange, context["recent_exchanges"])]
+        yield f"\n{format_columns(rows)}"
 
 
-def _exchange(said: dict[str, Any]) -> tuple[str, ...]:
-    return said["id"], said["role"], fitting(plain(" ".join(said["content"].split())), WIDEST)
+def _format_exchange(message: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        message["id"],
+        message["role"],
+        truncate(strip_control_chars(" ".join(message["content"].split())), MAX_MESSAGE_WIDTH),
+    )
 
 
-def _times(count: int) -> str:
+def _format_times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
-def _count(nodes: int) -> str:
+def _format_count(nodes: int) -> str:
     return "1 node" if nodes == 1 else f"{nodes:,} nodes"

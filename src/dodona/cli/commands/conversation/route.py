@@ -8,14 +8,14 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from dodona.app.agents.registry import make_router
-from dodona.app.config.config import load
+from dodona.app.config.config import load_config
 from dodona.cli.arguments import AsJson
 from dodona.cli.commands.project.config import ConfigFile
-from dodona.cli.terminal.output import columns, document, say
+from dodona.cli.terminal.output import format_columns, print_json, print_text
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.routing import Binding
 
-_RULES = "peer comes before guild, team, account and channel; then more fields, then the first"
+_PRECEDENCE = "peer comes before guild, team, account and channel; then more fields, then the first"
 
 
 def route(
@@ -31,18 +31,18 @@ def route(
     """Tell which agent would answer a message, by which binding, and in which session."""
     message = {"channel": channel, "account": account, "peer": peer, "guild": guild, "team": team}
     message = {name: value or None for name, value in message.items()}
-    router = make_router(load(os.environ, config))
+    router = make_router(load_config(os.environ, config))
     found = router.resolve(**message)
     key = session_key(found.agent_id, channel, account, peer) if account else None
     beaten = [each for each in router.candidates(**message) if each is not found.binding]
     if json:
-        document(
+        print_json(
             {
                 "agent_id": found.agent_id,
                 "level": found.level,
                 "explanation": found.explanation,
-                "binding": _as_json(found.binding) if found.binding else None,
-                "others": [_as_json(each) for each in beaten],
+                "binding": _binding_json(found.binding) if found.binding else None,
+                "others": [_binding_json(each) for each in beaten],
                 "session_key": key,
             }
         )
@@ -53,12 +53,12 @@ def route(
         ("session", key or "its key needs --account"),
         *(("beaten", f"{each.agent_id}: {each}.") for each in beaten),
     ]
-    say(columns(rows))
+    print_text(format_columns(rows))
     if beaten:
-        say(f"\nOf bindings that match, {_RULES}.")
+        print_text(f"\nOf bindings that match, {_PRECEDENCE}.")
 
 
-def _as_json(binding: Binding) -> dict[str, Any]:
+def _binding_json(binding: Binding) -> dict[str, Any]:
     return {
         "agent_id": binding.agent_id,
         **{name: getattr(binding, name) for name in binding.fields},

@@ -10,11 +10,11 @@ from cyclopts import App, Parameter, validators
 
 from dodona.agent.views import SessionViews
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import columns, document, say
-from dodona.cli.terminal.screen import plain
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.net.redactor import Redactor
 
@@ -35,17 +35,19 @@ def list_sessions(
     limit: Limit = 50,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """List sessions, the latest first."""
-    found = _look(config, redactor, lambda views: views.list(user, limit=limit))
+    found = _with_views(config, redactor, lambda views: views.list(user, limit=limit))
     if json:
-        document(redactor.scrub_all({"sessions": found}))
+        print_json(redactor.scrub_all({"sessions": found}))
     elif not found:
-        say("There are no sessions yet: the first message of a channel begins one.")
+        print_text("There are no sessions yet: the first message of a channel begins one.")
     else:
         heading = ("key", "messages", "tokens in", "out", "last")
-        say(redactor.scrub(plain(columns([heading, *map(_row, found)]))))
+        print_text(
+            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, found)])))
+        )
 
 
 @app.command
@@ -57,15 +59,19 @@ def show(
     limit: Limit = 50,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Show what was said in the last runs of a session."""
-    found = _look(config, redactor, lambda views: views.history(user, key, limit=limit))
+    found = _with_views(config, redactor, lambda views: views.history(user, key, limit=limit))
     if json:
-        document(redactor.scrub_all({"key": key, "messages": found}))
+        print_json(redactor.scrub_all({"key": key, "messages": found}))
         return
     lines = [f"{each['timestamp'][:16]}  {each['role']}: {each['content']}" for each in found]
-    say(redactor.scrub(plain("\n\n".join(lines) or "Nothing was said yet, or it was cleared.")))
+    print_text(
+        redactor.scrub(
+            strip_control_chars("\n\n".join(lines) or "Nothing was said yet, or it was cleared.")
+        )
+    )
 
 
 @app.command
@@ -76,14 +82,14 @@ def clear(
     user: User = LOCAL_USER,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Let the next message of a session begin a new conversation. The old one is kept."""
-    found = _look(config, redactor, lambda views: views.clear(user, key))
+    found = _with_views(config, redactor, lambda views: views.clear(user, key))
     if json:
-        document(redactor.scrub_all(found))
+        print_json(redactor.scrub_all(found))
     else:
-        say(redactor.scrub(plain(f"{key} begins anew with its next message.")))
+        print_text(redactor.scrub(strip_control_chars(f"{key} begins anew with its next message.")))
 
 
 def _row(session: dict[str, Any]) -> tuple[str, ...]:
@@ -93,13 +99,13 @@ def _row(session: dict[str, Any]) -> tuple[str, ...]:
     return session["key"], *(f"{count:,}" for count in counts), last
 
 
-def _look(
+def _with_views(
     config: ConfigFile, redactor: Redactor, read: Callable[[SessionViews], Awaitable[T]]
 ) -> T:
-    loaded = quiet_config(config, redactor)
+    loaded = load_config_quietly(config, redactor)
 
     async def look() -> T:
-        async with opened_store(loaded, redactor) as store:
+        async with open_store(loaded, redactor) as store:
             return await read(SessionViews(store))
 
     return asyncio.run(look())

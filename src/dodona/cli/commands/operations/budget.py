@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal, TypeAlias
 from cyclopts import App, Parameter, validators
 
 from dodona.agent.views import SpendingViews
-from dodona.app.config.config import Config, file_to_edit, is_found, load
-from dodona.app.config.edit import edit
+from dodona.app.config.config import Config, file_to_edit, is_implicit_file, load_config
+from dodona.app.config.edit import edit_config
 from dodona.app.models.factory import ceilings
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.operations.usage import EVERYBODY, User, bar
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import columns, document, say
-from dodona.cli.terminal.screen import plain
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.operations.usage import ALL_USERS, User, draw_bar
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest
 from dodona.documents import KeyPath
@@ -35,19 +35,19 @@ def status(
     user: User = LOCAL_USER,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Tell what is used, held and left of each budget that has a ceiling."""
-    loaded = quiet_config(config, redactor)
-    whose = None if user == EVERYBODY else user
-    found = redactor.scrub_all(asyncio.run(_look(loaded, redactor, whose)))
+    loaded = load_config_quietly(config, redactor)
+    whose = None if user == ALL_USERS else user
+    found = redactor.scrub_all(asyncio.run(_load_budgets(loaded, redactor, whose)))
     if json:
-        document({"budgets": found})
+        print_json({"budgets": found})
     elif not found:
-        say("There is no ceiling: nothing limits what is spent.")
+        print_text("There is no ceiling: nothing limits what is spent.")
     else:
         heading = ("budget", "", "used", "held", "left", "of", "begins anew")
-        say(columns([heading, *map(_row, found)]))
+        print_text(format_columns([heading, *map(_row, found)]))
 
 
 @app.command(name="set")
@@ -66,7 +66,7 @@ def set_(
     ] = False,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Set a ceiling in the config file; a gateway that runs takes it at once."""
     given = {name: value for name, value in (("tokens", tokens), ("usd", usd)) if value is not None}
@@ -77,36 +77,42 @@ def set_(
     file = file_to_edit(os.environ, config)
     changes: dict[KeyPath, Any] = {("budgets", scope): None} if none else {}
     changes |= {("budgets", scope, name): value for name, value in given.items()}
-    edit(file, changes, is_found=is_found(os.environ, file, config))
-    made = load(os.environ, config).settings.budgets
+    edit_config(file, changes, is_implicit=is_implicit_file(os.environ, file, config))
+    made = load_config(os.environ, config).settings.budgets
     now = getattr(made, scope)
     if json:
         told = {"file": str(file), "scope": scope, "tokens": now.tokens, "usd": now.usd}
-        document(redactor.scrub_all(told))
+        print_json(redactor.scrub_all(told))
     else:
-        say(redactor.scrub(f"{file}: budgets.{scope} is {_ceiling(now.tokens, now.usd)}"))
+        print_text(
+            redactor.scrub(f"{file}: budgets.{scope} is {_format_ceiling(now.tokens, now.usd)}")
+        )
 
 
-def _ceiling(tokens: int | None, usd: float | None) -> str:
-    known = [_told(tokens, "tokens")] if tokens is not None else []
-    known += [_told(usd, "usd")] if usd is not None else []
+def _format_ceiling(tokens: int | None, usd: float | None) -> str:
+    known = [_format_amount(tokens, "tokens")] if tokens is not None else []
+    known += [_format_amount(usd, "usd")] if usd is not None else []
     return f"{' and '.join(known)} at most." if known else "without a ceiling."
 
 
-async def _look(config: Config, redactor: Redactor, user_id: str | None) -> list[dict[str, Any]]:
-    async with opened_store(config, redactor) as store:
+async def _load_budgets(
+    config: Config, redactor: Redactor, user_id: str | None
+) -> list[dict[str, Any]]:
+    async with open_store(config, redactor) as store:
         views = SpendingViews(store, ceilings(config.settings))
-        return await views.budgets(user_id, most=100)
+        return await views.budgets(user_id, max_rows=100)
 
 
 def _row(budget: dict[str, Any]) -> tuple[str, ...]:
     ceiling = budget["ceiling"]
     spent = min(budget["used"] + budget["held"], ceiling)
-    drawn = bar(spent, ceiling) if ceiling else bar(1, 1)
-    amounts = (_told(budget[name], budget["unit"]) for name in ("used", "held", "left", "ceiling"))
+    drawn = draw_bar(spent, ceiling) if ceiling else draw_bar(1, 1)
+    amounts = (
+        _format_amount(budget[name], budget["unit"]) for name in ("used", "held", "left", "ceiling")
+    )
     again = budget["resets_at"]
-    return (plain(budget["scope"]), drawn, *amounts, again[:10] if again else "never")
+    return (strip_control_chars(budget["scope"]), drawn, *amounts, again[:10] if again else "never")
 
 
-def _told(amount: float, unit: str) -> str:
+def _format_amount(amount: float, unit: str) -> str:
     return f"{amount:,} tokens" if unit == "tokens" else f"${amount:,.4f}"

@@ -10,20 +10,20 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dodona.app.config.config import load
-from dodona.app.config.settings import Log
+from dodona.app.config.config import load_config
+from dodona.app.config.settings import LoggingSection
 from dodona.app.models.credentials import Credentials
 from dodona.app.telemetry import logging as logs
 from dodona.cli import doctor as checkups
 from dodona.cli.arguments import AsJson
-from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.doctor import home
-from dodona.cli.doctor.finding import SIGNS, Finding, wrong
-from dodona.cli.terminal.output import document, say
+from dodona.cli.doctor.finding import STATE_MARKS, Finding, wrong
+from dodona.cli.terminal.output import print_json, print_text
 from dodona.core.errors import ConfigError
 from dodona.net.redactor import Redactor
 
-SICK = 1  # the exit code
+UNHEALTHY_EXIT_CODE = 1  # the exit code
 
 
 def doctor(
@@ -38,71 +38,73 @@ def doctor(
     ] = False,
     config: ConfigFile = None,
     json: AsJson = False,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> int:
     """Look over all that Dodona needs: ✓ is well, ! may matter, ✗ must be mended; exit 0 if none.
 
     Nothing that is billed is asked of a model, and nothing is changed without --fix.
     """
-    logs.configure_logging(Log(level="error"), redactor)
-    return asyncio.run(_doctor(config, redactor, fix=fix, json=json))
+    logs.configure_logging(LoggingSection(level="error"), redactor)
+    return asyncio.run(_run_doctor(config, redactor, fix=fix, json=json))
 
 
-async def _doctor(config: Path | None, redactor: Redactor, *, fix: bool, json: bool) -> int:
+async def _run_doctor(config: Path | None, redactor: Redactor, *, fix: bool, json: bool) -> int:
     told: list[dict[str, Any]] = []
     async for finding in _findings(config, redactor):
-        done = await asyncio.to_thread(_mended, finding) if fix else ""
-        told.append(_as_json(finding, done))
+        done = await asyncio.to_thread(_apply_fix, finding) if fix else ""
+        told.append(_finding_json(finding, done))
         if not json:
-            say(redactor.scrub(_line(finding, done)))
+            print_text(redactor.scrub(_format_finding(finding, done)))
     is_well = not any(each["state"] == "wrong" and not each["fixed"] for each in told)
     if json:
-        document(redactor.scrub_all({"ok": is_well, "findings": told}))
-    return 0 if is_well else SICK
+        print_json(redactor.scrub_all({"ok": is_well, "findings": told}))
+    return 0 if is_well else UNHEALTHY_EXIT_CODE
 
 
 async def _findings(file: Path | None, redactor: Redactor) -> AsyncIterator[Finding]:
     try:
-        config = await asyncio.to_thread(load, os.environ, file)
+        config = await asyncio.to_thread(load_config, os.environ, file)
     except ConfigError as error:
         # Without a config nobody knows where the rest is.
-        yield home.python()
+        yield home.check_python()
         for problem in error.problems():
             place = f"{problem.where}: " if problem.where else ""
             yield wrong("config", f"{place}{problem.message}", problem.hint)
         return
     credentials = Credentials(config, os.environ, redactor)
-    for finding in await asyncio.to_thread(lambda: [*checkups.local(config, credentials)]):
+    for finding in await asyncio.to_thread(
+        lambda: [*checkups.run_local_checks(config, credentials)]
+    ):
         yield finding
-    async for finding in checkups.remote(config, credentials, redactor):
+    async for finding in checkups.run_remote_checks(config, credentials, redactor):
         yield finding
 
 
-def _mended(finding: Finding) -> str:
+def _apply_fix(finding: Finding) -> str:
     """What was done, or why nothing was; empty when there is nothing to do."""
-    if finding.mend is None:
+    if finding.fix is None:
         return ""
     try:
-        return finding.mend()
+        return finding.fix()
     except OSError as error:
         return f"✗ it cannot be mended: {error.strerror}."
 
 
-def _as_json(finding: Finding, done: str) -> dict[str, Any]:
+def _finding_json(finding: Finding, fix_result: str) -> dict[str, Any]:
     return {
         "name": finding.name,
         "state": finding.state,
-        "message": finding.said,
-        "hint": finding.advice,
-        "fixable": finding.mend is not None,
-        "fixed": bool(done) and not done.startswith("✗"),
-        "done": done,
+        "message": finding.message,
+        "hint": finding.hint,
+        "fixable": finding.fix is not None,
+        "fixed": bool(fix_result) and not fix_result.startswith("✗"),
+        "done": fix_result,
     }
 
 
-def _line(finding: Finding, done: str) -> str:
-    line = f"{SIGNS[finding.state]} {finding.name:<12} {finding.said}"
-    rest = done or finding.advice
-    if done and not done.startswith("✗"):
-        line = f"✓ {finding.name:<12} {finding.said}"
+def _format_finding(finding: Finding, fix_result: str) -> str:
+    line = f"{STATE_MARKS[finding.state]} {finding.name:<12} {finding.message}"
+    rest = fix_result or finding.hint
+    if fix_result and not fix_result.startswith("✗"):
+        line = f"✓ {finding.name:<12} {finding.message}"
     return f"{line}\n  {'':<12} {rest}" if rest else line

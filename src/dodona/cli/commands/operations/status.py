@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from dodona import __version__
-from dodona.app.config.config import Config, load
+from dodona.app.config.config import Config, load_config
 from dodona.app.config.store_url import store_url
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import build_model, price_list
@@ -19,22 +19,22 @@ from dodona.app.telemetry import logging as logs
 from dodona.cli.arguments import AsJson
 from dodona.cli.client.gateway import gateway_client
 from dodona.cli.client.gateway_file import Announcement
-from dodona.cli.commands.project.config import NO_FILE, ConfigFile, Hidden
-from dodona.cli.terminal.output import columns, document, say
+from dodona.cli.commands.project.config import NO_CONFIG_FILE, ConfigFile, InjectedRedactor
+from dodona.cli.terminal.output import format_columns, print_json, print_text
 from dodona.core import errors
-from dodona.core.domain.budgets import NANOS, Unit
-from dodona.core.errors import ConfigError, DodonaError, Location, StoreError
+from dodona.core.domain.budgets import NANOS_PER_USD, BudgetUnit
+from dodona.core.errors import ConfigError, DodonaError, SourceLocation, StoreError
 from dodona.core.ports.model import Usage
 from dodona.models.catalogue import catalogue
 from dodona.models.catalogue.prices import Prices
 from dodona.models.token_counter import OfflineTokenCounter
-from dodona.net.http import Http
+from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
-from dodona.store.db.location import locate
-from dodona.store.db.migrate import NEWEST
+from dodona.store.db.location import parse_location
+from dodona.store.db.migrate import NEWEST_REVISION
 from dodona.store.db.open import inspect
 
-BETTER = (
+MODEL_HINT = (
     "For a language model set a provider's key (like ANTHROPIC_API_KEY), or start Ollama with a "
     "model, or set agent.provider."
 )
@@ -42,18 +42,18 @@ BETTER = (
 Facts: TypeAlias = dict[str, Any]
 
 
-def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) -> int:
+def status(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> int:
     """Tell which model answers and why, where everything is, and what a gateway does that runs.
 
     Exit 0 when all is usable.
     """
-    loaded = load(os.environ, config)
+    loaded = load_config(os.environ, config)
     logs.configure_logging(loaded.settings.log, redactor)
     credentials = Credentials(loaded, os.environ, redactor)
-    store = _store(loaded, credentials)
-    agents = asyncio.run(_agents(loaded, credentials, redactor))
-    gateway = asyncio.run(_gateway(loaded))
-    file = loaded.places.file
+    store = _store_status(loaded, credentials)
+    agents = asyncio.run(_agent_facts(loaded, credentials, redactor))
+    gateway = asyncio.run(_gateway_status(loaded))
+    file = loaded.origins.file
     if json:
         config_file = str(file) if file else None
         report = {
@@ -63,16 +63,16 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden)
             "agents": agents,
             "gateway": gateway,
         }
-        document(redactor.scrub_all(report))
+        print_json(redactor.scrub_all(report))
     else:
         rows = [
             ("dodona", __version__),
-            ("config", str(file or NO_FILE)),
-            ("store", _store_line(store)),
+            ("config", str(file or NO_CONFIG_FILE)),
+            ("store", _format_store(store)),
             *(row for name, facts in agents.items() for row in agent_rows(name, facts)),
             *(gateway_rows(gateway) if gateway else ()),
         ]
-        say(redactor.scrub(columns(rows)))
+        print_text(redactor.scrub(format_columns(rows)))
     codes = {facts["error"]["code"] for facts in (store, *agents.values()) if "error" in facts}
     if not codes:
         return 0
@@ -82,7 +82,7 @@ def status(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden)
 # -- the store -------------------------------------------------------------------------------
 
 
-def _store(config: Config, credentials: Credentials) -> Facts:
+def _store_status(config: Config, credentials: Credentials) -> Facts:
     try:
         return store_facts(store_url(config, credentials))
     except (ConfigError, StoreError) as error:
@@ -91,31 +91,35 @@ def _store(config: Config, credentials: Credentials) -> Facts:
 
 def store_facts(url: str) -> Facts:
     """What a look at the store tells, without opening it."""
-    found = inspect(locate(url))
+    found = inspect(parse_location(url))
     return {"url": str(found.location), "bytes": found.size, "schema": found.revision or None}
 
 
-def _store_line(facts: Facts) -> str:
+def _format_store(facts: Facts) -> str:
     if "error" in facts:
-        return _mistake(facts)
+        return _format_error(facts)
     if facts["schema"] is None:
         return f"{facts['url']} (not there yet)"
     size = f"{facts['bytes']:,} bytes, " if facts["bytes"] is not None else ""
-    newer = "" if facts["schema"] == NEWEST else f", to be migrated to {NEWEST} when it is opened"
+    newer = (
+        ""
+        if facts["schema"] == NEWEST_REVISION
+        else f", to be migrated to {NEWEST_REVISION} when it is opened"
+    )
     return f"{facts['url']} ({size}schema {facts['schema']}{newer})"
 
 
 # -- the gateway -----------------------------------------------------------------------------
 
 
-async def _gateway(config: Config) -> Facts | None:
+async def _gateway_status(config: Config) -> Facts | None:
     """What a gateway of this machine's user tells of itself; None when there is none."""
     announced = await asyncio.to_thread(Announcement.read, config.home)
     if announced is None:
         return None
     facts: Facts = {"url": announced.url, "pid": announced.pid, "store": announced.store}
     async with gateway_client(announced, config.home) as client:
-        if not await client.is_there():
+        if not await client.is_reachable():
             return {**facts, "answers": False}
         try:
             return {**facts, "answers": True, **await client.get("/api/status")}
@@ -130,24 +134,24 @@ def gateway_rows(facts: Facts) -> Iterator[tuple[str, str]]:
         yield "gateway", f"{where} does not answer. See: dodona doctor"
     elif "error" in facts:
         yield "gateway", where
-        yield "", _mistake(facts)
+        yield "", _format_error(facts)
     else:
-        yield "gateway", f"{where}, up for {_duration(facts['uptime_seconds'])}"
+        yield "gateway", f"{where}, up for {_format_duration(facts['uptime_seconds'])}"
         lanes = f"{facts['lanes_waiting']} lanes waiting, {facts['streams']} streams open"
         yield "", f"{facts['runs']} runs now, {lanes}"
         for budget in facts["budgets"]:
-            yield "", _budget(budget)
+            yield "", _format_budget(budget)
 
 
-def _budget(facts: Mapping[str, Any]) -> str:
-    unit = Unit(facts["unit"])
-    per = NANOS if unit is Unit.USD else 1
+def _format_budget(facts: Mapping[str, Any]) -> str:
+    unit = BudgetUnit(facts["unit"])
+    per = NANOS_PER_USD if unit is BudgetUnit.USD else 1
     used, ceiling = (unit.format(round(facts[name] * per)) for name in ("used", "ceiling"))
     part = f" ({facts['used'] / facts['ceiling']:.0%})" if facts["ceiling"] else ""
     return f"budget {facts['scope']} {facts['period']}: {used} of {ceiling}{part}"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -157,13 +161,15 @@ def _duration(seconds: float) -> str:
 # -- models ----------------------------------------------------------------------------------
 
 
-async def _agents(config: Config, credentials: Credentials, redactor: Redactor) -> dict[str, Facts]:
+async def _agent_facts(
+    config: Config, credentials: Credentials, redactor: Redactor
+) -> dict[str, Facts]:
     """Of every agent what answers, or why nothing does; "agent" is the one without a name."""
     prices = price_list(config.settings)
     counter = OfflineTokenCounter()
     found: dict[str, Facts] = {}
-    async with Http() as http:
-        chooser = ModelSelector(config, credentials, http=http, spots=default_targets(os.environ))
+    async with HttpPool() as http:
+        chooser = ModelSelector(config, credentials, http=http, targets=default_targets(os.environ))
         for name in ("", *config.settings.agents):
             try:
                 choice = await chooser.choose(name)
@@ -192,12 +198,12 @@ def model_facts(choice: ModelChoice, prices: Prices) -> Facts:
         "fallback": model_facts(choice.fallback, prices) if choice.fallback else None,
     }
     if choice.provider not in ("extractive", "scripted"):
-        facts["context_size"] = catalogue.facts(choice.model).context_size
-        facts["price"] = _price(choice, prices)
+        facts["context_size"] = catalogue.model_facts(choice.model).context_size
+        facts["price"] = _price_per_million(choice, prices)
     return facts
 
 
-def _price(choice: ModelChoice, prices: Prices) -> Facts | None:
+def _price_per_million(choice: ModelChoice, prices: Prices) -> Facts | None:
     """US dollars per million tokens; None when nobody knows."""
     # A thousand is asked for: some models cost more when they are sent a million at once.
     sides = {"input": Usage(input_tokens=1000), "output": Usage(output_tokens=1000)}
@@ -213,22 +219,22 @@ def _price(choice: ModelChoice, prices: Prices) -> Facts | None:
 def agent_rows(name: str, facts: Facts) -> Iterator[tuple[str, str]]:
     """The same for people."""
     if "error" in facts:
-        yield name, _mistake(facts)
+        yield name, _format_error(facts)
         return
     is_plain = facts["provider"] == facts["model"]
     yield name, facts["model"] if is_plain else f"{facts['provider']}, {facts['model']}"
     yield "", f"because {facts['reason']}"
     if facts["context_size"]:
-        yield "", f"{facts['context_size']:,} tokens of context; {_price_text(facts['price'])}"
+        yield "", f"{facts['context_size']:,} tokens of context; {_format_price(facts['price'])}"
     if facts["fallback"]:
         yield from agent_rows("  or else", facts["fallback"])
     if facts["provider"] == "extractive" and facts["tried"]:
         yield "", "It quotes what tools find; no language model is used. Looked for:"
         yield from (("", f"  {line}") for line in facts["tried"])
-        yield "", BETTER
+        yield "", MODEL_HINT
 
 
-def _price_text(price: Mapping[str, float] | None) -> str:
+def _format_price(price: Mapping[str, float] | None) -> str:
     if price is None:
         return "its price is not known"
     if not any(price.values()):
@@ -236,7 +242,7 @@ def _price_text(price: Mapping[str, float] | None) -> str:
     return f"${price['input']:g} in, ${price['output']:g} out per million tokens"
 
 
-def _mistake(facts: Facts) -> str:
+def _format_error(facts: Facts) -> str:
     error = facts["error"]
-    place = f"{Location(**error['where'])}: " if "where" in error else ""
+    place = f"{SourceLocation(**error['where'])}: " if "where" in error else ""
     return f"{place}{error['message']} {error['hint']}"

@@ -14,12 +14,12 @@ from cyclopts import App, Parameter
 
 from dodona.agent.views.documents import iso
 from dodona.app.config.config import Config
-from dodona.cli.arguments import AsJson, seconds_of
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import columns, document, note, say
-from dodona.cli.terminal.screen import plain
+from dodona.cli.arguments import AsJson, parse_duration
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.api_tokens import SCOPES, ApiToken
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.net.redactor import Redactor
@@ -40,34 +40,40 @@ def create(
     ] = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Make a token and show it, this once."""
-    ends = None if expires is None else time() + seconds_of(expires, name="--expires")
+    ends = None if expires is None else time() + parse_duration(expires, option="--expires")
     scopes = frozenset(each.strip() for each in scope.split(",") if each.strip())
-    loaded = quiet_config(config, redactor)
+    loaded = load_config_quietly(config, redactor)
     made, text = asyncio.run(_create(loaded, redactor, user, scopes, label=label, expires_at=ends))
     # Shown on purpose, so it does not pass the redactor.
     if json:
-        document({**_as_json(made), "token": text})
+        print_json({**_token_json(made), "token": text})
         return
-    say(text)
-    until = "" if made.expires_at is None else f", until {_minute(made.expires_at)}"
-    note(f"Token {made.id} of {made.user_id}: {_scopes(made)}{until}. It is not shown again.")
+    print_text(text)
+    until = "" if made.expires_at is None else f", until {_format_minute(made.expires_at)}"
+    print_note(
+        f"Token {made.id} of {made.user_id}: {_format_scopes(made)}{until}. It is not shown again."
+    )
 
 
 @app.command(name="list")
-def list_tokens(*, json: AsJson = False, config: ConfigFile = None, redactor: Hidden) -> None:
+def list_tokens(
+    *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
+) -> None:
     """List the tokens, those that count no more too."""
-    loaded = quiet_config(config, redactor)
+    loaded = load_config_quietly(config, redactor)
     found = asyncio.run(_list(loaded, redactor))
     if json:
-        document(redactor.scrub_all({"tokens": [_as_json(each) for each in found]}))
+        print_json(redactor.scrub_all({"tokens": [_token_json(each) for each in found]}))
     elif not found:
-        say("There are no tokens. Make one: dodona token create --user NAME --scope chat")
+        print_text("There are no tokens. Make one: dodona token create --user NAME --scope chat")
     else:
         heading = ("id", "user", "scopes", "state", "made", "last used", "label")
-        say(redactor.scrub(plain(columns([heading, *map(_row, found)]))))
+        print_text(
+            redactor.scrub(strip_control_chars(format_columns([heading, *map(_row, found)])))
+        )
 
 
 @app.command
@@ -77,15 +83,15 @@ def revoke(
     *,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Let a token count no more. A gateway that runs obeys within a second."""
-    loaded = quiet_config(config, redactor)
+    loaded = load_config_quietly(config, redactor)
     revoked = asyncio.run(_revoke(loaded, redactor, token))
     if json:
-        document(redactor.scrub_all(_as_json(revoked)))
+        print_json(redactor.scrub_all(_token_json(revoked)))
     else:
-        say(f"Token {revoked.id} of {revoked.user_id} is revoked.")
+        print_text(f"Token {revoked.id} of {revoked.user_id} is revoked.")
 
 
 async def _create(
@@ -97,37 +103,45 @@ async def _create(
     label: str,
     expires_at: float | None,
 ) -> tuple[ApiToken, str]:
-    async with opened_store(config, redactor) as store:
-        return await store.tokens.create(
+    async with open_store(config, redactor) as store:
+        return await store.api_tokens.create(
             user, scopes, by=LOCAL_USER, label=label, expires_at=expires_at
         )
 
 
 async def _list(config: Config, redactor: Redactor) -> list[ApiToken]:
-    async with opened_store(config, redactor) as store:
-        return await store.tokens.list()
+    async with open_store(config, redactor) as store:
+        return await store.api_tokens.list()
 
 
 async def _revoke(config: Config, redactor: Redactor, token_id: int) -> ApiToken:
-    async with opened_store(config, redactor) as store:
-        return await store.tokens.revoke(token_id, by=LOCAL_USER)
+    async with open_store(config, redactor) as store:
+        return await store.api_tokens.revoke(token_id, by=LOCAL_USER)
 
 
-def _state(token: ApiToken) -> str:
+def _format_state(token: ApiToken) -> str:
     if token.revoked_at is not None:
         return "revoked"
     if not token.is_active(time()):
         return "expired"
-    return "active" if token.expires_at is None else f"until {_minute(token.expires_at)}"
+    return "active" if token.expires_at is None else f"until {_format_minute(token.expires_at)}"
 
 
 def _row(token: ApiToken) -> tuple[str, ...]:
-    used = "never" if token.last_used_at is None else _minute(token.last_used_at)
-    made = _minute(token.created_at)
-    return str(token.id), token.user_id, _scopes(token), _state(token), made, used, token.label
+    used = "never" if token.last_used_at is None else _format_minute(token.last_used_at)
+    made = _format_minute(token.created_at)
+    return (
+        str(token.id),
+        token.user_id,
+        _format_scopes(token),
+        _format_state(token),
+        made,
+        used,
+        token.label,
+    )
 
 
-def _as_json(token: ApiToken) -> dict[str, Any]:
+def _token_json(token: ApiToken) -> dict[str, Any]:
     return {
         "id": token.id,
         "user": token.user_id,
@@ -141,9 +155,9 @@ def _as_json(token: ApiToken) -> dict[str, Any]:
     }
 
 
-def _scopes(token: ApiToken) -> str:
+def _format_scopes(token: ApiToken) -> str:
     return ",".join(sorted(token.scopes))
 
 
-def _minute(at: float) -> str:
+def _format_minute(at: float) -> str:
     return (iso(at) or "")[:16].replace("T", " ")

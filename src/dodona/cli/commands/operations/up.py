@@ -16,8 +16,8 @@ from cyclopts import Parameter, validators
 
 from dodona import __version__
 from dodona.app.bootstrap import Runtime, open_runtime
-from dodona.app.config.config import Config, load
-from dodona.app.config.settings import Gateway
+from dodona.app.config.config import Config, load_config
+from dodona.app.config.settings import GatewaySection
 from dodona.app.config.validation.extensions import unused_sections
 from dodona.app.models.credentials import Credentials
 from dodona.app.models.factory import price_list
@@ -25,22 +25,22 @@ from dodona.app.projects.code import code_folders
 from dodona.app.telemetry import logging as logs
 from dodona.cli.client.gateway_file import Announcement
 from dodona.cli.commands.operations.status import agent_rows, model_facts
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import columns, note, say
-from dodona.cli.terminal.screen import plain
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import format_columns, print_note, print_text
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.errors import ConfigError
 from dodona.gateway.app import make_app
 from dodona.gateway.security.client_address import is_loopback
-from dodona.gateway.server import address_to_listen, listening, serve, tuned_gc
-from dodona.gateway.settings import GatewaySettings, Limits
-from dodona.gateway.state import Beside
+from dodona.gateway.server import open_listener, parse_listen_host, serve, tuned_gc
+from dodona.gateway.settings import GatewaySettings, RequestLimits
+from dodona.gateway.state import GatewayServices
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.notes.files import walk_notes
 
-PATIENCE: Final = 10.0  # seconds in which runs may finish when we are stopped
+SHUTDOWN_TIMEOUT: Final = 10.0  # seconds in which runs may finish when we are stopped
 
-_FIRST = re.compile(r"^try:[ \t]*(\S.*)$", re.MULTILINE)
+_TRY_LINE = re.compile(r"^try:[ \t]*(\S.*)$", re.MULTILINE)
 
 
 def up(
@@ -54,62 +54,70 @@ def up(
         ),
     ] = None,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Start Dodona, and keep it running until Ctrl-C. Runs that were cut short are resumed."""
-    loaded = load(os.environ, config)
+    loaded = load_config(os.environ, config)
     logs.configure_logging(loaded.settings.log, redactor)
-    for line in unused_sections(loaded.settings, loaded.places):
-        note(line)
+    for line in unused_sections(loaded.settings, loaded.origins):
+        print_note(line)
     gateway = loaded.settings.gateway
     here = (host or gateway.host, gateway.port if port is None else port)
-    asyncio.run(_up(loaded, redactor, here, reread=partial(load, os.environ, config)))
+    asyncio.run(
+        _run_gateway(loaded, redactor, here, reload_config=partial(load_config, os.environ, config))
+    )
 
 
-async def _up(
-    config: Config, redactor: Redactor, here: tuple[str, int], *, reread: Callable[[], Config]
+async def _run_gateway(
+    config: Config,
+    redactor: Redactor,
+    address: tuple[str, int],
+    *,
+    reload_config: Callable[[], Config],
 ) -> None:
     credentials = Credentials(config, os.environ, redactor)
     announced: list[Announcement] = []
-    host, port = here
-    is_here = is_loopback(address_to_listen(host))
+    host, port = address
+    is_here = is_loopback(parse_listen_host(host))
     async with AsyncExitStack() as stack:
         if not is_here:
             await _check_tokens(config, redactor, host)
         # Before runs are taken up: if the port is in use, somebody else takes them up.
-        listener = stack.enter_context(listening(host, port, to_all=not is_here))
+        listener = stack.enter_context(open_listener(host, port, allow_remote=not is_here))
         runtime = await stack.enter_async_context(
-            open_runtime(config, credentials, redactor, serve=True, reread=reread)
+            open_runtime(config, credentials, redactor, serve=True, reload_config=reload_config)
         )
 
         def tell(url: str) -> None:
             vault, code = str(runtime.vault or ""), tuple(map(str, code_folders(config)))
-            announced.append(Announcement(url, os.getpid(), runtime.store, vault=vault, code=code))
+            announced.append(
+                Announcement(url, os.getpid(), runtime.store_location, vault=vault, code=code)
+            )
             announced[0].write(config.home)
-            say(redactor.scrub(_greeting(url, config, runtime)))
+            print_text(redactor.scrub(_format_greeting(url, config, runtime)))
 
         async def leave() -> None:
-            note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
+            print_note("\nStopping when what runs has ended. Ctrl-C again stops at once.")
             for each in announced:
                 each.remove(config.home)
-            _tell_left(await runtime.shutdown(PATIENCE))
+            _print_stopped(await runtime.shutdown(SHUTDOWN_TIMEOUT))
 
         try:
             app = make_app(
-                runtime.agency,
-                rules=_rules(config.settings.gateway, needs_token=not is_here),
-                ready=runtime.standing.ready,
-                beside=Beside(
+                runtime.api,
+                settings=_gateway_settings(config.settings.gateway, needs_token=not is_here),
+                check_readiness=runtime.status.check_ready,
+                services=GatewayServices(
                     tokens=runtime.tokens,
                     audit=runtime.audit,
-                    measures=runtime.measures,
-                    status=runtime.standing.now,
-                    routing=runtime.routing,
+                    metrics=runtime.metrics,
+                    get_status=runtime.status.snapshot,
+                    routing=runtime.router,
                 ),
                 redactor=redactor,
             )
             with tuned_gc():
-                await serve(app, listener, on_started=tell, leave=leave)
+                await serve(app, listener, on_started=tell, finish_runs=leave)
         finally:
             for each in announced:
                 each.remove(config.home)
@@ -117,33 +125,33 @@ async def _up(
 
 async def _check_tokens(config: Config, redactor: Redactor, host: str) -> None:
     """Where others can come in, somebody must be known: with no token, nobody could."""
-    async with opened_store(config, redactor) as store:
-        if not await store.tokens.any_active():
+    async with open_store(config, redactor) as store:
+        if not await store.api_tokens.has_active():
             raise ConfigError(
                 f"on {host} others on the network could come in, and there is no token yet.",
                 hint="Make one first: dodona token create --user NAME --scope chat",
             )
 
 
-def _rules(gateway: Gateway, *, needs_token: bool) -> GatewaySettings:
-    limits = {each.name: getattr(gateway, each.name) for each in fields(Limits)}
+def _gateway_settings(gateway: GatewaySection, *, needs_token: bool) -> GatewaySettings:
+    limits = {each.name: getattr(gateway, each.name) for each in fields(RequestLimits)}
     return GatewaySettings(
         hosts=gateway.hosts,
         proxies=gateway.proxies,
         needs_token=needs_token,
-        limits=Limits(**limits),
+        limits=RequestLimits(**limits),
     )
 
 
-def _tell_left(count: int) -> None:
+def _print_stopped(count: int) -> None:
     if count:
         runs = "run goes" if count == 1 else "runs go"
-        note(f"{count} {runs} on with the next `dodona up`.")
-    note("Stopped.")
+        print_note(f"{count} {runs} on with the next `dodona up`.")
+    print_note("Stopped.")
 
 
-def _greeting(url: str, config: Config, runtime: Runtime) -> str:
-    facts = model_facts(runtime.choice, price_list(config.settings))
+def _format_greeting(url: str, config: Config, runtime: Runtime) -> str:
+    facts = model_facts(runtime.model_choice, price_list(config.settings))
     code = config.settings.code.paths
     rows = [
         ("dodona", __version__),
@@ -151,24 +159,24 @@ def _greeting(url: str, config: Config, runtime: Runtime) -> str:
         *agent_rows("agent", {**facts, "tried": ()}),
         ("vault", str(runtime.vault or "-")),
         *(("code" if place == 0 else "", path) for place, path in enumerate(code)),
-        ("store", runtime.store),
+        ("store", runtime.store_location),
     ]
-    return "\n".join([columns(rows), "", *_advice(runtime.vault)])
+    return "\n".join([format_columns(rows), "", *_format_hints(runtime.vault)])
 
 
-def _advice(vault: Path | None) -> Iterator[str]:
+def _format_hints(vault: Path | None) -> Iterator[str]:
     if vault is not None and next(iter(walk_notes(vault)), None) is None:
         yield f"There are no notes yet. Put Markdown files into {vault}"
-    yield f'Try: dodona ask "{_first_question(vault)}"'
+    yield f'Try: dodona ask "{_suggested_question(vault)}"'
     yield "Ctrl-C stops."
 
 
-def _first_question(vault: Path | None) -> str:
+def _suggested_question(vault: Path | None) -> str:
     """What the vault proposes: `try:` in the front matter of its index.md."""
     try:
         text = (vault / "index.md").read_text(encoding="utf-8") if vault else ""
     except (OSError, ValueError):
         text = ""
     front = text.partition("\n---")[0] if text.startswith("---\n") else ""
-    found = _FIRST.search(front)
-    return plain(found[1].strip()).replace('"', "'")[:200] if found else "…"
+    found = _TRY_LINE.search(front)
+    return strip_control_chars(found[1].strip()).replace('"', "'")[:200] if found else "…"

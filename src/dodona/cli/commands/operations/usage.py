@@ -15,26 +15,26 @@ from dodona.agent.views import SpendingViews
 from dodona.app.config.config import Config
 from dodona.app.models.factory import ceilings
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import columns, document, say
-from dodona.cli.terminal.screen import plain
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core.domain.projects import LOCAL_USER
-from dodona.core.domain.usage import GroupBy, Period
+from dodona.core.domain.usage import GroupBy, UsageQuery
 from dodona.core.errors import BadRequest
 from dodona.net.redactor import Redactor
 
-EVERYBODY: Final = "*"
-WIDEST: Final = 24  # of a bar
-_NAMES: Final = ("day", "agent_id", "provider", "model", "session_key", "user_id")
+ALL_USERS: Final = "*"
+MAX_BAR_WIDTH: Final = 24  # of a bar
+_GROUP_COLUMNS: Final = ("day", "agent_id", "provider", "model", "session_key", "user_id")
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉█"
 
 User = Annotated[str, Parameter(help="Whose; * is everybody's.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Which:
+class UsageFilter:
     """The calls that are added up."""
 
     by: Annotated[
@@ -49,44 +49,50 @@ class Which:
     ] = 30
 
     @property
-    def span(self) -> Period:
-        user_id = None if self.user == EVERYBODY else self.user
-        return Period.days(user_id, since=self.since, until=self.until)
+    def period(self) -> UsageQuery:
+        user_id = None if self.user == ALL_USERS else self.user
+        return UsageQuery.from_days(user_id, since=self.since, until=self.until)
 
 
 def usage(
     *,
-    which: Annotated[Which | None, Parameter(name="*")] = None,
+    usage_filter: Annotated[UsageFilter | None, Parameter(name="*")] = None,
     as_csv: Annotated[
         bool,
         Parameter(name="--csv", negative="", show_default=False, help="Print a table for sheets."),
     ] = False,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Tell what calls of models came to: tokens, and dollars as far as prices are known."""
     if json and as_csv:
         raise BadRequest("--json and --csv are two things.", hint="Leave one of them out.")
-    loaded = quiet_config(config, redactor)
-    found = redactor.scrub_all(asyncio.run(_look(loaded, redactor, which or Which())))
+    loaded = load_config_quietly(config, redactor)
+    found = redactor.scrub_all(
+        asyncio.run(_load_usage(loaded, redactor, usage_filter or UsageFilter()))
+    )
     if json:
-        document(found)
+        print_json(found)
     elif as_csv:
-        say(_table(found["usage"]), end="")
+        print_text(_format_csv(found["usage"]), end="")
     elif not found["usage"]:
-        say("No model was called in that time.")
+        print_text("No model was called in that time.")
     else:
-        say(_chart(found))
+        print_text(_format_chart(found))
 
 
-async def _look(config: Config, redactor: Redactor, which: Which) -> dict[str, Any]:
-    async with opened_store(config, redactor) as store:
+async def _load_usage(
+    config: Config, redactor: Redactor, usage_filter: UsageFilter
+) -> dict[str, Any]:
+    async with open_store(config, redactor) as store:
         views = SpendingViews(store, ceilings(config.settings))
-        return await views.usage(which.span, GroupBy(which.by), most=which.limit)
+        return await views.usage(
+            usage_filter.period, GroupBy(usage_filter.by), max_rows=usage_filter.limit
+        )
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> str:
+def _format_csv(rows: Sequence[dict[str, Any]]) -> str:
     written = io.StringIO()
     if rows:
         table = csv.DictWriter(written, list(rows[0]), lineterminator="\n")
@@ -95,27 +101,30 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     return written.getvalue()
 
 
-def _chart(found: dict[str, Any]) -> str:
+def _format_chart(found: dict[str, Any]) -> str:
     """Days from the oldest on, so that time goes down; the longest bar is the largest sum."""
     rows: list[dict[str, Any]] = found["usage"]
     shown = rows[::-1] if found["by"] == "day" else rows
-    most = max(map(_tokens, rows))
+    most = max(map(_total_tokens, rows))
     lines = [(found["by"], "", "tokens", "read", "written", "calls", "cost")]
-    lines += [(_name(row), bar(_tokens(row), most), *_figures(row)) for row in shown]
-    lines.append(("all", "", *_figures(found["total"])))
-    return columns(lines)
+    lines += [
+        (_group_name(row), draw_bar(_total_tokens(row), most), *_format_figures(row))
+        for row in shown
+    ]
+    lines.append(("all", "", *_format_figures(found["total"])))
+    return format_columns(lines)
 
 
-def _tokens(row: dict[str, Any]) -> int:
+def _total_tokens(row: dict[str, Any]) -> int:
     return row["input_tokens"] + row["output_tokens"]
 
 
-def _name(row: dict[str, Any]) -> str:
-    names = [row[name] for name in row if name in _NAMES]
-    return plain("/".join(name or "-" for name in names))
+def _group_name(row: dict[str, Any]) -> str:
+    names = [row[name] for name in row if name in _GROUP_COLUMNS]
+    return strip_control_chars("/".join(name or "-" for name in names))
 
 
-def _figures(row: dict[str, Any]) -> tuple[str, ...]:
+def _format_figures(row: dict[str, Any]) -> tuple[str, ...]:
     read, written = row["input_tokens"], row["output_tokens"]
     cost = f"${row['cost_usd']:,.4f}"
     if row["unpriced"]:
@@ -123,8 +132,8 @@ def _figures(row: dict[str, Any]) -> tuple[str, ...]:
     return f"{read + written:,}", f"{read:,}", f"{written:,}", f"{row['calls']:,}", cost
 
 
-def bar(value: float, most: float) -> str:
+def draw_bar(value: float, maximum: float) -> str:
     """As long as its share of the most; what is something is never drawn as nothing."""
-    eighths = round(8 * WIDEST * value / most) if most else 0
+    eighths = round(8 * MAX_BAR_WIDTH * value / maximum) if maximum else 0
     whole, rest = divmod(max(1 if value else 0, eighths), 8)
     return "█" * whole + _EIGHTHS[rest].strip()

@@ -10,96 +10,124 @@ from typing import Annotated, Any, cast
 
 from cyclopts import App, Parameter
 
-from dodona.app.config.config import MAX_BYTES, file_to_edit, find_file, home, is_found, load
-from dodona.app.config.edit import edit
-from dodona.app.config.environment import shadows
+from dodona.app.config.config import (
+    MAX_CONFIG_BYTES,
+    file_to_edit,
+    find_file,
+    home_folder,
+    is_implicit_file,
+    load_config,
+)
+from dodona.app.config.edit import edit_config
+from dodona.app.config.environment import overriding_variables
 from dodona.app.config.json_schema import json_schema
-from dodona.app.config.parse import parse_typed
+from dodona.app.config.parse import parse_argument
 from dodona.app.config.settings import Section
-from dodona.app.config.shape import SHAPE, at, dotted, entries, is_list_of_sections, undotted
+from dodona.app.config.shape import (
+    SHAPE,
+    at,
+    dotted_key,
+    entry_type,
+    is_list_of_sections,
+    parse_dotted_key,
+)
 from dodona.app.config.validation.extensions import unused_sections
 from dodona.cli.arguments import AsJson
-from dodona.cli.terminal.output import columns, document, note, say
+from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
 from dodona.core import errors
 from dodona.core.errors import BadRequest, ConfigError, DodonaError, NotFound
-from dodona.documents import read
-from dodona.documents.toml_editing import written
+from dodona.documents import read_document
+from dodona.documents.toml_editing import format_toml_value
 from dodona.documents.toml_lines import KeyPath
-from dodona.documents.validation_errors import Mistakes
+from dodona.documents.validation_errors import ConfigErrorBuilder
 from dodona.net.redactor import Redactor
 
 app = App(name="config", help="Check, show and change the settings.")
 
-NO_FILE = "no config file, defaults and environment only"
+NO_CONFIG_FILE = "no config file, defaults and environment only"
 
 Key = Annotated[str, Parameter(name="KEY", help="As in: agent.model, bindings[0].agent_id.")]
 ConfigFile = Annotated[
     Path | None, Parameter(name="--config", help="The config file, if not the usual one.")
 ]
-Hidden = Annotated[Redactor, Parameter(parse=False)]  # from `main`, never typed
+InjectedRedactor = Annotated[Redactor, Parameter(parse=False)]  # from `main`, never typed
 
 
 @app.command
-def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) -> int:
+def check(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> int:
     """Tell every mistake in the config file and the environment at once; exit 0 when none."""
-    file = find_file(os.environ, home(os.environ), config)
+    file = find_file(os.environ, home_folder(os.environ), config)
     problems: Sequence[DodonaError] = ()
     notes: Sequence[str] = ()
     try:
-        loaded = load(os.environ, config)
-        notes = tuple(unused_sections(loaded.settings, loaded.places))
+        loaded = load_config(os.environ, config)
+        notes = tuple(unused_sections(loaded.settings, loaded.origins))
     except ConfigError as error:
         problems = error.problems()
     if json:
         told = [errors.as_json(problem)["error"] for problem in problems]
         report = {"ok": not problems, "file": str(file) if file else None, "errors": told}
-        document(redactor.scrub_all({**report, "notes": notes}))
+        print_json(redactor.scrub_all({**report, "notes": notes}))
         return ConfigError.exit_code if problems else 0
     for line in (*map(errors.as_text, problems), *notes):
-        note(redactor.scrub(line))
+        print_note(redactor.scrub(line))
     if not problems:
-        say(f"ok: {file or NO_FILE}")
+        print_text(f"ok: {file or NO_CONFIG_FILE}")
     return ConfigError.exit_code if problems else 0
 
 
 @app.command
-def show(*, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) -> None:
+def show(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> None:
     """Show every setting in effect, and where it was made: in a line, a variable, by default."""
-    loaded = load(os.environ, config)
+    loaded = load_config(os.environ, config)
     rows = [
-        (dotted(path), value, str(loaded.places.of(path) or "default"))
-        for path, value in _leaves((), loaded.settings)
+        (dotted_key(path), value, str(loaded.origins.of(path) or "default"))
+        for path, value in _iter_settings((), loaded.settings)
     ]
     if json:
         settings = [{"key": key, "value": value, "origin": origin} for key, value, origin in rows]
-        file = loaded.places.file
+        file = loaded.origins.file
         report = {"file": str(file) if file else None, "settings": settings}
-        document(redactor.scrub_all(report))
+        print_json(redactor.scrub_all(report))
     else:
-        text = columns([(key, _brief(value), origin) for key, value, origin in rows])
-        say(redactor.scrub(text))
+        text = format_columns([(key, _format_value(value), origin) for key, value, origin in rows])
+        print_text(redactor.scrub(text))
 
 
 @app.command
-def get(key: Key, /, *, config: ConfigFile = None, json: AsJson = False, redactor: Hidden) -> None:
+def get(
+    key: Key, /, *, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor
+) -> None:
     """Print a setting in effect: a value alone, all of a section line by line."""
-    path = _path(key)
-    loaded = load(os.environ, config)
-    found = [(at, value) for at, value in _leaves((), loaded.settings) if at[: len(path)] == path]
+    path = _parse_key(key)
+    loaded = load_config(os.environ, config)
+    found = [
+        (at, value) for at, value in _iter_settings((), loaded.settings) if at[: len(path)] == path
+    ]
     if not found and not _may_be_empty(path):
         raise NotFound(f"there is no {key}.", hint="See: dodona config show")
     is_one = [at for at, _ in found] == [path]
     if json:
         rows = [
-            {"key": dotted(at), "value": value, "origin": str(loaded.places.of(at) or "default")}
+            {
+                "key": dotted_key(at),
+                "value": value,
+                "origin": str(loaded.origins.of(at) or "default"),
+            }
             for at, value in found
         ]
-        document(redactor.scrub_all(rows[0] if is_one else {"key": key, "settings": rows}))
+        print_json(redactor.scrub_all(rows[0] if is_one else {"key": key, "settings": rows}))
     elif is_one:
         value = found[0][1]
-        say(redactor.scrub(value if isinstance(value, str) else _brief(value, none="")))
+        print_text(
+            redactor.scrub(value if isinstance(value, str) else _format_value(value, none=""))
+        )
     elif found:
-        say(redactor.scrub(columns([(dotted(at), _brief(value)) for at, value in found])))
+        print_text(
+            redactor.scrub(
+                format_columns([(dotted_key(at), _format_value(value)) for at, value in found])
+            )
+        )
 
 
 @app.command(name="set")
@@ -121,42 +149,42 @@ def set_(
     ] = False,
     config: ConfigFile = None,
     json: AsJson = False,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Change one setting in the config file; its comments and all else stay as they are.
 
     What comes of it is checked before anything is written. Without a file, one is made.
     """
-    path = _path(key)
+    path = _parse_key(key)
     if (value is None) != unset:
         raise BadRequest(
             "a value or --unset is needed, and not both.", hint="Like: config set log.level debug"
         )
-    new = None if value is None else parse_typed(value, path)
+    new = None if value is None else parse_argument(value, path)
     file = file_to_edit(os.environ, config)
-    edit(file, {path: new}, is_found=is_found(os.environ, file, config))
-    made = read(file, what="the config file", max_bytes=MAX_BYTES)
-    variables = shadows(os.environ, made.table, [path])
+    edit_config(file, {path: new}, is_implicit=is_implicit_file(os.environ, file, config))
+    made = read_document(file, label="the config file", max_bytes=MAX_CONFIG_BYTES)
+    variables = overriding_variables(os.environ, made.table, [path])
     notes = [f"{name} is set, and comes before the file." for name in variables]
     if json:
         report = {"file": str(file), "key": key, "value": new, "notes": notes}
-        document(redactor.scrub_all(report))
+        print_json(redactor.scrub_all(report))
         return
-    line = f"{key} is not set" if new is None else f"{key} = {written(new)}"
-    say(redactor.scrub(f"{file if new is None else made.near(path)}: {line}"))
+    line = f"{key} is not set" if new is None else f"{key} = {format_toml_value(new)}"
+    print_text(redactor.scrub(f"{file if new is None else made.nearest_location(path)}: {line}"))
     for each in notes:
-        note(each)
+        print_note(each)
 
 
 @app.command
 def schema() -> None:
     """Print the config file's JSON Schema, for editors that complete and check TOML."""
-    say(json_text.dumps(json_schema(), indent=2, ensure_ascii=False))
+    print_text(json_text.dumps(json_schema(), indent=2, ensure_ascii=False))
 
 
-def _path(key: str) -> KeyPath:
+def _parse_key(key: str) -> KeyPath:
     """The setting of this name; there must be such."""
-    path = undotted(key)
+    path = parse_dotted_key(key)
     if path is None:
         raise BadRequest(
             f"'{key[:80]}' is no name of a setting.",
@@ -164,28 +192,28 @@ def _path(key: str) -> KeyPath:
         )
     for length in range(1, len(path) + 1):
         if at(path[:length]) is None:
-            raise Mistakes(SHAPE, lambda _: None).unknown(path[:length], None)
+            raise ConfigErrorBuilder(SHAPE, lambda _: None).unknown_key(path[:length], None)
     return path
 
 
 def _may_be_empty(path: KeyPath) -> bool:
     """Is it for entries of the user's own, of which there may be none?"""
-    return entries(at(path)) is not None or is_list_of_sections(path)
+    return entry_type(at(path)) is not None or is_list_of_sections(path)
 
 
-def _leaves(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
+def _iter_settings(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, Any]]:
     if isinstance(value, Section):
         for name, below in value:
-            yield from _leaves((*path, name), below)
+            yield from _iter_settings((*path, name), below)
     elif isinstance(value, Mapping):
         for name, below in cast("Mapping[str, Any]", value).items():
-            yield from _leaves((*path, name), below)
+            yield from _iter_settings((*path, name), below)
     elif is_list_of_sections(path):
         for place, below in enumerate(cast("tuple[Any, ...]", value)):
-            yield from _leaves((*path, place), below)
+            yield from _iter_settings((*path, place), below)
     else:
         yield path, value
 
 
-def _brief(value: Any, *, none: str = "-") -> str:
+def _format_value(value: Any, *, none: str = "-") -> str:
     return none if value is None else json_text.dumps(value, ensure_ascii=False)

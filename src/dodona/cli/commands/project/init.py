@@ -11,11 +11,16 @@ from cyclopts import Parameter
 from dodona.agent.views import ProjectViews
 from dodona.app.config.config import Config
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.project_file import PLACE, named_in, suggested, write_name
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import document, say
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.project_file import (
+    PROJECT_FILE,
+    read_project_id,
+    suggest_project_id,
+    write_project_id,
+)
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import print_json, print_text
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, NotFound
 from dodona.net.redactor import Redactor
@@ -30,23 +35,25 @@ def init(
     ] = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Make a folder a project: questions asked in it or below are answered from its notes."""
-    loaded = quiet_config(config, redactor)
-    place = _made(folder)
-    name = project or _named_before(place) or suggested(place)
-    made = asyncio.run(_project(loaded, redactor, name, place, is_named=project is not None))
-    write_name(place, name)
+    loaded = load_config_quietly(config, redactor)
+    place = _ensure_folder(folder)
+    name = project or _existing_name(place) or suggest_project_id(place)
+    made = asyncio.run(
+        _ensure_project(loaded, redactor, name, place, is_explicit=project is not None)
+    )
+    write_project_id(place, name)
     if json:
-        document(redactor.scrub_all(made))
+        print_json(redactor.scrub_all(made))
         return
-    say(f"Project {name}: questions are answered from the Markdown files in {place}.")
-    say(f"{place / PLACE} says so; ask in this folder or below it:")
-    say('  dodona ask "…"')
+    print_text(f"Project {name}: questions are answered from the Markdown files in {place}.")
+    print_text(f"{place / PROJECT_FILE} says so; ask in this folder or below it:")
+    print_text('  dodona ask "…"')
 
 
-def _made(folder: Path) -> Path:
+def _ensure_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -54,28 +61,28 @@ def _made(folder: Path) -> Path:
     return folder.resolve()
 
 
-def _named_before(folder: Path) -> str:
+def _existing_name(folder: Path) -> str:
     """The name that an earlier `init` left here; a file that is damaged is written anew."""
     try:
-        return named_in(folder)
+        return read_project_id(folder)
     except BadRequest:
         return ""
 
 
-async def _project(
-    config: Config, redactor: Redactor, name: str, folder: Path, *, is_named: bool
+async def _ensure_project(
+    config: Config, redactor: Redactor, name: str, folder: Path, *, is_explicit: bool
 ) -> dict[str, Any]:
     """The project of this name and folder; made if there is none."""
-    async with opened_store(config, redactor) as store:
+    async with open_store(config, redactor) as store:
         projects = ProjectViews(store)
         try:
             known = await projects.get(LOCAL_USER, name)
         except NotFound:
             return await projects.create(LOCAL_USER, {"id": name, "vault_path": str(folder)})
         place: str | None = known["vault_path"]
-        if place is not None and _is_same(place, folder):
+        if place is not None and _is_same_folder(place, folder):
             return known
-        if place is not None or not is_named:
+        if place is not None or not is_explicit:
             at = place or "Dodona's own folder"
             raise BadRequest(
                 f"there is a project {name} already: its notes are in {at}.",
@@ -84,5 +91,5 @@ async def _project(
         return await projects.change(LOCAL_USER, name, {"vault_path": str(folder)})
 
 
-def _is_same(place: str, folder: Path) -> bool:
-    return Path(place).resolve() == folder
+def _is_same_folder(path: str, folder: Path) -> bool:
+    return Path(path).resolve() == folder

@@ -16,13 +16,13 @@ from cyclopts import App, Parameter
 from dodona.agent.run_context.overrides import OverridesCache
 from dodona.agent.views import RuleViews
 from dodona.app.config.config import Config
-from dodona.app.notifications import check_all, check_files, quiet_rule_book
+from dodona.app.notifications import check_configured, check_files, load_rules_quietly
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
-from dodona.cli.store_access import opened_store
-from dodona.cli.terminal.output import columns, document, note, say
-from dodona.cli.terminal.screen import plain
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
+from dodona.cli.store_access import open_store
+from dodona.cli.terminal.output import format_columns, print_json, print_note, print_text
+from dodona.cli.terminal.screen import strip_control_chars
 from dodona.core import errors
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.errors import BadRequest, ConfigError
@@ -36,26 +36,28 @@ RuleId = Annotated[str, Parameter(name="RULE", help="The id of a rule.")]
 
 
 @app.command(name="list")
-def list_rules(*, json: AsJson = False, config: ConfigFile = None, redactor: Hidden) -> None:
+def list_rules(
+    *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
+) -> None:
     """List the rules as they are for you, and tell of files that are not used."""
-    found = _viewed(config, redactor, lambda rules: rules.list(LOCAL_USER))
+    found = _with_views(config, redactor, lambda rules: rules.list(LOCAL_USER))
     if json:
-        document(redactor.scrub_all(found))
+        print_json(redactor.scrub_all(found))
         return
     heading = ("rule", "trigger", "on", "fires", "action")
     rows = [
         (
             each["id"],
             each["trigger"],
-            _on(each),
+            _format_state(each),
             "once" if each["once"] else "always",
             each["action"]["kind"],
         )
         for each in found["rules"]
     ]
-    say(redactor.scrub(plain(columns([heading, *rows]))))
+    print_text(redactor.scrub(strip_control_chars(format_columns([heading, *rows]))))
     for problem in found["problems"]:
-        note(redactor.scrub(plain(f"not used: {problem}")))
+        print_note(redactor.scrub(strip_control_chars(f"not used: {problem}")))
 
 
 @app.command
@@ -65,22 +67,22 @@ def check(
     ],
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> int:
     """Tell every mistake in files of rules, subscribers and packs; exit 0 when there is none."""
     if files:
         count, mistakes = len(files), check_files(files)
     else:
-        count, mistakes = check_all(quiet_config(config, redactor))
+        count, mistakes = check_configured(load_config_quietly(config, redactor))
     if json:
         told = [errors.as_json(each)["error"] for each in mistakes]
-        document(redactor.scrub_all({"ok": not mistakes, "checked": count, "errors": told}))
+        print_json(redactor.scrub_all({"ok": not mistakes, "checked": count, "errors": told}))
     elif not mistakes:
         noun = "file" if files else "rules and subscribers"
-        say(f"ok: {count} {noun}{'s' * bool(files and count != 1)}")
+        print_text(f"ok: {count} {noun}{'s' * bool(files and count != 1)}")
     else:
         for each in mistakes:
-            note(redactor.scrub(errors.as_text(each)))
+            print_note(redactor.scrub(errors.as_text(each)))
     return ConfigError.exit_code if mistakes else 0
 
 
@@ -97,37 +99,40 @@ def test(
     ] = "{}",
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Tell what a rule would do about an event. Nothing is done."""
-    sample = {"event": _object("--event", event), "context": _object("--context", context)}
+    sample = {
+        "event": _parse_object("--event", event),
+        "context": _parse_object("--context", context),
+    }
 
     async def tried(rules: RuleViews) -> tuple[dict[str, Any], dict[str, Any]]:
         found = await rules.test(LOCAL_USER, rule, sample)
         known = (await rules.list(LOCAL_USER))["rules"]
         return found, next(each for each in known if each["id"] == rule)
 
-    found, known = _viewed(config, redactor, tried)
+    found, known = _with_views(config, redactor, tried)
     if json:
-        document(redactor.scrub_all(found))
+        print_json(redactor.scrub_all(found))
     else:
-        say(redactor.scrub(plain("\n".join(_verdict(found, known)))))
+        print_text(redactor.scrub(strip_control_chars("\n".join(_format_verdict(found, known)))))
 
 
 @app.command
 def enable(
-    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: Hidden
+    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
 ) -> None:
     """Turn a rule on, for you."""
-    _change(rule, {"enabled": True}, config, redactor, as_json=json)
+    _change_rule(rule, {"enabled": True}, config, redactor, as_json=json)
 
 
 @app.command
 def disable(
-    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: Hidden
+    rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
 ) -> None:
     """Turn a rule off, for you; a core rule stays on."""
-    _change(rule, {"enabled": False}, config, redactor, as_json=json)
+    _change_rule(rule, {"enabled": False}, config, redactor, as_json=json)
 
 
 @app.command(name="set")
@@ -139,59 +144,61 @@ def set_parameters(
     ],
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Set parameters of a rule, for you."""
     if not values:
         raise BadRequest("say what to set.", hint=f"Like: dodona rules set {rule} NAME=VALUE")
-    parameters = dict(map(_setting, values))
-    _change(rule, {"parameters": parameters}, config, redactor, as_json=json)
+    parameters = dict(map(_parse_setting, values))
+    _change_rule(rule, {"parameters": parameters}, config, redactor, as_json=json)
 
 
-def _change(
+def _change_rule(
     rule: str, values: dict[str, Any], file: Path | None, redactor: Redactor, *, as_json: bool
 ) -> None:
-    changed = _viewed(file, redactor, lambda rules: rules.change(LOCAL_USER, rule, values))
+    changed = _with_views(file, redactor, lambda rules: rules.change(LOCAL_USER, rule, values))
     if as_json:
-        document(redactor.scrub_all(changed))
+        print_json(redactor.scrub_all(changed))
     else:
         lines = [f"{rule} is {'on' if changed['enabled'] else 'off'}."]
-        lines += [f"  {name} = {_json(p['value'])}" for name, p in changed["parameters"].items()]
-        say(redactor.scrub(plain("\n".join(lines))))
+        lines += [f"  {name} = {_to_json(p['value'])}" for name, p in changed["parameters"].items()]
+        print_text(redactor.scrub(strip_control_chars("\n".join(lines))))
 
 
-def _viewed(file: Path | None, redactor: Redactor, look: Callable[[RuleViews], Awaitable[T]]) -> T:
-    return asyncio.run(_looked(quiet_config(file, redactor), redactor, look))
-
-
-async def _looked(
-    config: Config, redactor: Redactor, look: Callable[[RuleViews], Awaitable[T]]
+def _with_views(
+    file: Path | None, redactor: Redactor, action: Callable[[RuleViews], Awaitable[T]]
 ) -> T:
-    book = await asyncio.to_thread(quiet_rule_book, config)
-    async with opened_store(config, redactor) as store:
-        return await look(RuleViews(book, OverridesCache(store.pack_state)))
+    return asyncio.run(_run_with_views(load_config_quietly(file, redactor), redactor, action))
 
 
-def _on(rule: dict[str, Any]) -> str:
+async def _run_with_views(
+    config: Config, redactor: Redactor, action: Callable[[RuleViews], Awaitable[T]]
+) -> T:
+    book = await asyncio.to_thread(load_rules_quietly, config)
+    async with open_store(config, redactor) as store:
+        return await action(RuleViews(book, OverridesCache(store.pack_state)))
+
+
+def _format_state(rule: dict[str, Any]) -> str:
     if rule["core"]:
         return "core"
     return "yes" if rule["enabled"] else "no"
 
 
-def _verdict(found: dict[str, Any], rule: dict[str, Any]) -> Iterator[str]:
-    if found["fires"]:
-        yield f"{found['rule']} fires on {found['event']}; nothing was done."
-        for action in found["actions"]:
+def _format_verdict(result: dict[str, Any], rule: dict[str, Any]) -> Iterator[str]:
+    if result["fires"]:
+        yield f"{result['rule']} fires on {result['event']}; nothing was done."
+        for action in result["actions"]:
             said = {name: value for name, value in action.items() if name != "kind"}
             yield f"  {action['kind']}"
-            yield from (f"    {name} = {_json(value)}" for name, value in said.items())
+            yield from (f"    {name} = {_to_json(value)}" for name, value in said.items())
     else:
-        yield f"{found['rule']} does not fire on {found['event']}."
+        yield f"{result['rule']} does not fire on {result['event']}."
         yield f"  trigger    {rule['trigger']}"
         yield f"  condition  {' '.join(rule['condition'].split())}"
 
 
-def _object(option: str, text: str) -> dict[str, Any]:
+def _parse_object(option: str, text: str) -> dict[str, Any]:
     try:
         value = json_text.loads(text)
     except ValueError as error:
@@ -201,7 +208,7 @@ def _object(option: str, text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def _parse_setting(text: str) -> tuple[str, Any]:
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise BadRequest(f"a parameter is set with NAME=VALUE (got '{text:.80}').")
@@ -211,5 +218,5 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value  # a text needs no quotes
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json_text.dumps(value, ensure_ascii=False, default=str)

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter, validators
 
-from dodona.cli.arguments import AsJson, Leaves, Settings, TreeFile, sort_files
+from dodona.cli.arguments import AsJson, BlackboardPairs, Leaves, TreeFile, sort_files
 from dodona.cli.terminal import tree_run
-from dodona.cli.terminal.output import document, note, say
+from dodona.cli.terminal.output import print_json, print_note, print_text
 from dodona.cli.terminal.tree_run import load_leaves
 from dodona.core import errors
 from dodona.core.errors import LoadError
 from dodona.trees import registry
-from dodona.trees.language.loader import Loaded, load_files
+from dodona.trees.language.loader import LoadResult, load_files
 from dodona.trees.language.tree import Tree
 from dodona.trees.tooling import show
 from dodona.trees.tooling.testing import TestResult, check_tests, run_tests, test_files
@@ -28,12 +28,12 @@ TreeName = Annotated[
 ]
 
 
-def load_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> Loaded:
+def load_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
     load_leaves(leaves)
     return load_files(trees, registry=registry)
 
 
-def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> Loaded:
+def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> LoadResult:
     """To look at, not to run: without files of leaves, the agent's own are known."""
     if leaves:
         return load_trees(trees, leaves)
@@ -42,8 +42,8 @@ def read_trees(trees: tuple[Path, ...], leaves: tuple[Path, ...]) -> Loaded:
     return load_files(trees, registry=REGISTRY)
 
 
-def pick(loaded: Loaded, name: str | None) -> Tree:
-    first = loaded.main()
+def pick_tree(loaded: LoadResult, name: str | None) -> Tree:
+    first = loaded.main_tree()
     if name is None:
         return first
     if name not in loaded.trees:
@@ -58,22 +58,22 @@ def check(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     given = sort_files(files, leaves)
     loaded = read_trees(given.trees, given.leaves)
     if not loaded.problems and not loaded.trees:
-        loaded.main()
+        loaded.main_tree()
     loaded = replace(loaded, problems=(*loaded.problems, *check_tests(loaded.tests)))
     if json:
-        document(_report(loaded))
+        print_json(_report_json(loaded))
     else:
         for problem in loaded.problems:
-            note(errors.as_text(problem))
+            print_note(errors.as_text(problem))
         for warning in loaded.warnings:
-            note(f"warning: {errors.as_text(warning)}")
+            print_note(f"warning: {errors.as_text(warning)}")
         for tree in loaded.trees.values():
             if not loaded.problems:
-                say(f"ok: {tree.name}, {len(tree.program().places)} nodes")
+                print_text(f"ok: {tree.name}, {len(tree.program().places)} nodes")
     return 1 if loaded.problems else 0
 
 
-def _report(loaded: Loaded) -> dict[str, Any]:
+def _report_json(loaded: LoadResult) -> dict[str, Any]:
     return {
         "ok": not loaded.problems,
         "errors": [errors.as_json(problem)["error"] for problem in loaded.problems],
@@ -95,32 +95,32 @@ def show_tree(
 ) -> None:
     """Draw a tree: an outline, a Mermaid flowchart, or JSON."""
     given = sort_files(files, leaves)
-    found = pick(read_trees((given.one(),), given.leaves), tree)
+    found = pick_tree(read_trees((given.single_tree(),), given.leaves), tree)
     if json or format == "json":
-        document(show.as_json(found))
+        print_json(show.as_json(found))
     else:
-        say(show.as_mermaid(found) if format == "mermaid" else show.as_ascii(found))
+        print_text(show.as_mermaid(found) if format == "mermaid" else show.as_ascii(found))
 
 
 @app.command
 def run(
     *files: TreeFile,
-    settings: Settings = (),
+    settings: BlackboardPairs = (),
     leaves: Leaves = (),
     tree: TreeName = None,
-    flags: Annotated[tree_run.Flags | None, Parameter(name="*")] = None,
+    flags: Annotated[tree_run.TreeRunFlags | None, Parameter(name="*")] = None,
     json: AsJson = False,
 ) -> int:
     """Run a tree and print what it says and knows in the end; exit 0 on success."""
     given = sort_files(files, leaves, settings)
-    found = pick(load_trees((given.one(),), given.leaves), tree)
-    return tree_run.run_tree(found, given.values, flags or tree_run.Flags(), as_json=json)
+    found = pick_tree(load_trees((given.single_tree(),), given.leaves), tree)
+    return tree_run.run_tree(found, given.values, flags or tree_run.TreeRunFlags(), as_json=json)
 
 
 @app.command
 def trace(
     *files: TreeFile,
-    settings: Settings = (),
+    settings: BlackboardPairs = (),
     leaves: Leaves = (),
     tree: TreeName = None,
     last: Annotated[
@@ -130,7 +130,7 @@ def trace(
 ) -> int:
     """Run a tree and show its ticks, node by node, and where the time went."""
     given = sort_files(files, leaves, settings)
-    found = pick(load_trees((given.one(),), given.leaves), tree)
+    found = pick_tree(load_trees((given.single_tree(),), given.leaves), tree)
     return tree_run.trace_tree(found, given.values, last=last, as_json=json)
 
 
@@ -146,7 +146,7 @@ def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
         for result in run_tests(test_files(path), registry):
             results.append(result)
             if not json:
-                _tell(result)
+                _print_test_result(result)
     if not results:
         names = ", ".join(str(path) for path in given.trees)
         raise LoadError(
@@ -154,21 +154,23 @@ def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
         )
     failed = sum(not result.passed for result in results)
     if json:
-        document({"passed": len(results) - failed, "failed": failed, "tests": _tests(results)})
+        print_json(
+            {"passed": len(results) - failed, "failed": failed, "tests": _tests_json(results)}
+        )
     else:
-        say(f"{len(results) - failed} passed, {failed} failed")
+        print_text(f"{len(results) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 
-def _tell(result: TestResult) -> None:
-    say(f"{'ok    ' if result.passed else 'FAILED'}  {result.name}")
+def _print_test_result(result: TestResult) -> None:
+    print_text(f"{'ok    ' if result.passed else 'FAILED'}  {result.name}")
     for failure in result.failures:
-        say("\n".join(f"        {line}" for line in failure.splitlines()))
+        print_text("\n".join(f"        {line}" for line in failure.splitlines()))
     if result.failures:
-        say(f"        at {result.where}")
+        print_text(f"        at {result.where}")
 
 
-def _tests(results: list[TestResult]) -> list[dict[str, Any]]:
+def _tests_json(results: list[TestResult]) -> list[dict[str, Any]]:
     return [
         {
             "name": result.name,

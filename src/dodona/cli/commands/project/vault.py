@@ -18,20 +18,20 @@ from dodona.agent.views.documents import moved_json, note_json
 from dodona.app.config.config import Config
 from dodona.app.projects.vaults import VaultIndexes
 from dodona.cli.arguments import AsJson
-from dodona.cli.client.connect import quiet_config
-from dodona.cli.commands.project.config import ConfigFile, Hidden
+from dodona.cli.client.connect import load_config_quietly
+from dodona.cli.commands.project.config import ConfigFile, InjectedRedactor
 from dodona.cli.project_file import project_of
-from dodona.cli.store_access import default_vault, opened_store
-from dodona.cli.terminal.output import columns, document, say
-from dodona.cli.terminal.screen import plain
-from dodona.core.domain.knowledge.notes import NoteHit, NoteMoved, NoteWritten
+from dodona.cli.store_access import default_vault_folder, open_store
+from dodona.cli.terminal.output import format_columns, print_json, print_text
+from dodona.cli.terminal.screen import strip_control_chars
+from dodona.core.domain.knowledge.notes import NoteHit, NoteMove, NoteWriteResult
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.net.redactor import Redactor
 from dodona.tools.vault import Vault
 
 app = App(name="vault", help="Look at the notes, and undo moves.")
 
-MOST_LINES = 12  # of a hit
+MAX_HIT_LINES = 12  # of a hit
 T = TypeVar("T")
 
 Project = Annotated[
@@ -52,21 +52,29 @@ def list_notes(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """List the notes of a folder and below."""
-    found = _look(config, redactor, project, lambda vault: vault.list(folder))
+    found = _with_vault(config, redactor, project, lambda vault: vault.list(folder))
     if json:
         shown = {"notes": [note_json(note) for note in found], "total": len(found)}
-        document(redactor.scrub_all(shown))
+        print_json(redactor.scrub_all(shown))
     elif not found:
-        say("There are no notes yet.")
+        print_text("There are no notes yet.")
     else:
         rows = [
-            (note.path, _minute(note.modified), " ".join([note.title, *_tagged(note.tags)]))
+            (
+                note.path,
+                _format_minute(note.modified),
+                " ".join([note.title, *_format_tags(note.tags)]),
+            )
             for note in found
         ]
-        say(redactor.scrub(plain(columns([("note", "changed", "title"), *rows]))))
+        print_text(
+            redactor.scrub(
+                strip_control_chars(format_columns([("note", "changed", "title"), *rows]))
+            )
+        )
 
 
 @app.command
@@ -78,15 +86,15 @@ def search(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Search the notes by words."""
-    hits = _look(config, redactor, project, lambda vault: vault.search(query, limit))
+    hits = _with_vault(config, redactor, project, lambda vault: vault.search(query, limit))
     if json:
-        document(redactor.scrub_all({"hits": [asdict(hit) for hit in hits]}))
+        print_json(redactor.scrub_all({"hits": [asdict(hit) for hit in hits]}))
     else:
-        told = "\n\n".join(map(_block, hits)) or "Nothing found."
-        say(redactor.scrub(plain(told)))
+        told = "\n\n".join(map(_format_hit, hits)) or "Nothing found."
+        print_text(redactor.scrub(strip_control_chars(told)))
 
 
 @app.command
@@ -97,14 +105,17 @@ def show(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Show a note as it is."""
-    note = _look(config, redactor, project, lambda vault: vault.read(path))
+    note = _with_vault(config, redactor, project, lambda vault: vault.read(path))
     if json:
-        document(redactor.scrub_all(asdict(note)))
+        print_json(redactor.scrub_all(asdict(note)))
     else:
-        say(redactor.scrub(plain(note.text)), end="" if note.text.endswith("\n") else "\n")
+        print_text(
+            redactor.scrub(strip_control_chars(note.text)),
+            end="" if note.text.endswith("\n") else "\n",
+        )
 
 
 @app.command
@@ -115,15 +126,15 @@ def backlinks(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """List the lines that link to a note."""
-    found = _look(config, redactor, project, lambda vault: vault.backlinks(path))
+    found = _with_vault(config, redactor, project, lambda vault: vault.backlinks(path))
     if json:
-        document(redactor.scrub_all({"backlinks": [asdict(each) for each in found]}))
+        print_json(redactor.scrub_all({"backlinks": [asdict(each) for each in found]}))
     else:
         lines = [f"{each.path}:{each.line}: {each.text.strip()}" for each in found]
-        say(redactor.scrub(plain("\n".join(lines) or "No note links to it.")))
+        print_text(redactor.scrub(strip_control_chars("\n".join(lines) or "No note links to it.")))
 
 
 @app.command
@@ -132,18 +143,18 @@ def tags(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """List the tags, the most frequent first."""
-    found = _look(config, redactor, project, lambda vault: vault.tags())
+    found = _with_vault(config, redactor, project, lambda vault: vault.tags())
     if json:
         told = [{"tag": tag, "notes": count} for tag, count in found]
-        document(redactor.scrub_all({"tags": told}))
+        print_json(redactor.scrub_all({"tags": told}))
     elif not found:
-        say("There are no tags yet.")
+        print_text("There are no tags yet.")
     else:
         rows = [(f"#{tag}", str(count)) for tag, count in found]
-        say(redactor.scrub(plain(columns([("tag", "notes"), *rows]))))
+        print_text(redactor.scrub(strip_control_chars(format_columns([("tag", "notes"), *rows]))))
 
 
 @app.command
@@ -155,11 +166,11 @@ def move(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Move a note, and change every link to it."""
-    made = _look(config, redactor, project, lambda vault: vault.move(path, to))
-    _tell(made, json=json, redactor=redactor)
+    made = _with_vault(config, redactor, project, lambda vault: vault.move(path, to))
+    _print_move(made, json=json, redactor=redactor)
 
 
 @app.command
@@ -169,20 +180,24 @@ def moves(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """List the moves that can be undone, the newest first."""
-    found = _look(config, redactor, project, lambda vault: vault.moves(limit))
+    found = _with_vault(config, redactor, project, lambda vault: vault.moves(limit))
     if json:
-        document(redactor.scrub_all({"moves": [moved_json(each) for each in found]}))
+        print_json(redactor.scrub_all({"moves": [moved_json(each) for each in found]}))
     elif not found:
-        say("There are no moves to undo.")
+        print_text("There are no moves to undo.")
     else:
         rows = [
-            (str(m.id), _minute(m.moved_at), str(len(m.relinked)), f"{m.path} → {m.to}")
+            (str(m.id), _format_minute(m.moved_at), str(len(m.relinked)), f"{m.path} → {m.to}")
             for m in found
         ]
-        say(redactor.scrub(plain(columns([("move", "made", "links", "note"), *rows]))))
+        print_text(
+            redactor.scrub(
+                strip_control_chars(format_columns([("move", "made", "links", "note"), *rows]))
+            )
+        )
 
 
 @app.command
@@ -195,11 +210,11 @@ def undo(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Take a move back, with the links as they were."""
-    made = _look(config, redactor, project, lambda vault: vault.undo(number))
-    _tell(made, json=json, redactor=redactor)
+    made = _with_vault(config, redactor, project, lambda vault: vault.undo(number))
+    _print_move(made, json=json, redactor=redactor)
 
 
 @app.command
@@ -211,62 +226,66 @@ def index(
     project: Project = None,
     json: AsJson = False,
     config: ConfigFile = None,
-    redactor: Hidden,
+    redactor: InjectedRedactor,
 ) -> None:
     """Write index.md into a folder, with a link to each note below it."""
 
-    def create(vault: Vault) -> Awaitable[NoteWritten]:
+    def create(vault: Vault) -> Awaitable[NoteWriteResult]:
         return vault.create_index(folder, title=title)
 
-    written = _look(config, redactor, project, create)
+    written = _with_vault(config, redactor, project, create)
     if json:
-        document(redactor.scrub_all(asdict(written)))
+        print_json(redactor.scrub_all(asdict(written)))
     else:
-        say(redactor.scrub(plain(f"{written.path}: {written.outcome}, {written.lines} lines.")))
+        print_text(
+            redactor.scrub(
+                strip_control_chars(f"{written.path}: {written.outcome}, {written.lines} lines.")
+            )
+        )
 
 
-def _look(
+def _with_vault(
     file: Path | None,
     redactor: Redactor,
     project: str | None,
-    work: Callable[[Vault], Awaitable[T]],
+    action: Callable[[Vault], Awaitable[T]],
 ) -> T:
-    config = quiet_config(file, redactor)
+    config = load_config_quietly(file, redactor)
     project_id = project or project_of(Path.cwd())
-    return asyncio.run(_used(config, redactor, project_id, work))
+    return asyncio.run(_run_with_vault(config, redactor, project_id, action))
 
 
-async def _used(
-    config: Config, redactor: Redactor, project_id: str, work: Callable[[Vault], Awaitable[T]]
+async def _run_with_vault(
+    config: Config, redactor: Redactor, project_id: str, action: Callable[[Vault], Awaitable[T]]
 ) -> T:
-    async with opened_store(config, redactor) as store:
-        folder = await asyncio.to_thread(default_vault, config, redactor)
+    async with open_store(config, redactor) as store:
+        folder = await asyncio.to_thread(default_vault_folder, config, redactor)
         vaults = VaultIndexes(store.projects, default=folder, home=config.home)
-        return await work(await vaults(LOCAL_USER, project_id))
+        return await action(await vaults(LOCAL_USER, project_id))
 
 
-def _tell(made: NoteMoved, *, json: bool, redactor: Redactor) -> None:
+def _print_move(moved: NoteMove, *, json: bool, redactor: Redactor) -> None:
     if json:
-        document(redactor.scrub_all(moved_json(made)))
+        print_json(redactor.scrub_all(moved_json(moved)))
         return
-    count = len(made.relinked)
+    count = len(moved.relinked)
     links = f"links changed in {count} note{'s' * (count != 1)}" if count else "no link to change"
-    say(redactor.scrub(plain(f"{made.path} → {made.to}: {links}.")))
-    say(f"To take it back: dodona vault undo {made.id}")
+    print_text(redactor.scrub(strip_control_chars(f"{moved.path} → {moved.to}: {links}.")))
+    print_text(f"To take it back: dodona vault undo {moved.id}")
 
 
-def _block(hit: NoteHit) -> str:
+def _format_hit(hit: NoteHit) -> str:
     title = " > ".join(filter(None, (hit.title, hit.headings)))
     lines = hit.text.split("\n")
-    shown = [f"    {line}".rstrip() for line in lines[:MOST_LINES]]
-    more = ["    …"] if len(lines) > MOST_LINES else []
+    shown = [f"    {line}".rstrip() for line in lines[:MAX_HIT_LINES]]
+    more = ["    …"] if len(lines) > MAX_HIT_LINES else []
     return "\n".join([f"{hit.path}:{hit.first}-{hit.last}  {title}", *shown, *more])
 
 
-def _tagged(found: tuple[str, ...]) -> list[str]:
-    return [f"#{tag}" for tag in found]
+def _format_tags(tag_names: tuple[str, ...]) -> list[str]:
+    return [f"#{tag}" for tag in tag_names]
 
 
-def _minute(moment: float) -> str:
+def _format_minute(timestamp: float) -> str:
     """As far as people want to know it; in UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-TOKEN_BUDGET: Final = 16_000
+DEFAULT_TOKEN_BUDGET: Final = 16_000
 TOKEN_BUDGET_BOUNDS: Final = (4_000, 128_000)
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-from dodona.core.domain.agents import DEFAULT_AGENT, Queueing
-from dodona.core.domain.conversations.contexts import TOKEN_BUDGET, OracleContext
+from dodona.core.domain.agents import DEFAULT_AGENT, QueueMode
+from dodona.core.domain.conversations.contexts import DEFAULT_TOKEN_BUDGET, OracleContext
 from dodona.core.domain.notices import StoredNotice
 from dodona.core.domain.projects import Project
-from dodona.core.messages import Raw
+from dodona.core.messages import RawMessage
 
-MOST_QUEUED: Final = 1_000  # messages that may wait in a lane, whoever sends them
+MAX_QUEUED: Final = 1_000  # messages that may wait in a lane, whoever sends them
 
 
 class RunStatus(Enum):
@@ -39,7 +39,7 @@ class NewMessage:
     content: str
     token_count: int
     metadata: Mapping[str, Any] | None = None
-    raw: Raw | None = None
+    raw: RawMessage | None = None
     tool_call_id: str | None = None
     key_insight: str | None = None
     mentioned_symbols: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Window:
     head_id: int | None
     messages: tuple[StoredMessage, ...]
     summary: Summary | None = None
-    is_cut: bool = False  # older runs exist that are neither here nor summarised
+    is_truncated: bool = False  # older runs exist that are neither here nor summarised
 
     @property
     def tokens(self) -> int:
@@ -156,7 +156,7 @@ class LaneBusy:
     run_id: int
     status: RunStatus
     owner: str | None
-    holder: str  # in words, for people
+    holder_description: str  # in words, for people
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class CachedWindow:
 
     head_id: int
     updated_at: float  # of the conversation
-    kept: Any = field(default=None, compare=False)
+    payload: Any = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,15 +183,15 @@ class RunRequest:
     user_id: str
     project_id: str
     message: NewMessage
-    parent: int | None = None
-    anew: bool = False
+    parent_id: int | None = None
+    new_conversation: bool = False
     origin: str = "user"
     agent_id: str = DEFAULT_AGENT
     session_key: str | None = None
-    queueing: Queueing = Queueing.QUEUE
-    queue_limit: int = MOST_QUEUED
-    token_budget: int = TOKEN_BUDGET  # of a context that begins, and of a session
-    known: CachedWindow | None = None
+    queueing: QueueMode = QueueMode.QUEUE
+    queue_limit: int = MAX_QUEUED
+    token_budget: int = DEFAULT_TOKEN_BUDGET  # of a context that begins, and of a session
+    cached_window: CachedWindow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class RunInputs:
     window: Window | None
     updated_at: float  # of the conversation, when the window was read
     pins: bytes | None = None
-    known: CachedWindow | None = None  # instead of the window
+    cached_window: CachedWindow | None = None  # instead of the window
     notices: tuple[StoredNotice, ...] = ()
     session_key: str | None = None  # None: it was asked in the context
     origin: str = "user"  # of the question
@@ -221,11 +221,11 @@ class ClaimedRun:
     """A run that is this process's to drive."""
 
     claim: Claim
-    brief: RunInputs
+    inputs: RunInputs
 
 
 @dataclass(frozen=True, slots=True)
-class SubmittedRun:
+class SubmitReceipt:
     """A question that was taken in. It waits for its lane when it is not driven.
 
     `interrupted` are the runs that shall end for it.
@@ -233,8 +233,8 @@ class SubmittedRun:
 
     run_id: int
     conversation_id: int
-    driven: ClaimedRun | None
-    interrupted: tuple[int, ...] = ()
+    claimed: ClaimedRun | None
+    interrupted_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

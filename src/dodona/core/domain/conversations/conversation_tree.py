@@ -7,7 +7,7 @@ from typing import Final
 
 from dodona.core.domain.conversations.conversation import RunNode, RunStatus
 
-BEGINNING: Final = 120  # characters of a question or an answer
+MAX_EXCERPT_CHARS: Final = 120  # characters of a question or an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TreeNode:
     label: str | None
     tokens: int
     created_at: float
-    children: int
+    child_count: int
     has_summary: bool
     question: Excerpt | None
     answer: Excerpt | None
@@ -44,7 +44,7 @@ class TreePage:
     head_id: int | None
     nodes: tuple[TreeNode, ...]
     on_path: frozenset[int]
-    next: int | None
+    next_before: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ class MessageLocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PruneResult:
     """How many nodes are gone, and where the head is now."""
 
-    nodes: int
+    removed_count: int
     head_id: int | None

@@ -8,13 +8,13 @@ from urllib.parse import quote, unquote
 
 from dodona.core.domain.budgets import Operation
 
-MAIN_PEER: Final = "main"
-LONGEST_KEY: Final = 512  # PostgreSQL's indexes take no more than 2,704 bytes
+DEFAULT_PEER: Final = "main"
+MAX_KEY_LENGTH: Final = 512  # PostgreSQL's indexes take no more than 2,704 bytes
 
 
 def session_key(agent_id: str, channel: str, account: str, peer: str | None = None) -> str:
     """`agent:channel:account:peer`; a colon within a part is escaped, so no two keys are alike."""
-    return ":".join(_escaped(part) for part in (agent_id, channel, account, peer or MAIN_PEER))
+    return ":".join(_escape(part) for part in (agent_id, channel, account, peer or DEFAULT_PEER))
 
 
 def parse_session_key(key: str) -> tuple[str, str, str, str]:
@@ -23,7 +23,7 @@ def parse_session_key(key: str) -> tuple[str, str, str, str]:
     return agent_id, channel, account, peer
 
 
-def _escaped(part: str) -> str:
+def _escape(part: str) -> str:
     return quote(part, safe="!$&'()*+,;=@/?#[] ~-._", encoding="utf-8", errors="surrogatepass")
 
 
@@ -55,7 +55,7 @@ class Sessions(Protocol):
         """Go on in a new conversation. The old one stays, and so do counts."""
         ...
 
-    def counted(
+    def add_counts(
         self, user_id: str, key: str, *, messages: int, input_tokens: int, output_tokens: int
     ) -> Operation[Any]:
         """Add up what a run said and used, in a transaction of the caller's."""

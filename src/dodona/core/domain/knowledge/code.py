@@ -114,4 +114,4 @@ class Code(Protocol):
     async def state(self) -> IndexState: ...
 
 
-CodeOf: TypeAlias = Callable[[str, str], Awaitable[Code]]  # of a user's project
+CodeLoader: TypeAlias = Callable[[str, str], Awaitable[Code]]  # of a user's project

@@ -12,7 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class NoteListed:
+class NoteSummary:
     """A note in a list; `modified` is in seconds since 1970."""
 
     path: str
@@ -36,7 +36,7 @@ class NoteText:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteWritten:
+class NoteWriteResult:
     """What became of a note; `version` is that of the new content."""
 
     path: str
@@ -70,7 +70,7 @@ class Backlink:
 
 
 @dataclass(frozen=True, slots=True)
-class NoteMoved:
+class NoteMove:
     """A move that was made: `id` undoes it. `relinked` are the notes whose links were changed."""
 
     id: int
@@ -83,13 +83,15 @@ class NoteMoved:
 class Notes(Protocol):
     """One project's vault."""
 
-    async def list(self, folder: str = "") -> list[NoteListed]:
+    async def list(self, folder: str = "") -> list[NoteSummary]:
         """The notes of a folder and of those below it, in the order of paths."""
         ...
 
     async def read(self, path: str) -> NoteText: ...
 
-    async def write(self, path: str, content: str, *, version: str | None = None) -> NoteWritten:
+    async def write(
+        self, path: str, content: str, *, version: str | None = None
+    ) -> NoteWriteResult:
         """Make the content the whole of a note, at once.
 
         With a version, only if the note still has it ("" is for a note that is not there yet).
@@ -98,23 +100,23 @@ class Notes(Protocol):
 
     async def search(self, query: str, limit: int) -> list[NoteHit]: ...
 
-    async def relevant(self, question: str, limit: int) -> list[NoteListed]:
+    async def find_relevant(self, question: str, limit: int) -> list[NoteSummary]:
         """The notes that may bear on a question, the best first, then the latest ones."""
         ...
 
-    async def move(self, path: str, to: str) -> NoteMoved:
+    async def move(self, path: str, to: str) -> NoteMove:
         """Move a note, and change every wikilink to it. Made again, it changes nothing."""
         ...
 
-    async def moves(self, limit: int = 20) -> list[NoteMoved]:
+    async def moves(self, limit: int = 20) -> list[NoteMove]:
         """The latest moves that can be undone, the newest first."""
         ...
 
-    async def undo(self, move: int | None = None) -> NoteMoved:
+    async def undo(self, move: int | None = None) -> NoteMove:
         """Take a move back, the latest by default; the move that did so."""
         ...
 
-    async def create_index(self, folder: str, *, title: str = "") -> NoteWritten:
+    async def create_index(self, folder: str, *, title: str = "") -> NoteWriteResult:
         """Write `index.md` into a folder: a link to each note below it, with a line about it.
 
         What people wrote around the list stays.
@@ -132,4 +134,4 @@ class Notes(Protocol):
         ...
 
 
-NotesOf: TypeAlias = Callable[[str, str], Awaitable[Notes]]  # of a user's project
+NotesLoader: TypeAlias = Callable[[str, str], Awaitable[Notes]]  # of a user's project

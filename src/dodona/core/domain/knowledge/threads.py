@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 AUTHORS: Final = ("user", "claude", "oracle", "librarian")
 ENTRY_TYPES: Final = ("thought", "decision", "research", "insight")
-LONGEST_TITLE: Final = 200
-LONGEST_ENTRY: Final = 20_000  # characters
+MAX_TITLE_CHARS: Final = 200
+MAX_ENTRY_CHARS: Final = 20_000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class NewEntry:
 class ThreadLogs(Protocol):
     """The threads of all users; another's are not found. What is wrong raises BadRequest."""
 
-    async def push(self, pushing: NewEntry) -> ThreadEntry: ...
+    async def push(self, entry: NewEntry) -> ThreadEntry: ...
 
     async def read(
         self, user_id: str, project_id: str, thread_id: int, *, after: int = 0, limit: int = 50

@@ -4,46 +4,46 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dodona.agent.question import LONGEST_QUESTION
+from dodona.agent.question import MAX_QUESTION_CHARS
 from dodona.agent.requests.submit import ChannelMessage
 from dodona.core.domain.conversations.conversation import RunStatus
 from dodona.core.domain.conversations.sessions import session_key
 from dodona.core.domain.projects import DEFAULT_PROJECT
 from dodona.core.errors import AccessDenied, NotFound
 from dodona.core.messages import Origin
-from dodona.gateway.routes.approvals import LONGEST_NOTE
+from dodona.gateway.routes.approvals import MAX_NOTE_LENGTH
 from dodona.gateway.security.auth import check_run_quota
 from dodona.gateway.security.caller import Caller
 from dodona.gateway.websocket.call import Call, Method
-from dodona.gateway.websocket.parameter import Field
+from dodona.gateway.websocket.parameter import MethodParameter
 
-_MOST: Final = 10**18 - 1
-_LONGEST_NAME: Final = 100  # characters; four of them make a session's key
+_MAX_INTEGER: Final = 10**18 - 1
+_MAX_NAME_LENGTH: Final = 100  # characters; four of them make a session's key
 
 
 async def send(call: Call) -> Any:
     """What is answered here is durable: it will be answered, whoever listens."""
-    message = _message(call)
+    message = _build_message(call)
     call.check_capacity()
     key = session_key(message.agent_id, message.channel, message.account, message.peer)
-    async with call.turns.of(key):
-        await check_run_quota(call.gate, call.caller)
-        sent = await call.agency.reception.send(call.user_id, message)
+    async with call.session_locks.lock_for(key):
+        await check_run_quota(call.state, call.caller)
+        sent = await call.api.messages.submit(call.user_id, message)
     call.detach()
     told = {"run_id": sent.run_id, "session_key": sent.session_key, "agent_id": message.agent_id}
-    if call.values["wait"]:
-        answer = await call.agency.oracle.answer(call.user_id, sent.run_id)
+    if call.params["wait"]:
+        answer = await call.api.oracle.answer(call.user_id, sent.run_id)
         return {**answer.as_json(), **told}
-    await call.answer(told)
-    return await call.follow(sent.run_id, sent.session_key)
+    await call.send_result(told)
+    return await call.stream_run(sent.run_id, sent.session_key)
 
 
-def _message(call: Call) -> ChannelMessage:
-    values = call.values
-    is_own = _speaks_for_itself(call.caller, values["account"], values["peer"])
+def _build_message(call: Call) -> ChannelMessage:
+    values = call.params
+    is_own = _authorize_sender(call.caller, values["account"], values["peer"])
     who = {name: values[name] for name in ("channel", "account", "peer", "guild", "team")}
     return ChannelMessage(
-        agent_id=call.gate.routing.current.resolve(**who).agent_id,
+        agent_id=call.state.routing.current.resolve(**who).agent_id,
         channel=values["channel"],
         account=values["account"],
         peer=values["peer"],
@@ -53,7 +53,7 @@ def _message(call: Call) -> ChannelMessage:
     )
 
 
-def _speaks_for_itself(caller: Caller, account: str, peer: str | None) -> bool:
+def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
     """Only the adapter of a channel may speak for others."""
     is_own = account == caller.user_id and peer in (None, caller.user_id)
     if not is_own and not caller.has_scope("channel"):
@@ -64,29 +64,29 @@ def _speaks_for_itself(caller: Caller, account: str, peer: str | None) -> bool:
     return is_own
 
 
-async def events(call: Call) -> Any:
+async def stream_events(call: Call) -> Any:
     """The same events that `chat.send` tells, after a place: for a client that was away."""
-    run_id, after = call.values["run_id"], call.values["after"]
-    page = await call.agency.runs.list(call.user_id, before=run_id + 1, limit=1)
+    run_id, after = call.params["run_id"], call.params["after"]
+    page = await call.api.runs.list(call.user_id, before=run_id + 1, limit=1)
     if not page or page[0]["id"] != run_id:
         raise NotFound(f"there is no run {run_id}.")
     call.check_capacity()
     call.detach()
     key = page[0]["session_key"]
-    await call.answer({"run_id": run_id, "session_key": key})
-    return await call.follow(run_id, key, after=after)
+    await call.send_result({"run_id": run_id, "session_key": key})
+    return await call.stream_run(run_id, key, after_seq=after)
 
 
 async def cancel(call: Call) -> dict[str, Any]:
-    run_id = call.values["run_id"]
-    status = await call.agency.oracle.cancel(call.user_id, run_id)
+    run_id = call.params["run_id"]
+    status = await call.api.oracle.cancel(call.user_id, run_id)
     is_over = status in (RunStatus.SUCCEEDED, RunStatus.FAILED)
     return {"run_ids": [] if is_over else [run_id], "status": status.value}
 
 
-async def approve(call: Call) -> dict[str, Any]:
-    values = call.values
-    return await call.agency.approvals.decide(
+async def decide_approval(call: Call) -> dict[str, Any]:
+    values = call.params
+    return await call.api.approvals.decide(
         call.user_id,
         values["run_id"],
         values["call"],
@@ -95,79 +95,91 @@ async def approve(call: Call) -> dict[str, Any]:
     )
 
 
-def _name(name: str, about: str, *, is_required: bool = False) -> Field:
-    return Field(name=name, about=about, is_required=is_required, longest=_LONGEST_NAME)
+def _name_parameter(name: str, description: str, *, is_required: bool = False) -> MethodParameter:
+    return MethodParameter(
+        name=name, description=description, is_required=is_required, max_length=_MAX_NAME_LENGTH
+    )
 
 
-_RUN: Final = Field(name="run_id", about="Which run.", is_required=True, bounds=(0, _MOST))
+_RUN_ID: Final = MethodParameter(
+    name="run_id", description="Which run.", is_required=True, bounds=(0, _MAX_INTEGER)
+)
 
 METHODS: Final = (
     Method(
         name="chat.send",
-        about="Send a message. Bindings say which agent answers; its events follow the result.",
+        description="Send a message. Bindings say which agent answers; its events follow the result.",
         result="`run_id`, `session_key` and `agent_id`; with `wait` also the whole answer.",
         handle=send,
         scope="chat",
-        fields=(
-            _name("channel", "Through what it came, like `telegram`.", is_required=True),
-            _name("account", "The account within the channel.", is_required=True),
-            _name("peer", "The person or group that it is from."),
-            _name("guild", "The guild or server."),
-            _name("team", "The team within the guild."),
-            Field(
-                name="content", about="What is said.", is_required=True, longest=LONGEST_QUESTION
+        parameters=(
+            _name_parameter("channel", "Through what it came, like `telegram`.", is_required=True),
+            _name_parameter("account", "The account within the channel.", is_required=True),
+            _name_parameter("peer", "The person or group that it is from."),
+            _name_parameter("guild", "The guild or server."),
+            _name_parameter("team", "The team within the guild."),
+            MethodParameter(
+                name="content",
+                description="What is said.",
+                is_required=True,
+                max_length=MAX_QUESTION_CHARS,
             ),
-            Field(
+            MethodParameter(
                 name="wait",
-                about="Answer once, at the end, instead of with events.",
+                description="Answer once, at the end, instead of with events.",
                 is_flag=True,
                 default=False,
             ),
-            Field(
+            MethodParameter(
                 name="project_id",
-                about="Whose notes and code are read.",
+                description="Whose notes and code are read.",
                 default=DEFAULT_PROJECT,
             ),
         ),
     ),
     Method(
         name="chat.events",
-        about="Go on with the events of a run after a place, as after a broken connection.",
+        description="Go on with the events of a run after a place, as after a broken connection.",
         result="`run_id` and `session_key`; the events follow.",
-        handle=events,
-        fields=(
-            _RUN,
-            Field(
-                name="after", about="The `seq` of the last one seen.", bounds=(0, _MOST), default=0
+        handle=stream_events,
+        parameters=(
+            _RUN_ID,
+            MethodParameter(
+                name="after",
+                description="The `seq` of the last one seen.",
+                bounds=(0, _MAX_INTEGER),
+                default=0,
             ),
         ),
     ),
     Method(
         name="chat.cancel",
-        about="End a run. What came so far is kept.",
+        description="End a run. What came so far is kept.",
         result="`run_ids`, those whose end was asked for, and `status`.",
         handle=cancel,
         scope="chat",
-        fields=(_RUN,),
+        parameters=(_RUN_ID,),
     ),
     Method(
         name="chat.approve",
-        about="Allow a call that waits for a person, or refuse it.",
+        description="Allow a call that waits for a person, or refuse it.",
         result="the call and what was decided, as in `GET /api/approvals`.",
-        handle=approve,
+        handle=decide_approval,
         scope="chat",
-        fields=(
-            _RUN,
-            Field(
+        parameters=(
+            _RUN_ID,
+            MethodParameter(
                 name="call",
-                about="As the `approval` event tells it, or the call's id.",
+                description="As the `approval` event tells it, or the call's id.",
                 is_required=True,
             ),
-            Field(name="approved", about="Shall it be made?", is_required=True, is_flag=True),
-            Field(
+            MethodParameter(
+                name="approved", description="Shall it be made?", is_required=True, is_flag=True
+            ),
+            MethodParameter(
                 name="note",
-                about="What the model is told of a refusal.",
-                longest=LONGEST_NOTE,
+                description="What the model is told of a refusal.",
+                max_length=MAX_NOTE_LENGTH,
                 default="",
             ),
         ),

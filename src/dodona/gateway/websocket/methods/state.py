@@ -13,41 +13,41 @@ async def ping(_call: Call) -> dict[str, Any]:
     return {"pong": True}
 
 
-async def status(call: Call) -> dict[str, Any]:
+async def get_status(call: Call) -> dict[str, Any]:
     """Not while we are leaving, as for whoever balances load."""
-    if call.gate.closing.is_leaving:
+    if call.state.shutdown.has_started:
         raise ShuttingDown("Dodona is stopping.")
     return {
         "status": "ready",
         "version": dodona.__version__,
         "user": call.user_id,
-        "default_agent": call.gate.routing.current.default_agent,
-        "agents": [*call.agency.agents().names()],
-        **await call.gate.ready(),
+        "default_agent": call.state.routing.current.default_agent,
+        "agents": [*call.api.agents().ids()],
+        **await call.state.check_readiness(),
     }
 
 
-async def plugins(_call: Call) -> dict[str, Any]:
+async def list_plugins(_call: Call) -> dict[str, Any]:
     return {"plugins": []}
 
 
 METHODS: Final = (
     Method(
         name="ping",
-        about="Answers at once.",
+        description="Answers at once.",
         result="`pong`: true.",
         handle=ping,
     ),
     Method(
         name="status",
-        about="Whether messages can be answered, by which agents, and who you are.",
+        description="Whether messages can be answered, by which agents, and who you are.",
         result="`status`, `version`, `user`, `default_agent`, `agents`, and what `/readyz` tells.",
-        handle=status,
+        handle=get_status,
     ),
     Method(
         name="plugin.list",
-        about="The plugins that are loaded.",
+        description="The plugins that are loaded.",
         result="`plugins`: a list.",
-        handle=plugins,
+        handle=list_plugins,
     ),
 )

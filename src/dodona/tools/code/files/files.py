@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-HEAD: Final = 8_192  # bytes in which a NUL says that a file is not text
+SNIFF_BYTES: Final = 8_192  # bytes in which a NUL says that a file is not text
 
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -24,7 +24,7 @@ _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class SourceStamp:
     """What tells that a file has not changed."""
 
     mtime_ns: int
@@ -32,12 +32,12 @@ class Stamp:
     inode: int
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
-        return cls(found.st_mtime_ns, found.st_size, found.st_ino)
+    def of(cls, stat_result: os.stat_result) -> SourceStamp:
+        return cls(stat_result.st_mtime_ns, stat_result.st_size, stat_result.st_ino)
 
 
 @contextmanager
-def folder_below(root: Path, parts: Sequence[str]) -> Generator[int]:
+def open_folder_below(root: Path, parts: Sequence[str]) -> Generator[int]:
     """A folder below a root, open. OSError when it is not there, or a link."""
     folder = os.open(root, _ROOT_FLAGS)
     try:
@@ -50,20 +50,20 @@ def folder_below(root: Path, parts: Sequence[str]) -> Generator[int]:
         os.close(folder)
 
 
-def read_below(root: Path, parts: Sequence[str], *, most: int) -> tuple[bytes, Stamp]:
+def read_below(root: Path, parts: Sequence[str], *, max_bytes: int) -> tuple[bytes, SourceStamp]:
     """A file's first bytes, and its stamp before they were read. OSError when it cannot be."""
-    with folder_below(root, parts[:-1]) as folder:
-        return read_in(folder, parts[-1], most=most)
+    with open_folder_below(root, parts[:-1]) as folder:
+        return read_file_in(folder, parts[-1], max_bytes=max_bytes)
 
 
-def read_in(folder: int, name: str, *, most: int) -> tuple[bytes, Stamp]:
-    file = os.open(name, _FILE_FLAGS, dir_fd=folder)
+def read_file_in(folder_fd: int, name: str, *, max_bytes: int) -> tuple[bytes, SourceStamp]:
+    file = os.open(name, _FILE_FLAGS, dir_fd=folder_fd)
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError(name)
         with open(file, "rb", closefd=False) as opened:
-            return opened.read(min(found.st_size, most)), Stamp.of(found)
+            return opened.read(min(found.st_size, max_bytes)), SourceStamp.of(found)
     finally:
         os.close(file)
 
@@ -74,7 +74,7 @@ def version_of(data: bytes) -> str:
 
 
 def is_binary(data: bytes) -> bool:
-    return b"\0" in data[:HEAD]
+    return b"\0" in data[:SNIFF_BYTES]
 
 
 def text_of(data: bytes) -> str:

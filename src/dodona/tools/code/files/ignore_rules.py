@@ -16,15 +16,15 @@ from typing import Final, cast
 from pathspec import GitIgnoreSpec, Pattern
 from pathspec.patterns.gitignore import GitIgnorePatternError
 
-FILES: Final = (".gitignore", ".dodonaignore")  # the later come first
-EXCLUDE: Final = (".git", "info", "exclude")
-MOST_BYTES: Final = 256_000  # of such a file that are read
-MOST_PATTERNS: Final = 2_000
-MOST_STARS: Final = 3  # between two slashes: each multiplies the time that a long name takes
+IGNORE_FILES: Final = (".gitignore", ".dodonaignore")  # the later come first
+GIT_EXCLUDE_PATH: Final = (".git", "info", "exclude")
+MAX_IGNORE_FILE_BYTES: Final = 256_000  # of such a file that are read
+MAX_PATTERNS: Final = 2_000
+MAX_STARS: Final = 3  # between two slashes: each multiplies the time that a long name takes
 
 # What is made, fetched or kept by tools. A project that tracks such a folder can say so:
 # `!build/` in a `.dodonaignore`.
-USUAL: Final = """
+DEFAULT_PATTERNS: Final = """
 node_modules/
 bower_components/
 __pycache__/
@@ -49,17 +49,17 @@ _GROUP_NAME = re.compile(r"\(\?P<\w+>")
 
 
 @dataclass(frozen=True, slots=True)
-class _Spec:
+class _IgnoreFile:
     """The patterns of one file. `any` fits whatever one of them does, and is quick."""
 
-    base: int  # characters of a path that its folder takes
+    prefix_length: int  # characters of a path that its folder takes
     spec: GitIgnoreSpec
-    any: re.Pattern[str]
+    any_pattern: re.Pattern[str]
 
-    def says(self, path: str) -> bool | None:
+    def check(self, path: str) -> bool | None:
         """Ignored, not ignored after all, or nothing said."""
-        inner = path[self.base :]
-        if self.any.match(inner) is None:
+        inner = path[self.prefix_length :]
+        if self.any_pattern.match(inner) is None:
             return None
         return self.spec.check_file(inner).include
 
@@ -68,53 +68,55 @@ class _Spec:
 class IgnoreRules:
     """The rules that hold in a folder, the strongest first. `path` ends in `/`, or is empty."""
 
-    specs: tuple[_Spec, ...] = ()
+    specs: tuple[_IgnoreFile, ...] = ()
     path: str = ""
 
     @staticmethod
-    def of_root(read: ReadFile) -> IgnoreRules:
-        exclude = read(EXCLUDE)
-        weak = [_spec(0, lines) for lines in (USUAL.encode(), exclude or b"")]
-        return _joined(tuple(spec for spec in reversed(weak) if spec), "", read)
+    def for_root(read: ReadFile) -> IgnoreRules:
+        exclude = read(GIT_EXCLUDE_PATH)
+        weak = [
+            _parse_ignore_file(0, lines) for lines in (DEFAULT_PATTERNS.encode(), exclude or b"")
+        ]
+        return _add_folder_rules(tuple(spec for spec in reversed(weak) if spec), "", read)
 
-    def below(self, name: str, read: ReadFile) -> IgnoreRules:
+    def for_subfolder(self, name: str, read: ReadFile) -> IgnoreRules:
         """The rules of a folder in this one."""
-        return _joined(self.specs, f"{self.path}{name}/", read)
+        return _add_folder_rules(self.specs, f"{self.path}{name}/", read)
 
-    def ignore(self, name: str, *, is_folder: bool) -> bool:
+    def is_ignored(self, name: str, *, is_folder: bool) -> bool:
         """Is something in this folder ignored? Hidden things always are."""
         if name.startswith("."):
             return True
         path = f"{self.path}{name}/" if is_folder else f"{self.path}{name}"
-        said = (spec.says(path) for spec in self.specs)
+        said = (spec.check(path) for spec in self.specs)
         return next((answer for answer in said if answer is not None), False)
 
 
-def _joined(specs: tuple[_Spec, ...], path: str, read: ReadFile) -> IgnoreRules:
+def _add_folder_rules(specs: tuple[_IgnoreFile, ...], path: str, read: ReadFile) -> IgnoreRules:
     """The rules from above and those of the folder itself."""
-    for file in FILES:
+    for file in IGNORE_FILES:
         data = read((file,))
-        if data and (spec := _spec(len(path), data)):
+        if data and (spec := _parse_ignore_file(len(path), data)):
             specs = (spec, *specs)
     return IgnoreRules(specs, path)
 
 
-def _spec(base: int, data: bytes) -> _Spec | None:
-    lines = list(_usable(data.decode("utf-8-sig", "replace").splitlines()))
+def _parse_ignore_file(prefix_length: int, data: bytes) -> _IgnoreFile | None:
+    lines = list(_usable_patterns(data.decode("utf-8-sig", "replace").splitlines()))
     if not lines:
         return None
     spec = GitIgnoreSpec.from_lines(lines)
-    texts = [_regex(pattern) for pattern in spec.patterns]
-    return _Spec(base, spec, re.compile("|".join(filter(None, texts))))
+    texts = [_regex_of(pattern) for pattern in spec.patterns]
+    return _IgnoreFile(prefix_length, spec, re.compile("|".join(filter(None, texts))))
 
 
-def _regex(pattern: Pattern) -> str:
+def _regex_of(pattern: Pattern) -> str:
     """Its expression, with groups that have no names: many are put together."""
     found = cast("re.Pattern[str] | None", getattr(pattern, "regex", None))
     return _GROUP_NAME.sub("(?:", found.pattern) if found else ""
 
 
-def _usable(lines: Iterable[str]) -> Iterator[str]:
+def _usable_patterns(lines: Iterable[str]) -> Iterator[str]:
     """Those that can be matched in a bounded time, and that are patterns at all."""
     count = 0
     for line in lines:
@@ -122,7 +124,7 @@ def _usable(lines: Iterable[str]) -> Iterator[str]:
             continue
         count += 1
         stars = max(part.count("*") for part in line.replace("**", "*").split("/"))
-        if count > MOST_PATTERNS or stars > MOST_STARS or line.count("**") > MOST_STARS:
+        if count > MAX_PATTERNS or stars > MAX_STARS or line.count("**") > MAX_STARS:
             _log.warning("a pattern in a list of ignored files is too costly: %.80s", line)
             continue
         try:

@@ -13,14 +13,14 @@ from typing import Final
 
 from tree_sitter import Node
 
-from dodona.tools.code.parsing.extracted import Chunk
-from dodona.tools.code.parsing.spans import Span
+from dodona.tools.code.parsing.extracted import CodeChunk
+from dodona.tools.code.parsing.spans import DefinitionSpan
 
-MOST_LINES: Final = 80
-MOST_BYTES: Final = 4_000
-JOINED_LINES: Final = 40
-SMALL_LINES: Final = 5  # a definition that may be joined with its neighbours
-LONGEST_TITLE: Final = 200
+MAX_LINES: Final = 80
+MAX_BYTES: Final = 4_000
+MAX_JOINED_LINES: Final = 40
+MAX_SMALL_LINES: Final = 5  # a definition that may be joined with its neighbours
+MAX_TITLE_CHARS: Final = 200
 
 
 @dataclass(slots=True)
@@ -28,83 +28,89 @@ class _Piece:
     first: int
     last: int
     title: str
-    within: str  # the title of what it is in
+    parent_title: str  # the title of what it is in
     is_small: bool
 
 
-class Chunks:
+class Chunker:
     """The chunks of one file, from its lines and definitions."""
 
-    def __init__(self, data: bytes, above: Iterable[Node] = (), *, word: str = "function") -> None:
+    def __init__(
+        self, data: bytes, leading_nodes: Iterable[Node] = (), *, function_keyword: str = "function"
+    ) -> None:
         self._lines = data.split(b"\n")
         self._starts = list(accumulate([len(line) + 1 for line in self._lines], initial=0))
-        self._above = _standing_alone(data, above)
-        self._word = word
+        self._leading_lines = _full_line_ranges(data, leading_nodes)
+        self._function_keyword = function_keyword
 
-    def of(self, spans: Sequence[Span]) -> tuple[Chunk, ...]:
-        pieces = self._pieces(spans, 1, len(self._lines), "")
-        trimmed = (piece for piece in map(self._trimmed, pieces) if piece)
-        return tuple(Chunk(p.first, p.last, p.title[:LONGEST_TITLE]) for p in self._joined(trimmed))
+    def split(self, spans: Sequence[DefinitionSpan]) -> tuple[CodeChunk, ...]:
+        pieces = self._split_range(spans, 1, len(self._lines), "")
+        trimmed = (piece for piece in map(self._trim, pieces) if piece)
+        return tuple(
+            CodeChunk(p.first, p.last, p.title[:MAX_TITLE_CHARS]) for p in self._join_small(trimmed)
+        )
 
-    def _pieces(
-        self, spans: Sequence[Span], first: int, last: int, within: str
+    def _split_range(
+        self, spans: Sequence[DefinitionSpan], first: int, last: int, parent_title: str
     ) -> Iterator[_Piece]:
         at = first
         for span in spans:
-            begin, end = max(at, self._with_above(span.first, at)), min(span.last, last)
+            begin, end = max(at, self._start_with_leading(span.first, at)), min(span.last, last)
             if end < at:
                 continue  # on a line that is taken already
             if begin > at:
-                yield from self._loose(at, begin - 1, within)
-            yield from self._definition(span, begin, end, within)
+                yield from self._split_loose_lines(at, begin - 1, parent_title)
+            yield from self._split_definition(span, begin, end, parent_title)
             at = end + 1
         if at <= last:
-            yield from self._loose(at, last, within)
+            yield from self._split_loose_lines(at, last, parent_title)
 
-    def _definition(self, span: Span, first: int, last: int, within: str) -> Iterator[_Piece]:
-        title = self._title(span, within)
-        if self._fits(first, last, MOST_LINES):
-            yield _Piece(first, last, title, within, last - first < SMALL_LINES)
-        elif span.inner:
-            yield from self._pieces(span.inner, first, last, title)
+    def _split_definition(
+        self, span: DefinitionSpan, first: int, last: int, parent_title: str
+    ) -> Iterator[_Piece]:
+        title = self._build_title(span, parent_title)
+        if self._fits(first, last, MAX_LINES):
+            yield _Piece(first, last, title, parent_title, last - first < MAX_SMALL_LINES)
+        elif span.children:
+            yield from self._split_range(span.children, first, last, title)
         else:
-            for begin, end in self._cut(first, last, MOST_LINES):
+            for begin, end in self._split_lines(first, last, MAX_LINES):
                 yield _Piece(begin, end, title, title, is_small=False)
 
-    def _loose(self, first: int, last: int, within: str) -> Iterator[_Piece]:
-        for begin, end in self._cut(first, last, JOINED_LINES):
-            yield _Piece(begin, end, within, within, is_small=True)
+    def _split_loose_lines(self, first: int, last: int, parent_title: str) -> Iterator[_Piece]:
+        for begin, end in self._split_lines(first, last, MAX_JOINED_LINES):
+            yield _Piece(begin, end, parent_title, parent_title, is_small=True)
 
-    def _title(self, span: Span, within: str) -> str:
+    def _build_title(self, span: DefinitionSpan, parent_title: str) -> str:
         name = ".".join([*span.owners, span.names[0].text])
         word = {
-            "function": self._word,
-            "method": self._word,
+            "function": self._function_keyword,
+            "method": self._function_keyword,
             "scope": "impl",
             "variable": "",
             "constant": "",
             "attribute": "",
         }.get(span.kind, span.kind)
         own = f"{word} {name}".strip()
-        return f"{within} > {own}" if within else own
+        return f"{parent_title} > {own}" if parent_title else own
 
-    def _with_above(self, first: int, at: int) -> int:
+    def _start_with_leading(self, first: int, min_line: int) -> int:
         """The first line of a definition and of the comments that stand right above it."""
-        while first - 1 in self._above and self._above[first - 1] >= at:
-            first = self._above[first - 1]
+        while first - 1 in self._leading_lines and self._leading_lines[first - 1] >= min_line:
+            first = self._leading_lines[first - 1]
         return first
 
     def _size(self, first: int, last: int) -> int:
         return self._starts[last] - self._starts[first - 1]
 
-    def _fits(self, first: int, last: int, most: int) -> bool:
-        return last - first < most and self._size(first, last) <= MOST_BYTES
+    def _fits(self, first: int, last: int, max_lines: int) -> bool:
+        return last - first < max_lines and self._size(first, last) <= MAX_BYTES
 
-    def _cut(self, first: int, last: int, most: int) -> Iterator[tuple[int, int]]:
+    def _split_lines(self, first: int, last: int, max_lines: int) -> Iterator[tuple[int, int]]:
         """Parts that fit; a cut is at a blank line if there is one in the second half."""
-        while not self._fits(first, last, most) and first < last:
+        while not self._fits(first, last, max_lines) and first < last:
             end = first
-            while end < last and self._fits(first, end + 1, most):
+            while end < last and self._fits(first, end + 1, max_lines):
                 end += 1
             half = (first + end) // 2
             blank = next((n for n in range(end, half, -1) if self._is_blank(n)), end)
@@ -115,18 +121,18 @@ class Chunks:
     def _is_blank(self, line: int) -> bool:
         return not self._lines[line - 1].strip()
 
-    def _trimmed(self, piece: _Piece) -> _Piece | None:
+    def _trim(self, piece: _Piece) -> _Piece | None:
         while piece.first <= piece.last and self._is_blank(piece.first):
             piece.first += 1
         while piece.last >= piece.first and self._is_blank(piece.last):
             piece.last -= 1
         return piece if piece.first <= piece.last else None
 
-    def _joined(self, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    def _join_small(self, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
         held: _Piece | None = None
         for piece in pieces:
-            if held and self._join(held, piece):
-                held.last, held.title = piece.last, held.within
+            if held and self._can_join(held, piece):
+                held.last, held.title = piece.last, held.parent_title
                 continue
             if held:
                 yield held
@@ -134,16 +140,16 @@ class Chunks:
         if held:
             yield held
 
-    def _join(self, held: _Piece, piece: _Piece) -> bool:
+    def _can_join(self, previous: _Piece, piece: _Piece) -> bool:
         return (
-            held.is_small
+            previous.is_small
             and piece.is_small
-            and held.within == piece.within
-            and self._fits(held.first, piece.last, JOINED_LINES)
+            and previous.parent_title == piece.parent_title
+            and self._fits(previous.first, piece.last, MAX_JOINED_LINES)
         )
 
 
-def _standing_alone(data: bytes, nodes: Iterable[Node]) -> dict[int, int]:
+def _full_line_ranges(data: bytes, nodes: Iterable[Node]) -> dict[int, int]:
     """The first line of each comment and decorator that has its lines to itself, by its last."""
     found: dict[int, int] = {}
     for node in nodes:

@@ -21,33 +21,35 @@ from os.path import commonpath
 from pathlib import PurePosixPath
 from typing import Any, Final, TypeAlias, cast
 
-from dodona.tools.code.index.index_file import LEAST_NAME, SKIPPED, mark_of
+from dodona.tools.code.index.index_file import MIN_NAME_CHARS, NOT_TEXT, hash_name
 
-MOST_FILES: Final = 20_000
-MOST_DEFINERS: Final = 5  # files that define a name; one that more define connects nothing
-MOST_EDGES: Final = 24  # of one file, the strongest
-OF_IMPORT: Final = 2.0  # what an import is worth, beside a name that one file defines
-NOT_IMPORTED: Final = 0.1  # what a name is worth if its file is not imported
+MAX_FILES: Final = 20_000
+MAX_DEFINERS: Final = 5  # files that define a name; one that more define connects nothing
+MAX_EDGES: Final = 24  # of one file, the strongest
+IMPORT_WEIGHT: Final = 2.0  # what an import is worth, beside a name that one file defines
+UNIMPORTED_WEIGHT: Final = 0.1  # what a name is worth if its file is not imported
 
-LEAST_PARTS: Final = 2  # of a file's name that must fit, where the import says more
+MIN_PARTS: Final = 2  # of a file's name that must fit, where the import says more
 
 _SEPARATOR = re.compile(r"[./:\\]+")
-_OWN: Final = frozenset({"crate", "self", "super"})  # Rust's words for where we are
-_PACKAGE: Final = frozenset({"__init__", "index", "mod"})  # files that stand for their folder
-_ENDINGS: Final = frozenset(
+_RUST_SELF_PATHS: Final = frozenset({"crate", "self", "super"})  # Rust's words for where we are
+_PACKAGE_STEMS: Final = frozenset({"__init__", "index", "mod"})  # files that stand for their folder
+_IMPORT_EXTENSIONS: Final = frozenset(
     {"bash", "cjs", "h", "hh", "hpp", "hxx", "js", "jsx", "mjs", "php", "rb", "sh", "ts", "tsx"}
 )
-_LOCAL: Final = frozenset({"attribute", "variable", "field", "parameter"})
+_LOCAL_KINDS: Final = frozenset({"attribute", "variable", "field", "parameter"})
 # Where files of a folder know each other.
-_SHARED: Final = frozenset({".c", ".cc", ".cpp", ".cs", ".go", ".java", ".kt", ".swift"})
-_CALLABLE: Final = frozenset({"function", "method"})
+_FOLDER_SCOPED_EXTENSIONS: Final = frozenset(
+    {".c", ".cc", ".cpp", ".cs", ".go", ".java", ".kt", ".swift"}
+)
+_CALLABLE_KINDS: Final = frozenset({"function", "method"})
 
-_Stems: TypeAlias = dict[str, list[tuple[tuple[str, ...], int]]]
-_Symbol: TypeAlias = tuple[Any, ...]
+_ModulesByStem: TypeAlias = dict[str, list[tuple[tuple[str, ...], int]]]
+_SymbolRow: TypeAlias = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class FileGraph:
     """Files by their place in `paths`; `users` counts the files that have a name in them.
 
     A name that many files define tells nothing of any of them, and has no users.
@@ -56,22 +58,22 @@ class Graph:
     ids: list[int]
     paths: list[str]
     edges: list[list[tuple[int, float]]]
-    users: Counter[int]  # by the mark of a name
+    user_counts: Counter[int]  # by the mark of a name
 
 
-def connected(db: sqlite3.Connection) -> Graph:
+def build_graph(db: sqlite3.Connection) -> FileGraph:
     """The files of an index, connected. It takes about a second for 10,000 files."""
     found = db.execute(
         "SELECT id, path FROM files WHERE language != ? ORDER BY path LIMIT ?",
-        (SKIPPED, MOST_FILES),
+        (NOT_TEXT, MAX_FILES),
     ).fetchall()
     ids = [row[0] for row in found]
     paths = [row[1] for row in found]
     places = {number: place for place, number in enumerate(ids)}
-    definers = _definers(db, places)
-    few = {mark for mark, files in definers.items() if len(files) <= MOST_DEFINERS}
+    definers = _find_definers(db, places)
+    few = {mark for mark, files in definers.items() if len(files) <= MAX_DEFINERS}
     users: Counter[int] = Counter()
-    stems = _stems(paths)
+    stems = _modules_by_stem(paths)
     edges: list[list[tuple[int, float]]] = [[] for _ in ids]
     for file, names, imports in db.execute("SELECT file, names, imports FROM bodies"):
         place = places.get(file)
@@ -79,33 +81,33 @@ def connected(db: sqlite3.Connection) -> Graph:
             continue
         marks = definers.keys() & set(array("I", names))
         users.update(marks & few)
-        imported = _imported(json.loads(imports), paths[place], stems)
-        folders = _folders(paths, place, imported)
+        imported = _resolve_imports(json.loads(imports), paths[place], stems)
+        folders = _visible_folders(paths, place, imported)
         weights: dict[int, float] = defaultdict(float)
         for mark in marks & few:
             for definer in definers[mark]:
                 is_known = definer in imported or paths[definer].startswith(folders)
-                weights[definer] += (1.0 if is_known else NOT_IMPORTED) / len(definers[mark])
+                weights[definer] += (1.0 if is_known else UNIMPORTED_WEIGHT) / len(definers[mark])
         for each in imported:
-            weights[each] += OF_IMPORT
+            weights[each] += IMPORT_WEIGHT
         weights.pop(place, None)
-        edges[place] = nlargest(MOST_EDGES, weights.items(), key=lambda item: item[1])
-    return Graph(ids, paths, edges, users)
+        edges[place] = nlargest(MAX_EDGES, weights.items(), key=lambda item: item[1])
+    return FileGraph(ids, paths, edges, users)
 
 
-def _definers(db: sqlite3.Connection, places: dict[int, int]) -> dict[int, set[int]]:
+def _find_definers(db: sqlite3.Connection, positions: dict[int, int]) -> dict[int, set[int]]:
     """The files that define a name for others, by its mark."""
     found: dict[int, set[int]] = {}
     rows = db.execute("SELECT file, name, kind, container FROM symbols ORDER BY id")
     for file, symbols in groupby(rows, key=itemgetter(0)):
-        if file in places:
+        if file in positions:
             for _, name, kind, _ in without_locals(symbols):
-                if len(name) >= LEAST_NAME and kind not in _LOCAL:
-                    found.setdefault(mark_of(name), set()).add(places[file])
+                if len(name) >= MIN_NAME_CHARS and kind not in _LOCAL_KINDS:
+                    found.setdefault(hash_name(name), set()).add(positions[file])
     return found
 
 
-def without_locals(symbols: Iterable[_Symbol]) -> Iterator[_Symbol]:
+def without_locals(symbols: Iterable[_SymbolRow]) -> Iterator[_SymbolRow]:
     """The symbols of a file in their order, but for those that are within a function.
 
     Of each the second value is its name, the third its kind and the last what it is in.
@@ -113,69 +115,71 @@ def without_locals(symbols: Iterable[_Symbol]) -> Iterator[_Symbol]:
     functions: set[str] = set()
     for symbol in symbols:
         name, kind, container = symbol[1], symbol[2], symbol[-1]
-        if kind in _CALLABLE:
+        if kind in _CALLABLE_KINDS:
             functions.add(f"{container}.{name}" if container else name)
         if container not in functions:
             yield symbol
 
 
-def _folders(paths: Sequence[str], place: int, imported: Iterable[int]) -> tuple[str, ...]:
+def _visible_folders(
+    paths: Sequence[str], position: int, imported: Iterable[int]
+) -> tuple[str, ...]:
     """The folders of whose files all may be meant: where nothing is known to be imported, any."""
     files = [PurePosixPath(paths[each]) for each in imported]
     if not files:
         return ("",)
-    known = [each for each in files if each.stem in _PACKAGE or each.suffix == ".go"]
-    here = PurePosixPath(paths[place])
-    if here.suffix in _SHARED:
+    known = [each for each in files if each.stem in _PACKAGE_STEMS or each.suffix == ".go"]
+    here = PurePosixPath(paths[position])
+    if here.suffix in _FOLDER_SCOPED_EXTENSIONS:
         known.append(here)
     return tuple(f"{each.parent}/".removeprefix("./") for each in known)
 
 
-def _stems(paths: Iterable[str]) -> _Stems:
+def _modules_by_stem(paths: Iterable[str]) -> _ModulesByStem:
     """Modules by the last part of their names, with all parts."""
-    found: _Stems = defaultdict(list)
+    found: _ModulesByStem = defaultdict(list)
     for place, text in enumerate(paths):
         path = PurePosixPath(text)
         parts = path.parent.parts
         # In Go it is a folder that is imported, whatever its files are called.
-        if path.stem not in _PACKAGE and path.suffix != ".go":
+        if path.stem not in _PACKAGE_STEMS and path.suffix != ".go":
             parts = (*parts, path.stem)
         if parts:
             found[parts[-1]].append((parts, place))
     return found
 
 
-def _imported(imports: object, path: str, stems: _Stems) -> set[int]:
+def _resolve_imports(imports: object, path: str, stems: _ModulesByStem) -> set[int]:
     """The files that a file's imports name; of several that fit, the nearest."""
     found: set[int] = set()
     for module, *names in cast("list[list[str]]", imports):
         parts = [part for part in _SEPARATOR.split(module) if part]
-        whole = _nearest(parts, path, stems)
-        inner = [_nearest([*parts, name], path, stems) for name in names]
+        whole = _resolve_module(parts, path, stems)
+        inner = [_resolve_module([*parts, name], path, stems) for name in names]
         found.update(place for place in (whole, *inner) if place is not None)
     return found
 
 
-def _nearest(parts: Sequence[str], path: str, stems: _Stems) -> int | None:
+def _resolve_module(parts: Sequence[str], path: str, stems: _ModulesByStem) -> int | None:
     if not parts:
         return None
     # `./util.js` names its file with the extension.
-    names = parts[:-1] if len(parts) > 1 and parts[-1] in _ENDINGS else parts
-    wanted = tuple(name for name in names if name not in _OWN)
+    names = parts[:-1] if len(parts) > 1 and parts[-1] in _IMPORT_EXTENSIONS else parts
+    wanted = tuple(name for name in names if name not in _RUST_SELF_PATHS)
     # `crate::errors::Denied` and `org.example.Limits.LIMIT` name something in the file.
     for end in (len(wanted), len(wanted) - 1)[: len(wanted)]:
         fitting = [
             (len(commonpath(["/".join(known), path])), -place)
             for known, place in stems.get(wanted[end - 1], ())
-            if _fits(known, wanted[:end])
+            if _matches_module(known, wanted[:end])
         ]
         if fitting:
             return -max(fitting)[1]
     return None
 
 
-def _fits(known: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
+def _matches_module(module_parts: tuple[str, ...], import_parts: tuple[str, ...]) -> bool:
     """Does a file have that name? The folder that is indexed may be in the package itself."""
-    if len(known) >= len(wanted):
-        return known[-len(wanted) :] == wanted
-    return len(known) >= LEAST_PARTS and wanted[-len(known) :] == known
+    if len(module_parts) >= len(import_parts):
+        return module_parts[-len(import_parts) :] == import_parts
+    return len(module_parts) >= MIN_PARTS and import_parts[-len(module_parts) :] == module_parts

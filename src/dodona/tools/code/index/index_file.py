@@ -16,21 +16,21 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final, TypeAlias, cast
 
-from dodona.tools.code.files.files import Stamp
+from dodona.tools.code.files.files import SourceStamp
 from dodona.tools.code.index.tokenize import words_of
-from dodona.tools.code.parsing.extraction import Chunk, Extracted
-from dodona.tools.rebuildable_db import Kind
+from dodona.tools.code.parsing.extraction import CodeChunk, ExtractedFile
+from dodona.tools.rebuildable_db import DatabaseFormat
 
-LONGEST_SIGNATURE: Final = 300
-LEAST_NAME: Final = 3  # characters that a name needs to connect files
-SKIPPED: Final = ""  # the language of a file that is not text
+MAX_SIGNATURE_CHARS: Final = 300
+MIN_NAME_CHARS: Final = 3  # characters that a name needs to connect files
+NOT_TEXT: Final = ""  # the language of a file that is not text
 
 _Row: TypeAlias = tuple[object, ...]
-_NOTHING: Final = Extracted(SKIPPED, (), (), (), frozenset())
+_EMPTY_EXTRACTION: Final = ExtractedFile(NOT_TEXT, (), (), (), frozenset())
 
 # Words are kept by column and without positions: two thirds of the size, and as much of the time.
 # Their rank is not BM25's own then, see searching.py.
-KIND: Final = Kind(
+DATABASE_FORMAT: Final = DatabaseFormat(
     """
 CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, mtime_ns INT, size INT, inode INT,
@@ -49,7 +49,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 INSERT INTO words (words, rank) VALUES ('automerge', 8);
 CREATE TABLE state (name TEXT PRIMARY KEY, value);
 """,
-    application=0x444F4443,  # "DODC"
+    application_id=0x444F4443,  # "DODC"
     version=1,
 )
 
@@ -59,39 +59,39 @@ class IndexedFile:
     """A file as the index has it."""
 
     id: int
-    stamp: Stamp
+    stamp: SourceStamp
     version: str
     language: str
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ParsedFile:
     """A file that was read, ready to be put in; without `extracted` it is not text."""
 
     path: str
-    stamp: Stamp
+    stamp: SourceStamp
     version: str
     data: bytes
-    extracted: Extracted | None
+    extracted: ExtractedFile | None
 
 
-def known_files(db: sqlite3.Connection) -> dict[str, IndexedFile]:
+def load_indexed_files(db: sqlite3.Connection) -> dict[str, IndexedFile]:
     rows = db.execute("SELECT path, id, mtime_ns, size, inode, version, language FROM files")
     return {
-        path: IndexedFile(number, Stamp(mtime_ns, size, inode), version, language)
+        path: IndexedFile(number, SourceStamp(mtime_ns, size, inode), version, language)
         for path, number, mtime_ns, size, inode, version, language in rows
     }
 
 
-def put(db: sqlite3.Connection, files: Sequence[Taken]) -> None:
+def insert_files(db: sqlite3.Connection, files: Sequence[ParsedFile]) -> None:
     """Put files in, in a transaction of the caller; they must not be in it."""
-    rows = _Rows(*_next(db))
+    rows = _RowBatch(*_next_ids(db))
     for taken in files:
         rows.add(taken)
     rows.insert(db)
 
 
-def drop(db: sqlite3.Connection, paths: Iterable[str]) -> None:
+def delete_files(db: sqlite3.Connection, paths: Iterable[str]) -> None:
     """Take files out, in a transaction of the caller."""
     for path in paths:
         row = db.execute(
@@ -101,14 +101,14 @@ def drop(db: sqlite3.Connection, paths: Iterable[str]) -> None:
             continue
         file, chunk, chunks, symbol, symbols = cast("tuple[int, int, int, int, int]", row)
         if chunks:
-            _drop_words(db, path, file, chunk, chunks)
+            _delete_words(db, path, file, chunk, chunks)
         db.execute("DELETE FROM chunks WHERE id >= ? AND id < ?", (chunk, chunk + chunks))
         db.execute("DELETE FROM symbols WHERE id >= ? AND id < ?", (symbol, symbol + symbols))
         db.execute("DELETE FROM bodies WHERE file = ?", (file,))
         db.execute("DELETE FROM files WHERE id = ?", (file,))
 
 
-def restamp(db: sqlite3.Connection, files: Iterable[tuple[int, Stamp]]) -> None:
+def update_stamps(db: sqlite3.Connection, files: Iterable[tuple[int, SourceStamp]]) -> None:
     """Files that were touched, and are what they were."""
     db.executemany(
         "UPDATE files SET mtime_ns = ?, size = ?, inode = ? WHERE id = ?",
@@ -116,7 +116,7 @@ def restamp(db: sqlite3.Connection, files: Iterable[tuple[int, Stamp]]) -> None:
     )
 
 
-def text_in(db: sqlite3.Connection, file: int) -> bytes:
+def load_text(db: sqlite3.Connection, file: int) -> bytes:
     """A file as it was indexed."""
     row = db.execute("SELECT text FROM bodies WHERE file = ?", (file,)).fetchone()
     return zlib.decompress(row[0]) if row else b""
@@ -131,47 +131,49 @@ def set_state(db: sqlite3.Connection, name: str, value: str) -> None:
     db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (name, value))
 
 
-def mark_of(name: str) -> int:
+def hash_name(name: str) -> int:
     """A name as the names of a file have it: two names may share one, and nothing depends on it."""
     return zlib.crc32(name.encode("utf-8", "replace"))
 
 
 @dataclass(slots=True)
-class _Rows:
+class _RowBatch:
     """What some files come to in each table; the numbers are the next free ones."""
 
-    file: int
-    chunk: int
-    symbol: int
+    next_file_id: int
+    next_chunk_id: int
+    next_symbol_id: int
     files: list[_Row] = field(default_factory=list[_Row])
     bodies: list[_Row] = field(default_factory=list[_Row])
     chunks: list[_Row] = field(default_factory=list[_Row])
     symbols: list[_Row] = field(default_factory=list[_Row])
     words: list[_Row] = field(default_factory=list[_Row])
 
-    def add(self, taken: Taken) -> None:
-        found = taken.extracted or _NOTHING
-        counts = (self.chunk, len(found.chunks), self.symbol, len(found.symbols))
-        stamp = (taken.stamp.mtime_ns, taken.stamp.size, taken.stamp.inode)
-        about = (taken.version, found.language)
-        self.files.append((self.file, taken.path, *stamp, *about, *counts))
-        if taken.extracted is not None:
-            self._add_content(taken, found)
-        self.file += 1
+    def add(self, parsed: ParsedFile) -> None:
+        found = parsed.extracted or _EMPTY_EXTRACTION
+        counts = (self.next_chunk_id, len(found.chunks), self.next_symbol_id, len(found.symbols))
+        stamp = (parsed.stamp.mtime_ns, parsed.stamp.size, parsed.stamp.inode)
+        about = (parsed.version, found.language)
+        self.files.append((self.next_file_id, parsed.path, *stamp, *about, *counts))
+        if parsed.extracted is not None:
+            self._add_content(parsed, found)
+        self.next_file_id += 1
 
-    def _add_content(self, taken: Taken, found: Extracted) -> None:
-        self.bodies.append(_body(self.file, found, taken.data))
-        for chunk, head, body in _worded(taken.path, taken.data, found.chunks):
+    def _add_content(self, parsed: ParsedFile, extracted: ExtractedFile) -> None:
+        self.bodies.append(_body_row(self.next_file_id, extracted, parsed.data))
+        for chunk, head, body in _tokenize_chunks(parsed.path, parsed.data, extracted.chunks):
             size = body.count(" ") + 1
             lines = (chunk.first, chunk.last)
-            self.chunks.append((self.chunk, self.file, *lines, chunk.title, size))
-            self.words.append((self.chunk, head, body))
-            self.chunk += 1
-        for each in found.symbols:
+            self.chunks.append((self.next_chunk_id, self.next_file_id, *lines, chunk.title, size))
+            self.words.append((self.next_chunk_id, head, body))
+            self.next_chunk_id += 1
+        for each in extracted.symbols:
             what = (each.name, each.kind, each.first, each.last)
-            signature = each.signature[:LONGEST_SIGNATURE]
-            self.symbols.append((self.symbol, self.file, *what, signature, each.container))
-            self.symbol += 1
+            signature = each.signature[:MAX_SIGNATURE_CHARS]
+            self.symbols.append(
+                (self.next_symbol_id, self.next_file_id, *what, signature, each.container)
+            )
+            self.next_symbol_id += 1
 
     def insert(self, db: sqlite3.Connection) -> None:
         many = db.executemany
@@ -182,7 +184,7 @@ class _Rows:
         many("INSERT INTO words (rowid, head, body) VALUES (?, ?, ?)", self.words)
 
 
-def _next(db: sqlite3.Connection) -> tuple[int, int, int]:
+def _next_ids(db: sqlite3.Connection) -> tuple[int, int, int]:
     """The first free numbers."""
     tables = ("files", "chunks", "symbols")
     found = [db.execute(f"SELECT max(id) FROM {table}").fetchone()[0] for table in tables]  # noqa: S608
@@ -190,30 +192,32 @@ def _next(db: sqlite3.Connection) -> tuple[int, int, int]:
     return file, chunk, symbol
 
 
-def _body(file: int, found: Extracted, data: bytes) -> _Row:
-    names = array("I", {mark_of(name) for name in found.names if len(name) >= LEAST_NAME})
-    imports = [[each.module, *each.names] for each in found.imports]
+def _body_row(file: int, extracted: ExtractedFile, data: bytes) -> _Row:
+    names = array("I", {hash_name(name) for name in extracted.names if len(name) >= MIN_NAME_CHARS})
+    imports = [[each.module, *each.names] for each in extracted.imports]
     return (file, names.tobytes(), json.dumps(imports), zlib.compress(data, 1))
 
 
-def _drop_words(db: sqlite3.Connection, path: str, file: int, chunk: int, chunks: int) -> None:
+def _delete_words(db: sqlite3.Connection, path: str, file: int, chunk: int, chunks: int) -> None:
     rows = db.execute(
         "SELECT first, last, title FROM chunks WHERE id >= ? AND id < ? ORDER BY id",
         (chunk, chunk + chunks),
     )
-    pieces = [Chunk(*row) for row in rows]
+    pieces = [CodeChunk(*row) for row in rows]
     db.executemany(
         "INSERT INTO words (words, rowid, head, body) VALUES ('delete', ?, ?, ?)",
         [
             (number, head, body)
             for number, (_, head, body) in enumerate(
-                _worded(path, text_in(db, file), pieces), chunk
+                _tokenize_chunks(path, load_text(db, file), pieces), chunk
             )
         ],
     )
 
 
-def _worded(path: str, data: bytes, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, str, str]]:
+def _tokenize_chunks(
+    path: str, data: bytes, chunks: Iterable[CodeChunk]
+) -> Iterator[tuple[CodeChunk, str, str]]:
     """Each chunk with its words: of its title and its file's name, and of its text.
 
     It must come to the same whenever it is done: what was put in is taken out by it.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 # Tuples, for there are tens of thousands of them: a frozen dataclass takes three times as long.
-class Symbol(NamedTuple):
+class CodeSymbol(NamedTuple):
     """A name that a file defines. `container` is the dotted path of what it is defined in."""
 
     name: str
@@ -18,7 +18,7 @@ class Symbol(NamedTuple):
     container: str
 
 
-class Chunk(NamedTuple):
+class CodeChunk(NamedTuple):
     """Some lines of a file that belong together; the title says what is defined there."""
 
     first: int
@@ -36,14 +36,14 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
-class Extracted:
+class ExtractedFile:
     """A file's definitions, chunks and imports, and every word of its code.
 
     The chunks cover each non-blank line once. `names` leaves comments and strings out.
     """
 
     language: str
-    symbols: tuple[Symbol, ...]
-    chunks: tuple[Chunk, ...]
+    symbols: tuple[CodeSymbol, ...]
+    chunks: tuple[CodeChunk, ...]
     imports: tuple[Import, ...]
     names: frozenset[str]

@@ -7,43 +7,53 @@ from typing import Final
 
 from tree_sitter import Node
 
-from dodona.tools.code.index.chunks import Chunks
+from dodona.tools.code.index.chunks import Chunker
 from dodona.tools.code.index.tokenize import raw_words
-from dodona.tools.code.parsing.extracted import Chunk, Extracted, Import, Symbol
-from dodona.tools.code.parsing.grammar import Captures, captures
+from dodona.tools.code.parsing.extracted import CodeChunk, CodeSymbol, ExtractedFile, Import
+from dodona.tools.code.parsing.grammar import Captures, find_captures
 from dodona.tools.code.parsing.imports import imports_of
 from dodona.tools.code.parsing.languages import LANGUAGES, TEXT, language_of
-from dodona.tools.code.parsing.spans import Name, Span, named, spans_of
+from dodona.tools.code.parsing.spans import DefinedName, DefinitionSpan, iter_named_spans, spans_of
 
-__all__ = ["Chunk", "Extracted", "Import", "Symbol", "extract", "language_of", "utf8"]
+__all__ = [
+    "CodeChunk",
+    "CodeSymbol",
+    "ExtractedFile",
+    "Import",
+    "extract",
+    "language_of",
+    "to_utf8",
+]
 
-HEAD: Final = 4_096  # bytes that tell a language
-LONGEST_SIGNATURE: Final = 200
-LONGEST_NAME: Final = 200
+LANGUAGE_SNIFF_BYTES: Final = 4_096  # bytes that tell a language
+MAX_SIGNATURE_CHARS: Final = 200
+MAX_NAME_CHARS: Final = 200
 
 
-def extract(path: str, data: bytes) -> Extracted:
+def extract(path: str, data: bytes) -> ExtractedFile:
     """What a file defines, imports and names. Takes any bytes; never raises."""
-    language = language_of(path, data[:HEAD])
-    source = utf8(data)
-    found = captures(language, source) if language != TEXT else None
+    language = language_of(path, data[:LANGUAGE_SNIFF_BYTES])
+    source = to_utf8(data)
+    found = find_captures(language, source) if language != TEXT else None
     if found is None:
-        return Extracted(TEXT, (), Chunks(source).of(()), (), frozenset())
+        return ExtractedFile(TEXT, (), Chunker(source).split(()), (), frozenset())
     spans = spans_of(found, source)
-    chunks = Chunks(source, found.get("above", ()), word=LANGUAGES[language].word)
-    return Extracted(
+    chunks = Chunker(
+        source, found.get("above", ()), function_keyword=LANGUAGES[language].function_keyword
+    )
+    return ExtractedFile(
         language=language,
         symbols=tuple(
-            _symbol(span, name, container=container, data=source)
-            for span, name, container in named(spans)
+            _build_symbol(span, name, container=container, data=source)
+            for span, name, container in iter_named_spans(spans)
         ),
-        chunks=chunks.of(spans),
+        chunks=chunks.split(spans),
         imports=imports_of(found, source),
-        names=_names(found, source),
+        names=_collect_names(found, source),
     )
 
 
-def utf8(data: bytes) -> bytes:
+def to_utf8(data: bytes) -> bytes:
     """The text of a file in UTF-8, without a mark: UTF-16 by its mark, else Latin-1."""
     if data.startswith(codecs.BOM_UTF8):
         return data[len(codecs.BOM_UTF8) :]
@@ -58,44 +68,48 @@ def utf8(data: bytes) -> bytes:
     return data
 
 
-def _names(found: Captures, data: bytes) -> frozenset[str]:
+def _collect_names(captures: Captures, data: bytes) -> frozenset[str]:
     """The words of what is neither comment nor string."""
     pieces: list[bytes] = []
     at = 0
-    for start, end in sorted((node.start_byte, node.end_byte) for node in found.get("text", ())):
+    for start, end in sorted((node.start_byte, node.end_byte) for node in captures.get("text", ())):
         pieces.append(data[at:start])
         at = max(at, end)
     pieces.append(data[at:])
     words = raw_words(b" ".join(pieces))
-    return frozenset(word.decode("utf-8", "replace") for word in words if len(word) <= LONGEST_NAME)
+    return frozenset(
+        word.decode("utf-8", "replace") for word in words if len(word) <= MAX_NAME_CHARS
+    )
 
 
-def _symbol(span: Span, name: Name, *, container: str, data: bytes) -> Symbol:
-    return Symbol(
-        name=name.text[:LONGEST_NAME],
+def _build_symbol(
+    span: DefinitionSpan, name: DefinedName, *, container: str, data: bytes
+) -> CodeSymbol:
+    return CodeSymbol(
+        name=name.text[:MAX_NAME_CHARS],
         kind=name.kind,
         first=span.first,
         last=span.last,
-        signature=_signature(span, data),
+        signature=_extract_signature(span, data),
         container=container,
     )
 
 
-def _signature(span: Span, data: bytes) -> str:
+def _extract_signature(span: DefinitionSpan, data: bytes) -> str:
     """From the beginning of its line to its body, in one line; else the line."""
     body = span.node.child_by_field_name("body")
     if body is None and (value := span.node.child_by_field_name("value")):
         body = value.child_by_field_name("body")
     start = data.rfind(b"\n", 0, span.start) + 1
-    if len(data[start : span.start]) > LONGEST_SIGNATURE:
+    if len(data[start : span.start]) > MAX_SIGNATURE_CHARS:
         start = span.start  # a line without an end, as minified code has it
-    end = _line_end(data, span.start) if body is None else _head_end(span, body, data)
-    text = data[start : min(end, start + 4 * LONGEST_SIGNATURE)].decode("utf-8", "replace")
+    end = _line_end(data, span.start) if body is None else _signature_end(span, body, data)
+    text = data[start : min(end, start + 4 * MAX_SIGNATURE_CHARS)].decode("utf-8", "replace")
     words = " ".join(text.split()).rstrip(" {:" if body is not None else " {")
-    return words.removesuffix("=>").rstrip()[:LONGEST_SIGNATURE]
+    return words.removesuffix("=>").rstrip()[:MAX_SIGNATURE_CHARS]
 
 
-def _head_end(span: Span, body: Node, data: bytes) -> int:
+def _signature_end(span: DefinitionSpan, body: Node, data: bytes) -> int:
     """Where what stands before a body ends: at the body, or at the comments before it."""
     head = data[span.start : body.start_byte]
     if b"#" not in head and b"/" not in head:

@@ -20,20 +20,20 @@ from tree_sitter import Node, Parser, Point, Query, QueryCursor, Tree
 
 from dodona.tools.code.parsing.languages import LANGUAGES
 
-PIECE: Final = 16_384  # bytes between two chances for other threads
-MOST_SECONDS: Final = 2.0  # of the processor's time; a megabyte takes a tenth of it
-MOST_ANGLES: Final = 200  # `<` that nothing closes; each may double what a grammar has to try
+READ_BYTES: Final = 16_384  # bytes between two chances for other threads
+MAX_PARSE_SECONDS: Final = 2.0  # of the processor's time; a megabyte takes a tenth of it
+MAX_OPEN_ANGLES: Final = 200  # `<` that nothing closes; each may double what a grammar has to try
 
 Captures: TypeAlias = dict[str, list[Node]]
 
-_here = local()
-_NOT_ANGLES = bytes(set(range(256)) - set(b"<>;{}"))
-_QUOTED = re.compile(
+_thread_local = local()
+_NON_ANGLE_BYTES = bytes(set(range(256)) - set(b"<>;{}"))
+_COMMENT_OR_STRING = re.compile(
     rb"//[^\n]*|#[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'", re.S
 )
 
 
-def captures(language: str, data: bytes, *, names: bool = False) -> Captures | None:
+def find_captures(language: str, data: bytes, *, with_names: bool = False) -> Captures | None:
     """What the query of a language finds in UTF-8 source, by capture; each name too, if wanted.
 
     None where there is no grammar, or the source is not worth its time.
@@ -41,7 +41,7 @@ def captures(language: str, data: bytes, *, names: bool = False) -> Captures | N
     tree = _parse(language, data)
     if tree is None:
         return None
-    return _cursor(language, names=names).captures(tree.root_node)
+    return _get_cursor(language, with_names=with_names).captures(tree.root_node)
 
 
 def row_of(node: Node) -> int:
@@ -53,10 +53,10 @@ def row_of(node: Node) -> int:
 
 def _parse(language: str, data: bytes) -> Tree | None:
     """The tree of a source, or None. Not `progress_callback`: it crashes in tree-sitter 0.26."""
-    parser = _parser(language)
-    if parser is None or (LANGUAGES[language].nests_angles and _is_nested(data)):
+    parser = _get_parser(language)
+    if parser is None or (LANGUAGES[language].nests_angles and _has_too_many_open_angles(data)):
         return None
-    until = thread_time() + MOST_SECONDS
+    until = thread_time() + MAX_PARSE_SECONDS
     end, seen = len(data), 0
 
     def read(at: int, _: Point) -> bytes:
@@ -64,7 +64,7 @@ def _parse(language: str, data: bytes) -> Tree | None:
         if thread_time() > until:
             # What was read once must stay there, or the parser loses its way and crashes.
             end = min(end, seen)
-        stop = min(at + PIECE, end)
+        stop = min(at + READ_BYTES, end)
         seen = max(seen, stop)
         return data[at:stop]
 
@@ -72,49 +72,55 @@ def _parse(language: str, data: bytes) -> Tree | None:
     return tree if end == len(data) else None
 
 
-def _is_nested(data: bytes) -> bool:
+def _has_too_many_open_angles(data: bytes) -> bool:
     """Whether so many `<` stay open that recovery takes time and memory by their square."""
-    if data.count(b"<") <= MOST_ANGLES:
+    if data.count(b"<") <= MAX_OPEN_ANGLES:
         return False
-    return b"<" * MOST_ANGLES in _QUOTED.sub(b"", data).translate(None, _NOT_ANGLES)
+    return b"<" * MAX_OPEN_ANGLES in _COMMENT_OR_STRING.sub(b"", data).translate(
+        None, _NON_ANGLE_BYTES
+    )
 
 
-def _parser(language: str) -> Parser | None:
-    parsers: dict[str, Parser] = _here.__dict__.setdefault("parsers", {})
+def _get_parser(language: str) -> Parser | None:
+    parsers: dict[str, Parser] = _thread_local.__dict__.setdefault("parsers", {})
     if language not in parsers:
-        grammar = _grammar(language)
+        grammar = _load_grammar(language)
         if grammar is None:
             return None
         parsers[language] = Parser(grammar)
     return parsers[language]
 
 
-def _cursor(language: str, *, names: bool) -> QueryCursor:
-    cursors: dict[tuple[str, bool], QueryCursor] = _here.__dict__.setdefault("cursors", {})
-    if (language, names) not in cursors:
-        cursors[language, names] = QueryCursor(_query(language, names=names))
-    return cursors[language, names]
+def _get_cursor(language: str, *, with_names: bool) -> QueryCursor:
+    cursors: dict[tuple[str, bool], QueryCursor] = _thread_local.__dict__.setdefault("cursors", {})
+    if (language, with_names) not in cursors:
+        cursors[language, with_names] = QueryCursor(_load_query(language, names=with_names))
+    return cursors[language, with_names]
 
 
 @cache
-def _grammar(language: str) -> Grammar | None:
+def _load_grammar(language: str) -> Grammar | None:
     if language not in LANGUAGES:
         return None
     known = LANGUAGES[language]
-    made: object = getattr(import_module(known.module), known.function)()
+    made: object = getattr(import_module(known.grammar_module), known.grammar_function)()
     return Grammar(made)
 
 
 @cache
-def _query(language: str, *, names: bool) -> Query:
-    grammar = _grammar(language)
+def _load_query(language: str, *, with_names: bool) -> Query:
+    grammar = _load_grammar(language)
     assert grammar is not None
     known = LANGUAGES[language]
-    parts = [_source(name) for name in (known.extends, known.query or language) if name]
+    parts = [
+        _read_query(name) for name in (known.base_query_file, known.query_file or language) if name
+    ]
     # Names are most of what there is: to leave them out takes a third of the time away.
-    return Query(grammar, "\n".join(part if names else part.partition("\n\n")[2] for part in parts))
+    return Query(
+        grammar, "\n".join(part if with_names else part.partition("\n\n")[2] for part in parts)
+    )
 
 
-def _source(name: str) -> str:
+def _read_query(name: str) -> str:
     """A query's text; what it finds of names comes before its first empty line."""
     return (files("dodona.tools.code") / "queries" / f"{name}.scm").read_text("utf-8")

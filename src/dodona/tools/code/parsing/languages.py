@@ -14,11 +14,11 @@ class Language:
     """A language that is parsed, and where its grammar is."""
 
     name: str
-    module: str
-    function: str = "language"  # of the module, that gives the grammar
-    query: str = ""  # the file of its query, if that has another name
-    extends: str = ""  # the file of another's query that holds for it too
-    word: str = "function"  # that titles call a function by
+    grammar_module: str
+    grammar_function: str = "language"  # of the module, that gives the grammar
+    query_file: str = ""  # the file of its query, if that has another name
+    base_query_file: str = ""  # the file of another's query that holds for it too
+    function_keyword: str = "function"  # that titles call a function by
     nests_angles: bool = False  # its grammar tries each `<` as the beginning of something nested
 
 
@@ -27,23 +27,27 @@ LANGUAGES: Final = {
     for language in (
         Language("bash", "tree_sitter_bash", nests_angles=True),
         Language("c", "tree_sitter_c"),
-        Language("cpp", "tree_sitter_cpp", extends="c", nests_angles=True),
-        Language("csharp", "tree_sitter_c_sharp", query="c_sharp", nests_angles=True),
-        Language("go", "tree_sitter_go", word="func"),
+        Language("cpp", "tree_sitter_cpp", base_query_file="c", nests_angles=True),
+        Language("csharp", "tree_sitter_c_sharp", query_file="c_sharp", nests_angles=True),
+        Language("go", "tree_sitter_go", function_keyword="func"),
         Language("java", "tree_sitter_java", nests_angles=True),
         Language("javascript", "tree_sitter_javascript"),
         Language("php", "tree_sitter_php", "language_php"),
-        Language("python", "tree_sitter_python", word="def"),
-        Language("ruby", "tree_sitter_ruby", word="def"),
-        Language("rust", "tree_sitter_rust", word="fn"),
+        Language("python", "tree_sitter_python", function_keyword="def"),
+        Language("ruby", "tree_sitter_ruby", function_keyword="def"),
+        Language("rust", "tree_sitter_rust", function_keyword="fn"),
         Language(
-            "tsx", "tree_sitter_typescript", "language_tsx", query="typescript", nests_angles=True
+            "tsx",
+            "tree_sitter_typescript",
+            "language_tsx",
+            query_file="typescript",
+            nests_angles=True,
         ),
         Language("typescript", "tree_sitter_typescript", "language_typescript", nests_angles=True),
     )
 }
 
-_ENDINGS: Final = {
+_EXTENSIONS: Final = {
     "bash": "sh bash zsh ksh bats ebuild",
     "c": "c h",
     "cpp": "cc cpp cxx c++ hh hpp hxx h++ ipp inl tpp cu cuh",
@@ -58,8 +62,10 @@ _ENDINGS: Final = {
     "tsx": "tsx",
     "typescript": "ts mts cts",
 }
-_BY_ENDING: Final = {ending: name for name, all_ in _ENDINGS.items() for ending in all_.split()}
-_BY_NAME: Final = {
+_LANGUAGE_BY_EXTENSION: Final = {
+    ending: name for name, all_ in _EXTENSIONS.items() for ending in all_.split()
+}
+_LANGUAGE_BY_FILENAME: Final = {
     "rakefile": "ruby",
     "gemfile": "ruby",
     "podfile": "ruby",
@@ -73,7 +79,7 @@ _BY_NAME: Final = {
     "pkgbuild": "bash",
 }
 _SHEBANG = re.compile(rb"#![ \t]*\S*?(?:/env(?:[ \t]+-\S+)*[ \t]+)?([\w.+-]+)(?:[ \t\r\n]|$)")
-_INTERPRETERS: Final = {
+_LANGUAGE_BY_INTERPRETER: Final = {
     "python": "python",
     "pypy": "python",
     "sh": "bash",
@@ -97,14 +103,16 @@ def language_of(path: str, head: bytes) -> str:
     """The language of a file by its extension, its name or its first line; else "text"."""
     name = path.rsplit("/", 1)[-1].lower()
     stem, dot, ending = name.rpartition(".")
-    found = _BY_NAME.get(name) or (_BY_ENDING.get(ending) if dot and stem else None)
+    found = _LANGUAGE_BY_FILENAME.get(name) or (
+        _LANGUAGE_BY_EXTENSION.get(ending) if dot and stem else None
+    )
     if found == "c" and ending == "h" and _CPP_HEADER.search(head):
         return "cpp"
-    return found or _by_shebang(head.removeprefix(b"\xef\xbb\xbf")) or TEXT
+    return found or _language_by_shebang(head.removeprefix(b"\xef\xbb\xbf")) or TEXT
 
 
-def _by_shebang(head: bytes) -> str | None:
+def _language_by_shebang(head: bytes) -> str | None:
     match = _SHEBANG.match(head)
     if match is None:
         return None
-    return _INTERPRETERS.get(match[1].decode("ascii", "replace").rstrip("0123456789."))
+    return _LANGUAGE_BY_INTERPRETER.get(match[1].decode("ascii", "replace").rstrip("0123456789."))

@@ -14,13 +14,13 @@ from typing import Final
 
 from tree_sitter import Node
 
-from dodona.tools.code.parsing.extraction import HEAD, utf8
-from dodona.tools.code.parsing.grammar import captures, row_of
+from dodona.tools.code.parsing.extraction import LANGUAGE_SNIFF_BYTES, to_utf8
+from dodona.tools.code.parsing.grammar import find_captures, row_of
 from dodona.tools.code.parsing.languages import TEXT, language_of
-from dodona.tools.code.parsing.spans import named, names_of, spans_of
+from dodona.tools.code.parsing.spans import iter_named_spans, names_of, spans_of
 
 # The field of a node in which a name is new.
-_NEW: Final = {
+_BINDING_FIELDS: Final = {
     "assignment": "left",
     "const_spec": "name",
     "declaration": "declarator",
@@ -41,7 +41,7 @@ _NEW: Final = {
     "variable_declarator": "name",
 }
 # What several new names stand in, or one that is more than a name.
-_PATTERNS: Final = frozenset(
+_PATTERN_NODES: Final = frozenset(
     {
         "array_declarator",
         "dictionary_splat_pattern",
@@ -58,30 +58,42 @@ _PATTERNS: Final = frozenset(
         "variable_name",
     }
 )
-_NOT_NEW: Final = ("type", "value", "default", "right", "bounds")  # fields of a parameter
-_PROSE: Final = frozenset({"adoc", "csv", "log", "markdown", "md", "rst", "svg", "tsv", "txt"})
+_NON_BINDING_FIELDS: Final = (
+    "type",
+    "value",
+    "default",
+    "right",
+    "bounds",
+)  # fields of a parameter
+_PROSE_EXTENSIONS: Final = frozenset(
+    {"adoc", "csv", "log", "markdown", "md", "rst", "svg", "tsv", "txt"}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class NameUse:
     """An occurrence of a name in code; lines from 1, columns from 0, in characters."""
 
     line: int
     column: int
 
 
-def uses(path: str, data: bytes, name: str) -> list[Use]:
+def find_uses(path: str, data: bytes, name: str) -> list[NameUse]:
     """Each use of a name in a file's code, in order; not in comments or strings."""
-    source, wanted = utf8(data), name.encode("utf-8", "replace")
+    source, wanted = to_utf8(data), name.encode("utf-8", "replace")
     if not wanted or wanted not in source:
         return []
-    language = language_of(path, data[:HEAD])
-    found = captures(language, source, names=True) if language != TEXT else None
+    language = language_of(path, data[:LANGUAGE_SNIFF_BYTES])
+    found = find_captures(language, source, with_names=True) if language != TEXT else None
     if found is None:
-        return [] if path.rpartition(".")[2].lower() in _PROSE else list(_words(source, name))
+        return (
+            []
+            if path.rpartition(".")[2].lower() in _PROSE_EXTENSIONS
+            else list(_find_words(source, name))
+        )
     # In this order: what is local to a function loses its names below.
     bound = {each.start for each in names_of(found, source) if each.kind == "variable"}
-    bound.update(each.start for _, each, _ in named(spans_of(found, source)))
+    bound.update(each.start for _, each, _ in iter_named_spans(spans_of(found, source)))
     places = {
         node.start_byte: node
         for node in found.get("id", ())
@@ -89,42 +101,42 @@ def uses(path: str, data: bytes, name: str) -> list[Use]:
         and source[node.start_byte : node.end_byte] == wanted
     }
     return [
-        _use(source, start, row_of(node))
+        _use_at(source, start, row_of(node))
         for start, node in sorted(places.items())
-        if start not in bound and not _is_new(node)
+        if start not in bound and not _is_binding(node)
     ]
 
 
-def _use(source: bytes, start: int, row: int) -> Use:
+def _use_at(source: bytes, start: int, row: int) -> NameUse:
     line = source.rfind(b"\n", 0, start) + 1
-    return Use(row + 1, len(source[line:start].decode("utf-8", "replace")))
+    return NameUse(row + 1, len(source[line:start].decode("utf-8", "replace")))
 
 
-def _is_new(node: Node) -> bool:
+def _is_binding(node: Node) -> bool:
     """Is it the name of a parameter or of a local variable, where that begins?"""
     parent = node.parent
-    while parent is not None and parent.type in _PATTERNS:
+    while parent is not None and parent.type in _PATTERN_NODES:
         node, parent = parent, parent.parent
     if parent is None:
         return False
     if parent.type == "as_pattern_target":
         return True
     if "parameter" in parent.type:
-        return not any(_is_in(node, parent, field) for field in _NOT_NEW)
-    field = _NEW.get(parent.type)
-    return field is not None and _is_in(node, parent, field)
+        return not any(_is_in_field(node, parent, field) for field in _NON_BINDING_FIELDS)
+    field = _BINDING_FIELDS.get(parent.type)
+    return field is not None and _is_in_field(node, parent, field)
 
 
-def _is_in(node: Node, parent: Node, field: str) -> bool:
+def _is_in_field(node: Node, parent: Node, field: str) -> bool:
     return any(
         child.start_byte <= node.start_byte and node.end_byte <= child.end_byte
         for child in parent.children_by_field_name(field)
     )
 
 
-def _words(source: bytes, name: str) -> Iterator[Use]:
+def _find_words(source: bytes, name: str) -> Iterator[NameUse]:
     """Whole words of a text."""
     whole = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
     for number, line in enumerate(source.decode("utf-8", "replace").split("\n"), 1):
         for match in whole.finditer(line):
-            yield Use(number, match.start())
+            yield NameUse(number, match.start())

@@ -10,11 +10,11 @@ from tree_sitter import Node
 
 from dodona.tools.code.parsing.grammar import Captures, row_of
 
-DEEPEST: Final = 40  # definitions within definitions; what is deeper is no one's to find
-MOST_SPANS: Final = 50_000  # of a file: more are a table that was generated
+MAX_DEPTH: Final = 40  # definitions within definitions; what is deeper is no one's to find
+MAX_SPANS: Final = 50_000  # of a file: more are a table that was generated
 
 # Where a query says two kinds of a name, the later one here is meant.
-_KINDS: Final = (
+_KINDS_BY_PRECEDENCE: Final = (
     "variable",
     "type",
     "attribute",
@@ -31,13 +31,13 @@ _KINDS: Final = (
     "scope",
     "owner",
 )
-_TYPES: Final = frozenset({"class", "struct", "interface", "trait", "enum", "scope", "type"})
-_FUNCTIONS: Final = frozenset({"function", "method"})
-_KEPT_IN_FUNCTIONS: Final = _FUNCTIONS | _TYPES | {"attribute", "macro"}
+_TYPE_KINDS: Final = frozenset({"class", "struct", "interface", "trait", "enum", "scope", "type"})
+_FUNCTION_KINDS: Final = frozenset({"function", "method"})
+_KINDS_INDEXED_IN_FUNCTIONS: Final = _FUNCTION_KINDS | _TYPE_KINDS | {"attribute", "macro"}
 
 
 @dataclass(slots=True)
-class Name:
+class DefinedName:
     """A name that a span gives, and what it is the name of."""
 
     text: str
@@ -46,17 +46,17 @@ class Name:
 
 
 @dataclass(slots=True, eq=False)
-class Span:
+class DefinitionSpan:
     """A definition from its first byte to its last; `names` is empty while it has none."""
 
     node: Node
     start: int
     end: int
-    above: Span | None = None
+    parent: DefinitionSpan | None = None
     depth: int = 0
-    names: list[Name] = field(default_factory=list[Name])
+    names: list[DefinedName] = field(default_factory=list[DefinedName])
     owners: list[str] = field(default_factory=list[str])
-    inner: list[Span] = field(default_factory=list["Span"])
+    children: list[DefinitionSpan] = field(default_factory=list["DefinitionSpan"])
 
     @property
     def kind(self) -> str:
@@ -72,23 +72,25 @@ class Span:
         return row if column == 0 and row >= self.first else row + 1
 
 
-def spans_of(found: Captures, data: bytes) -> list[Span]:
+def spans_of(captures: Captures, data: bytes) -> list[DefinitionSpan]:
     """The outermost definitions; each holds what is defined in it."""
-    spans = _spans(found.get("definition", ()))
-    _name(spans, names_of(found, data))
-    outermost: list[Span] = []
+    spans = _build_spans(captures.get("definition", ()))
+    _assign_names(spans, names_of(captures, data))
+    outermost: list[DefinitionSpan] = []
     for span in spans:
-        span.above = _enclosing(span)
-        if not _is_kept(span):
+        span.parent = _enclosing_definition(span)
+        if not _resolve_kinds(span):
             span.names.clear()
-        elif span.above is None:
+        elif span.parent is None:
             outermost.append(span)
         else:
-            span.above.inner.append(span)
+            span.parent.children.append(span)
     return outermost
 
 
-def named(spans: Iterable[Span]) -> Iterator[tuple[Span, Name, str]]:
+def iter_named_spans(
+    spans: Iterable[DefinitionSpan],
+) -> Iterator[tuple[DefinitionSpan, DefinedName, str]]:
     """Each name with the path of what it is in, in the order of the file.
 
     An attribute that is set again and again is given its name once.
@@ -97,10 +99,10 @@ def named(spans: Iterable[Span]) -> Iterator[tuple[Span, Name, str]]:
     waiting = list(reversed(list(spans)))
     while waiting:
         span = waiting.pop()
-        waiting.extend(reversed(span.inner))
+        waiting.extend(reversed(span.children))
         if span.kind == "scope":
             continue
-        container = _path(span)
+        container = _container_path(span)
         for name in span.names:
             if name.kind == "attribute" and (container, name.text) in known:
                 continue
@@ -108,43 +110,46 @@ def named(spans: Iterable[Span]) -> Iterator[tuple[Span, Name, str]]:
             yield span, name, container
 
 
-def _path(span: Span) -> str:
+def _container_path(span: DefinitionSpan) -> str:
     """The dotted path of what a span is in."""
     parts = [".".join(span.owners)] if span.owners else []
-    above = span.above
+    above = span.parent
     while above is not None:
         parts.append(".".join([*above.owners, above.names[0].text]))
-        above = above.above
+        above = above.parent
     return ".".join(reversed(parts))
 
 
-def _spans(nodes: Iterable[Node]) -> list[Span]:
+def _build_spans(nodes: Iterable[Node]) -> list[DefinitionSpan]:
     """In order, those around others first; one for each place, however many patterns found it."""
     unique = {(node.start_byte, -node.end_byte): node for node in nodes}
-    if len(unique) > MOST_SPANS:
+    if len(unique) > MAX_SPANS:
         return []
-    return [Span(node, start, -end) for (start, end), node in sorted(unique.items(), key=_key)]
+    return [
+        DefinitionSpan(node, start, -end)
+        for (start, end), node in sorted(unique.items(), key=_sort_key)
+    ]
 
 
-def _key(item: tuple[tuple[int, int], Node]) -> tuple[int, int]:
+def _sort_key(item: tuple[tuple[int, int], Node]) -> tuple[int, int]:
     return item[0]
 
 
-def names_of(found: Captures, data: bytes) -> list[Name]:
+def names_of(captures: Captures, data: bytes) -> list[DefinedName]:
     """Every name that the query of a language finds to be given, in the order of the file."""
-    names: dict[int, Name] = {}
-    for kind in _KINDS:
-        for node in found.get(kind, ()):
+    names: dict[int, DefinedName] = {}
+    for kind in _KINDS_BY_PRECEDENCE:
+        for node in captures.get(kind, ()):
             start = node.start_byte
             text = data[start : node.end_byte].decode("utf-8", "replace")
-            names[start] = Name(_plain(text), kind, start)
-    for node in found.get("targets", ()):
-        for name in _targets(node, data):
+            names[start] = DefinedName(_clean_name(text), kind, start)
+    for node in captures.get("targets", ()):
+        for name in _assignment_targets(node, data):
             names.setdefault(name.start, name)
     return sorted(names.values(), key=lambda name: name.start)
 
 
-def _plain(text: str) -> str:
+def _clean_name(text: str) -> str:
     """Without what is no part of a name: a symbol's colon, quotes, type arguments, spaces."""
     if text.isidentifier():
         return text
@@ -152,30 +157,30 @@ def _plain(text: str) -> str:
     return bare if "operator" in bare else bare.split("<", 1)[0].replace("\\", ".")
 
 
-def _targets(node: Node, data: bytes) -> list[Name]:
+def _assignment_targets(node: Node, data: bytes) -> list[DefinedName]:
     """What an assignment in Python binds: names, several of them, or attributes of self."""
     kind = node.type
     start, end = node.start_byte, node.end_byte
     if kind == "identifier":
-        return [Name(data[start:end].decode("utf-8", "replace"), "variable", start)]
+        return [DefinedName(data[start:end].decode("utf-8", "replace"), "variable", start)]
     if kind == "attribute":
         text = data[start:end].decode("utf-8", "replace")
         owner, _, name = text.partition(".")
         of_self = owner in {"self", "cls"} and name.isidentifier()
-        return [Name(name, "attribute", end - len(name.encode()))] if of_self else []
+        return [DefinedName(name, "attribute", end - len(name.encode()))] if of_self else []
     if kind in {"pattern_list", "tuple_pattern", "list_pattern", "list_splat_pattern"}:
         parts = node.named_children if node.descendant_count < 1_000 else ()
-        return [name for part in parts for name in _targets(part, data)]
+        return [name for part in parts for name in _assignment_targets(part, data)]
     return []
 
 
-def _name(spans: list[Span], names: list[Name]) -> None:
+def _assign_names(spans: list[DefinitionSpan], names: list[DefinedName]) -> None:
     """Give each name to the innermost span around it, and each span the one around it."""
-    around: list[Span] = []
+    around: list[DefinitionSpan] = []
     at = 0
     for name in names:
         while at < len(spans) and spans[at].start <= name.start:
-            _push(around, spans[at])
+            _push_span(around, spans[at])
             at += 1
         while around and around[-1].end <= name.start:
             around.pop()
@@ -184,48 +189,52 @@ def _name(spans: list[Span], names: list[Name]) -> None:
         elif around and name.text:
             around[-1].names.append(name)
     for span in spans[at:]:
-        _push(around, span)
+        _push_span(around, span)
 
 
-def _push(around: list[Span], span: Span) -> None:
-    while around and around[-1].end <= span.start:
-        around.pop()
-    span.above = around[-1] if around else None
-    span.depth = span.above.depth + 1 if span.above else 0
-    around.append(span)
+def _push_span(open_spans: list[DefinitionSpan], span: DefinitionSpan) -> None:
+    while open_spans and open_spans[-1].end <= span.start:
+        open_spans.pop()
+    span.parent = open_spans[-1] if open_spans else None
+    span.depth = span.parent.depth + 1 if span.parent else 0
+    open_spans.append(span)
 
 
-def _enclosing(span: Span) -> Span | None:
+def _enclosing_definition(span: DefinitionSpan) -> DefinitionSpan | None:
     """The nearest span around it that is a definition itself."""
-    above = span.above
+    above = span.parent
     while above is not None and not above.names:
-        above = above.above
-    if above is not None and span.kind == "attribute" and above.kind in _FUNCTIONS:
+        above = above.parent
+    if above is not None and span.kind == "attribute" and above.kind in _FUNCTION_KINDS:
         # `self.x = …` in a method makes an attribute of the class.
-        return above.above if above.above is not None else above
+        return above.parent if above.parent is not None else above
     return above
 
 
-def _is_kept(span: Span) -> bool:
+def _resolve_kinds(span: DefinitionSpan) -> bool:
     """Settle what kind its names are of; False for what is local to a function."""
-    above = span.above
-    if not span.names or span.depth > DEEPEST:
+    above = span.parent
+    if not span.names or span.depth > MAX_DEPTH:
         return False
-    if above is not None and above.kind in _FUNCTIONS and span.kind not in _KEPT_IN_FUNCTIONS:
+    if (
+        above is not None
+        and above.kind in _FUNCTION_KINDS
+        and span.kind not in _KINDS_INDEXED_IN_FUNCTIONS
+    ):
         return False
-    of_type = span.owners or (above is not None and above.kind in _TYPES)
+    of_type = span.owners or (above is not None and above.kind in _TYPE_KINDS)
     for name in span.names:
-        name.kind = _kind(name, of_type=bool(of_type))
+        name.kind = _resolve_kind(name, in_type=bool(of_type))
     return True
 
 
-def _kind(name: Name, *, of_type: bool) -> str:
+def _resolve_kind(name: DefinedName, *, in_type: bool) -> str:
     if name.kind == "module_name":
         return "module"
-    if of_type and name.kind == "function":
+    if in_type and name.kind == "function":
         return "method"
     if name.kind in {"variable", "attribute"} and name.text.isupper() and len(name.text) > 1:
         return "constant"
-    if of_type and name.kind == "variable":
+    if in_type and name.kind == "variable":
         return "attribute"
     return name.kind

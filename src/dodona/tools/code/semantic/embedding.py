@@ -1,7 +1,7 @@
 """What texts mean, as vectors: all-MiniLM-L6-v2, computed in numpy.
 
 The model is BERT with six layers; a text's vector is the mean of its tokens', of length 1. Only
-`Meaning` imports this, on use: its packages are an extra, and take a while to load.
+`SemanticScorer` imports this, on use: its packages are an extra, and take a while to load.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file  # pyright: ignore[reportUnknownVariableType]
 from tokenizers import Tokenizer
 
-MOST_TOKENS: Final = 128  # of a text: what a definition is about, it says early
-TOGETHER: Final = 4  # texts that are computed at once: more do not fit the processor's cache
+MAX_TOKENS: Final = 128  # of a text: what a definition is about, it says early
+BATCH_SIZE: Final = 4  # texts that are computed at once: more do not fit the processor's cache
 
-_LAYERS: Final = 6
-_HEADS: Final = 12
-_TINY: Final = 1e-12
-_KEPT: Final = np.float16  # a vector in the cache: half the size, and ranks the same
+_LAYER_COUNT: Final = 6
+_HEAD_COUNT: Final = 12
+_EPSILON: Final = 1e-12
+_STORED_DTYPE: Final = np.float16  # a vector in the cache: half the size, and ranks the same
 
-Floats: TypeAlias = NDArray[np.float32]
+FloatArray: TypeAlias = NDArray[np.float32]
 
 
 class Embedder:
@@ -34,71 +34,73 @@ class Embedder:
     def __init__(self, folder: Path) -> None:
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(MOST_TOKENS)  # pyright: ignore[reportUnknownMemberType]
+        self._tokenizer.enable_truncation(MAX_TOKENS)  # pyright: ignore[reportUnknownMemberType]
         weights = load_file(folder / "model.safetensors")
         self._weights = cast("Mapping[str, Floats]", weights)
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """A vector for each text, as `closeness` takes it."""
-        return [vector.astype(_KEPT).tobytes() for vector in self._vectors(texts)]
+        return [vector.astype(_STORED_DTYPE).tobytes() for vector in self._compute_vectors(texts)]
 
-    def closeness(self, query: bytes, vectors: Sequence[bytes]) -> list[float]:
+    def similarities(self, query: bytes, vectors: Sequence[bytes]) -> list[float]:
         """The cosine of each vector with the query's."""
-        asked = np.frombuffer(query, _KEPT).astype(np.float32)
-        matrix = np.frombuffer(b"".join(vectors), _KEPT).astype(np.float32)
+        asked = np.frombuffer(query, _STORED_DTYPE).astype(np.float32)
+        matrix = np.frombuffer(b"".join(vectors), _STORED_DTYPE).astype(np.float32)
         return (matrix.reshape(-1, len(asked)) @ asked).tolist()
 
-    def _vectors(self, texts: Sequence[str]) -> Iterator[Floats]:
-        for at in range(0, len(texts), TOGETHER):
-            found = self._tokenizer.encode_batch(list(texts[at : at + TOGETHER]))
-            yield from self._computed([each.ids for each in found])
+    def _compute_vectors(self, texts: Sequence[str]) -> Iterator[FloatArray]:
+        for at in range(0, len(texts), BATCH_SIZE):
+            found = self._tokenizer.encode_batch(list(texts[at : at + BATCH_SIZE]))
+            yield from self._encode_batch([each.ids for each in found])
 
-    def _computed(self, texts: Sequence[Sequence[int]]) -> list[Floats]:
+    def _encode_batch(self, texts: Sequence[Sequence[int]]) -> list[FloatArray]:
         """All tokens are rows of one matrix; only attention looks at each text by itself."""
         ends = np.cumsum([0, *map(len, texts)]).tolist()
         spans = [slice(first, end) for first, end in pairwise(ends)]
-        x = self._embedded(texts)
-        for number in range(_LAYERS):
-            x = self._layer(x, spans, f"encoder.layer.{number}")
+        x = self._embed_tokens(texts)
+        for number in range(_LAYER_COUNT):
+            x = self._apply_layer(x, spans, f"encoder.layer.{number}")
         means = [cast("Floats", x[span].mean(axis=0)) for span in spans]
         return [mean / np.linalg.norm(mean).astype(np.float32) for mean in means]
 
-    def _embedded(self, texts: Sequence[Sequence[int]]) -> Floats:
+    def _embed_tokens(self, texts: Sequence[Sequence[int]]) -> FloatArray:
         tokens = np.concatenate([np.array(text) for text in texts])
         places = np.concatenate([np.arange(len(text)) for text in texts])
         x = self._weights["embeddings.word_embeddings.weight"][tokens]
         x = x + self._weights["embeddings.position_embeddings.weight"][places]
         x += self._weights["embeddings.token_type_embeddings.weight"][0]
-        return self._normal(x, "embeddings.LayerNorm")
+        return self._layer_norm(x, "embeddings.LayerNorm")
 
-    def _layer(self, x: Floats, spans: Sequence[slice], name: str) -> Floats:
-        seen = self._dense(self._attended(x, spans, name), f"{name}.attention.output.dense")
-        x = self._normal(x + seen, f"{name}.attention.output.LayerNorm")
+    def _apply_layer(self, x: FloatArray, spans: Sequence[slice], name: str) -> FloatArray:
+        seen = self._dense(self._attend(x, spans, name), f"{name}.attention.output.dense")
+        x = self._layer_norm(x + seen, f"{name}.attention.output.LayerNorm")
         inner = _gelu(self._dense(x, f"{name}.intermediate.dense"))
-        return self._normal(
+        return self._layer_norm(
             x + self._dense(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm"
         )
 
-    def _attended(self, x: Floats, spans: Sequence[slice], name: str) -> Floats:
+    def _attend(self, x: FloatArray, spans: Sequence[slice], name: str) -> FloatArray:
         query, key, value = (
             self._dense(x, f"{name}.attention.self.{part}") for part in ("query", "key", "value")
         )
         seen = np.empty_like(x)
         for span in spans:
-            looks = _shares(_heads(query[span]), _heads(key[span]))
-            seen[span] = (looks @ _heads(value[span])).transpose(1, 0, 2).reshape(-1, x.shape[1])
+            looks = _attention_weights(_split_heads(query[span]), _split_heads(key[span]))
+            seen[span] = (
+                (looks @ _split_heads(value[span])).transpose(1, 0, 2).reshape(-1, x.shape[1])
+            )
         return seen
 
-    def _dense(self, x: Floats, name: str) -> Floats:
+    def _dense(self, x: FloatArray, name: str) -> FloatArray:
         return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
 
-    def _normal(self, x: Floats, name: str) -> Floats:
+    def _layer_norm(self, x: FloatArray, name: str) -> FloatArray:
         x = x - x.mean(axis=-1, keepdims=True)
-        x /= np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(_TINY))
+        x /= np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(_EPSILON))
         return x * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
 
 
-def _gelu(x: Floats) -> Floats:
+def _gelu(x: FloatArray) -> FloatArray:
     """0 where x is small, x where it is large: x times the normal distribution's share below it.
 
     numpy has no error function. This one, by Hastings, is wrong by less than 2e-7.
@@ -112,12 +114,12 @@ def _gelu(x: Floats) -> Floats:
     return np.float32(0.5) * x * (1 + np.copysign(error, x))
 
 
-def _shares(query: Floats, key: Floats) -> Floats:
+def _attention_weights(query: FloatArray, key: FloatArray) -> FloatArray:
     """How much each token looks at each other one: a softmax, in every head."""
     x = query @ key.transpose(0, 2, 1) / np.float32(math.sqrt(key.shape[-1]))
     x = np.exp(x - x.max(axis=-1, keepdims=True))
     return x / x.sum(axis=-1, keepdims=True)
 
 
-def _heads(x: Floats) -> Floats:
-    return x.reshape(len(x), _HEADS, -1).transpose(1, 0, 2)
+def _split_heads(x: FloatArray) -> FloatArray:
+    return x.reshape(len(x), _HEAD_COUNT, -1).transpose(1, 0, 2)

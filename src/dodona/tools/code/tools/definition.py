@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.code import Code, CodeOf, Definition
+from dodona.core.domain.knowledge.code import Code, CodeLoader, Definition
 from dodona.core.errors import DodonaError
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
-from dodona.tools.code.index.definitions import LONGEST_NAME, is_in, split_name
-from dodona.tools.code.tools.presentation import NO_CODE, block, has_code, source, unfinished
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.tools.code.index.definitions import MAX_NAME_CHARS, is_owned_by, split_name
+from dodona.tools.code.tools.presentation import (
+    NO_CODE,
+    build_source,
+    format_block,
+    format_indexing_note,
+    has_code,
+)
 from dodona.tools.registry import ToolRegistry
 
-MOST: Final = 20  # definitions
-MOST_SHOWN: Final = 3  # of them, with their text
-MOST_LINES: Final = 30  # of each
+MAX_DEFINITIONS: Final = 20  # definitions
+MAX_WITH_TEXT: Final = 3  # of them, with their text
+MAX_LINES: Final = 30  # of each
 
 SPEC: Final = ToolSpec(
     "find_definition",
@@ -29,7 +35,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "Such as 'Meter', 'Meter.reserve' or 'core.errors.DodonaError'.",
                 "minLength": 1,
-                "maxLength": LONGEST_NAME,
+                "maxLength": MAX_NAME_CHARS,
             }
         },
         "required": ["name"],
@@ -38,59 +44,59 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, code_of: CodeOf) -> None:
-    @registry.tool(SPEC, category=Category.CODE, effect=Effect.NONE)
-    async def find_definition(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    @registry.tool(SPEC, category=ToolCategory.CODE, effect=Effect.NONE)
+    async def find_definition(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
         if not has_code(code):
             return NO_CODE
         name = arguments["name"]
-        found = await code.definitions(name, MOST)
-        texts = [await _text(code, each) for each in found[:MOST_SHOWN]]
-        texts += [each.signature for each in found[MOST_SHOWN:]]
+        found = await code.definitions(name, MAX_DEFINITIONS)
+        texts = [await _read_text(code, each) for each in found[:MAX_WITH_TEXT]]
+        texts += [each.signature for each in found[MAX_WITH_TEXT:]]
         versions = await code.versions(tuple({each.path for each in found}))
         blocks = [
-            block(each.path, each.first, each.last, title=_title(each), text=text)
+            format_block(each.path, each.first, each.last, title=_format_title(each), text=text)
             for each, text in zip(found, texts, strict=True)
         ]
-        return ToolOutcome(
-            "\n\n".join([*_remark(name, found), *blocks]) + await unfinished(code),
+        return ToolOutput(
+            "\n\n".join([*_format_remark(name, found), *blocks]) + await format_indexing_note(code),
             tuple(
-                source(
+                build_source(
                     each.path,
                     (each.first, each.last),
-                    title=_title(each),
+                    title=_format_title(each),
                     excerpt=each.signature,
                     version=versions.get(each.path, ""),
                 )
                 for each in found
             ),
-            entries=len(found),
+            entry_count=len(found),
         )
 
 
-def _remark(name: str, found: Sequence[Definition]) -> list[str]:
+def _format_remark(name: str, definitions: Sequence[Definition]) -> list[str]:
     """What to know before the blocks: that the name is not there, or not as it was written."""
-    if not found:
+    if not definitions:
         return [f"'{name}' is not defined in the indexed code. search_code may find it in a text."]
     owners, last = split_name(name)
-    if found[0].name == last:
-        if not owners or is_in(found[0], owners):
+    if definitions[0].name == last:
+        if not owners or is_owned_by(definitions[0], owners):
             return []
         return [f"'{name}' is not defined in the indexed code. '{last}' is defined elsewhere:"]
-    names = ", ".join(f"'{each}'" for each in dict.fromkeys(each.name for each in found))
+    names = ", ".join(f"'{each}'" for each in dict.fromkeys(each.name for each in definitions))
     return [f"'{name}' is not defined in the indexed code. The nearest names are: {names}."]
 
 
-def _title(found: Definition) -> str:
-    return f"{found.kind} {f'{found.container}.' if found.container else ''}{found.name}"
+def _format_title(definition: Definition) -> str:
+    return f"{definition.kind} {f'{definition.container}.' if definition.container else ''}{definition.name}"
 
 
-async def _text(code: Code, found: Definition) -> str:
+async def _read_text(code: Code, definition: Definition) -> str:
     """The first lines of a definition, or its signature if the file has gone."""
-    last = min(found.last, found.first + MOST_LINES - 1)
+    last = min(definition.last, definition.first + MAX_LINES - 1)
     try:
-        text = (await code.read(found.path, found.first, last)).text
+        text = (await code.read(definition.path, definition.first, last)).text
     except DodonaError:
-        return found.signature
-    return f"{text}\n…" if last < found.last else text
+        return definition.signature
+    return f"{text}\n…" if last < definition.last else text

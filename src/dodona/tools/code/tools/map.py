@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.code import CodeOf
+from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, SourceKind, ToolContext, ToolOutcome
-from dodona.tools.code.tools.presentation import NO_CODE, has_code, unfinished
+from dodona.core.ports.tools import (
+    SourceKind,
+    SourceReference,
+    ToolCategory,
+    ToolContext,
+    ToolOutput,
+)
+from dodona.tools.code.tools.presentation import NO_CODE, format_indexing_note, has_code
 from dodona.tools.registry import ToolRegistry
 
-LONGEST_FOCUS: Final = 500
+MAX_FOCUS_CHARS: Final = 500
 
 SPEC: Final = ToolSpec(
     "get_repo_map",
@@ -31,7 +37,7 @@ SPEC: Final = ToolSpec(
             "focus": {
                 "type": "string",
                 "description": "Words or paths that you care about; empty for all.",
-                "maxLength": LONGEST_FOCUS,
+                "maxLength": MAX_FOCUS_CHARS,
                 "default": "",
             },
         },
@@ -40,19 +46,20 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, code_of: CodeOf) -> None:
-    @registry.tool(SPEC, category=Category.CODE, effect=Effect.NONE)
-    async def get_repo_map(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    @registry.tool(SPEC, category=ToolCategory.CODE, effect=Effect.NONE)
+    async def get_repo_map(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
         if not has_code(code):
             return NO_CODE
         text = await code.repo_map(arguments["tokens"], arguments["focus"])
         paths = [line for line in text.split("\n") if line and not line.startswith(" ")]
         versions = await code.versions(tuple(paths))
-        return ToolOutcome(
-            (text or "There are no files in it yet.") + await unfinished(code),
+        return ToolOutput(
+            (text or "There are no files in it yet.") + await format_indexing_note(code),
             tuple(
-                Source(path, kind=SourceKind.CODE, version=versions.get(path, "")) for path in paths
+                SourceReference(path, kind=SourceKind.CODE, version=versions.get(path, ""))
+                for path in paths
             ),
-            entries=len(paths),
+            entry_count=len(paths),
         )

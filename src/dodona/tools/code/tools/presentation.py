@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from dodona.core.domain.knowledge.code import Code
-from dodona.core.ports.tools import Source, SourceKind, ToolOutcome
+from dodona.core.ports.tools import SourceKind, SourceReference, ToolOutput
 from dodona.tools.code.code import NoCode
 
 INDENT: Final = "    "
-LONGEST_EXCERPT: Final = 2_500
-LONGEST_SOURCE: Final = 300
+MAX_BLOCK_CHARS: Final = 2_500
+MAX_SOURCE_EXCERPT_CHARS: Final = 300
 
-NO_CODE: Final = ToolOutcome(
+NO_CODE: Final = ToolOutput(
     "This project has no code. Whoever runs Dodona can add some with: dodona index PATH, or in the "
     "project's code_paths."
 )
@@ -26,7 +26,7 @@ def has_code(code: Code) -> bool:
     return not isinstance(code, NoCode)
 
 
-async def unfinished(code: Code) -> str:
+async def format_indexing_note(code: Code) -> str:
     """A line that says so when the index is still being made."""
     state = await code.state()
     if state.is_complete:
@@ -34,16 +34,18 @@ async def unfinished(code: Code) -> str:
     return f"\n\n[Indexing goes on: {state.files:,} files so far. Ask again for the rest.]"
 
 
-def block(path: str, first: int, last: int, *, title: str, text: str) -> str:
+def format_block(path: str, first: int, last: int, *, title: str, text: str) -> str:
     head = f"{path}:{first}-{last}  {title}".rstrip()
-    cut = text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1] + "…"
+    cut = text if len(text) <= MAX_BLOCK_CHARS else text[: MAX_BLOCK_CHARS - 1] + "…"
     lines = [" ".join(line.splitlines()) for line in cut.split("\n")]
     return "\n".join([head, *((INDENT + line).rstrip() for line in lines)])
 
 
-def source(
+def build_source(
     path: str, lines: tuple[int, int], *, title: str = "", excerpt: str = "", version: str = ""
-) -> Source:
+) -> SourceReference:
     first, last = lines
     said = f"{first}–{last}" if last > first else str(first)
-    return Source(path, title, said, excerpt[:LONGEST_SOURCE], SourceKind.CODE, version)
+    return SourceReference(
+        path, title, said, excerpt[:MAX_SOURCE_EXCERPT_CHARS], SourceKind.CODE, version
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.code import CodeOf
+from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
-from dodona.tools.code.tools.presentation import NO_CODE, has_code, source
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.tools.code.tools.presentation import NO_CODE, build_source, has_code
 from dodona.tools.registry import ToolRegistry
 
 SPEC: Final = ToolSpec(
@@ -33,9 +33,9 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, code_of: CodeOf) -> None:
-    @registry.tool(SPEC, category=Category.CODE, effect=Effect.NONE)
-    async def read_code(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    @registry.tool(SPEC, category=ToolCategory.CODE, effect=Effect.NONE)
+    async def read_code(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
         if not has_code(code):
             return NO_CODE
@@ -43,5 +43,5 @@ def add(registry: ToolRegistry, code_of: CodeOf) -> None:
         text = f"{found.path}:{found.first}-{found.last}\n{found.text}"
         if found.last < min(arguments.get("last", found.lines), found.lines):
             text += f"\n[The file goes on: it has {found.lines:,} lines.]"
-        place = source(found.path, (found.first, found.last), version=found.version)
-        return ToolOutcome(text, (place,))
+        place = build_source(found.path, (found.first, found.last), version=found.version)
+        return ToolOutput(text, (place,))

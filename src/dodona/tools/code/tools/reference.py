@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.code import CodeOf, Reference
+from dodona.core.domain.knowledge.code import CodeLoader, Reference
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
-from dodona.tools.code.index.definitions import LONGEST_NAME
-from dodona.tools.code.tools.presentation import NO_CODE, has_code, source, unfinished
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.tools.code.index.definitions import MAX_NAME_CHARS
+from dodona.tools.code.tools.presentation import (
+    NO_CODE,
+    build_source,
+    format_indexing_note,
+    has_code,
+)
 from dodona.tools.registry import ToolRegistry
 
 SPEC: Final = ToolSpec(
@@ -24,7 +29,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "The exact name, such as 'reserve'.",
                 "minLength": 1,
-                "maxLength": LONGEST_NAME,
+                "maxLength": MAX_NAME_CHARS,
             },
             "limit": {
                 "type": "integer",
@@ -40,24 +45,24 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, code_of: CodeOf) -> None:
-    @registry.tool(SPEC, category=Category.CODE, effect=Effect.NONE)
-    async def find_references(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
+    @registry.tool(SPEC, category=ToolCategory.CODE, effect=Effect.NONE)
+    async def find_references(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
         if not has_code(code):
             return NO_CODE
         name, limit = arguments["name"], arguments["limit"]
         found = await code.references(name, limit)
-        lines = [_line(each) for each in found]
+        lines = [_format_reference(each) for each in found]
         if not found:
             lines = [f"'{name}' is not used in the indexed code."]
         elif len(found) == limit:
             lines.append(f"[These are the first {limit}: there may be more.]")
         versions = await code.versions(tuple({each.path for each in found}))
-        return ToolOutcome(
-            "\n".join(lines) + await unfinished(code),
+        return ToolOutput(
+            "\n".join(lines) + await format_indexing_note(code),
             tuple(
-                source(
+                build_source(
                     each.path,
                     (each.line, each.line),
                     title=each.container,
@@ -66,11 +71,11 @@ def add(registry: ToolRegistry, code_of: CodeOf) -> None:
                 )
                 for each in found
             ),
-            entries=len(found),
+            entry_count=len(found),
         )
 
 
-def _line(found: Reference) -> str:
-    text = " ".join(found.text.splitlines())
-    inside = f"  [in {found.container}]" if found.container else ""
-    return f"{found.path}:{found.line}: {text}{inside}"
+def _format_reference(reference: Reference) -> str:
+    text = " ".join(reference.text.splitlines())
+    inside = f"  [in {reference.container}]" if reference.container else ""
+    return f"{reference.path}:{reference.line}: {text}{inside}"

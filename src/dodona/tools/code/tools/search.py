@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.code import CodeOf
+from dodona.core.domain.knowledge.code import CodeLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
-from dodona.tools.code.index.query import LONGEST_QUERY
-from dodona.tools.code.tools.presentation import NO_CODE, block, has_code, source, unfinished
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
+from dodona.tools.code.index.query import MAX_QUERY_CHARS
+from dodona.tools.code.tools.presentation import (
+    NO_CODE,
+    build_source,
+    format_block,
+    format_indexing_note,
+    has_code,
+)
 from dodona.tools.registry import ToolRegistry
 
 SPEC: Final = ToolSpec(
@@ -26,7 +32,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "The words to look for, the more telling the better.",
                 "minLength": 1,
-                "maxLength": LONGEST_QUERY,
+                "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
@@ -42,21 +48,21 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, code_of: CodeOf) -> None:
+def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
     @registry.tool(
-        SPEC, category=Category.CODE, agent_scope=("oracle", "librarian"), effect=Effect.NONE
+        SPEC, category=ToolCategory.CODE, agent_scope=("oracle", "librarian"), effect=Effect.NONE
     )
-    async def search_code(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def search_code(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         code = await code_of(context.user_id, context.project_id)
         if not has_code(code):
             return NO_CODE
         hits = await code.search(arguments["query"], arguments["limit"])
         versions = await code.versions(tuple({hit.path for hit in hits}))
-        blocks = [block(h.path, h.first, h.last, title=h.title, text=h.text) for h in hits]
-        return ToolOutcome(
-            ("\n\n".join(blocks) or "Nothing found.") + await unfinished(code),
+        blocks = [format_block(h.path, h.first, h.last, title=h.title, text=h.text) for h in hits]
+        return ToolOutput(
+            ("\n\n".join(blocks) or "Nothing found.") + await format_indexing_note(code),
             tuple(
-                source(
+                build_source(
                     hit.path,
                     (hit.first, hit.last),
                     title=hit.title,
@@ -65,6 +71,6 @@ def add(registry: ToolRegistry, code_of: CodeOf) -> None:
                 )
                 for hit in hits
             ),
-            entries=len(hits),
+            entry_count=len(hits),
             scores=tuple(hit.score for hit in hits),
         )

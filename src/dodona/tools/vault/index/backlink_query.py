@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from dodona.core.domain.knowledge.notes import Backlink
 from dodona.tools.vault.index.index_rows import name_of
-from dodona.tools.vault.notes.links import Names
+from dodona.tools.vault.notes.links import LinkResolver
 
 
-class _Written(NamedTuple):
+class _LinkRow(NamedTuple):
     path: str
     title: str
     line: int
@@ -23,20 +23,20 @@ class _Written(NamedTuple):
     target: str
 
 
-def backlinks(db: sqlite3.Connection, path: str) -> list[Backlink]:
+def find_backlinks(db: sqlite3.Connection, path: str) -> list[Backlink]:
     """The lines that link to a note, in the order of paths; a line counts once."""
     found = dict.fromkeys(
-        Backlink(each.path, each.title, each.line, each.text) for each in _linking(db, path)
+        Backlink(each.path, each.title, each.line, each.text) for each in _links_to(db, path)
     )
     return list(found)
 
 
-def linking(db: sqlite3.Connection, path: str) -> list[str]:
+def notes_linking_to(db: sqlite3.Connection, path: str) -> list[str]:
     """The notes that link to a note, itself too if it does."""
-    return list(dict.fromkeys(each.path for each in _linking(db, path)))
+    return list(dict.fromkeys(each.path for each in _links_to(db, path)))
 
 
-def _linking(db: sqlite3.Connection, path: str) -> Iterator[_Written]:
+def _links_to(db: sqlite3.Connection, path: str) -> Iterator[_LinkRow]:
     named = name_of(path)
     aliases = db.execute(
         "SELECT a.name FROM aliases a JOIN notes n ON n.id = a.note WHERE n.path = ?", (path,)
@@ -44,17 +44,19 @@ def _linking(db: sqlite3.Connection, path: str) -> Iterator[_Written]:
     found = [
         each
         for name in sorted({named, *(row[0] for row in aliases)})
-        for each in _meaning(db, path, name)
+        for each in _links_by_name(db, path, name)
     ]
     yield from sorted(found)
 
 
-def _meaning(db: sqlite3.Connection, path: str, name: str) -> Iterator[_Written]:
+def _links_by_name(db: sqlite3.Connection, path: str, name: str) -> Iterator[_LinkRow]:
     """The links by this name that mean the note."""
-    same = Names(row[0] for row in db.execute("SELECT path FROM notes WHERE name = ?", (name,)))
-    also = [row[0] for row in db.execute(_ALIASED, (name,))]
-    for row in db.execute(_LINKS, (name,)):
-        link = _Written(*row)
+    same = LinkResolver(
+        row[0] for row in db.execute("SELECT path FROM notes WHERE name = ?", (name,))
+    )
+    also = [row[0] for row in db.execute(_NOTES_BY_ALIAS_SQL, (name,))]
+    for row in db.execute(_LINKS_BY_NAME_SQL, (name,)):
+        link = _LinkRow(*row)
         meant = same.resolve(link.target, source=link.path)
         if meant is None and also and "/" not in link.target:
             meant = also[0]
@@ -62,10 +64,10 @@ def _meaning(db: sqlite3.Connection, path: str, name: str) -> Iterator[_Written]
             yield link
 
 
-_LINKS = (
+_LINKS_BY_NAME_SQL = (
     "SELECT n.path, n.title, l.line, l.text, l.target FROM links l JOIN notes n ON n.id = l.note"
     " WHERE l.name = ?"
 )
-_ALIASED = (
+_NOTES_BY_ALIAS_SQL = (
     "SELECT n.path FROM aliases a JOIN notes n ON n.id = a.note WHERE a.name = ? ORDER BY n.path"
 )

@@ -12,46 +12,48 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dodona.tools.vault.notes.files import Content, Stamp
-from dodona.tools.vault.notes.links import links
-from dodona.tools.vault.notes.notes import Note, Section, parse_note
+from dodona.tools.vault.notes.files import NoteContent, NoteStamp
+from dodona.tools.vault.notes.links import find_links
+from dodona.tools.vault.notes.notes import Note, NoteSection, parse_note
 
-LONGEST_LINE: Final = 300  # of a line with a link that is kept
-MOST_LINKS: Final = 20_000  # of one note
+MAX_LINK_LINE_CHARS: Final = 300  # of a line with a link that is kept
+MAX_LINKS: Final = 20_000  # of one note
 
-_PARTED: Final = "\n"  # no tag and no alias has a line end in it
+_SEPARATOR: Final = "\n"  # no tag and no alias has a line end in it
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ParsedNote:
     """A note as it was read; `is_settled` when its stamp tells every later change."""
 
     note: Note
-    stamp: Stamp
+    stamp: NoteStamp
     is_settled: bool
     links: tuple[tuple[int, str, str], ...]  # line, its text, target
 
 
-def taken(path: str, content: Content, *, is_settled: bool) -> Taken:
+def parse_content(path: str, content: NoteContent, *, is_settled: bool) -> ParsedNote:
     text = content.text
-    return Taken(parse_note(path, text), content.stamp, is_settled, tuple(_linked(text)))
+    return ParsedNote(parse_note(path, text), content.stamp, is_settled, tuple(_link_rows(text)))
 
 
-def known_stamps(db: sqlite3.Connection) -> dict[str, Stamp | None]:
+def indexed_stamps(db: sqlite3.Connection) -> dict[str, NoteStamp | None]:
     """Every note with its stamp; none when it may have changed behind it."""
     rows = db.execute("SELECT path, mtime_ns, size, is_settled FROM notes")
-    return {path: Stamp(mtime, size) if settled else None for path, mtime, size, settled in rows}
+    return {
+        path: NoteStamp(mtime, size) if settled else None for path, mtime, size, settled in rows
+    }
 
 
-def is_known(db: sqlite3.Connection, each: Taken) -> bool:
+def is_indexed(db: sqlite3.Connection, parsed: ParsedNote) -> bool:
     """Are the rows of a note made of this reading, or of one that was the same?"""
     found = db.execute(
-        "SELECT mtime_ns, size FROM notes WHERE path = ? AND is_settled", (each.note.path,)
+        "SELECT mtime_ns, size FROM notes WHERE path = ? AND is_settled", (parsed.note.path,)
     ).fetchone()
-    return found is not None and Stamp(*found) == each.stamp
+    return found is not None and NoteStamp(*found) == parsed.stamp
 
 
-def below(db: sqlite3.Connection, folder: str) -> set[str]:
+def notes_below(db: sqlite3.Connection, folder: str) -> set[str]:
     """The known notes of a folder and of those below it."""
     inside = f"{folder}/"
     found = db.execute(
@@ -61,9 +63,9 @@ def below(db: sqlite3.Connection, folder: str) -> set[str]:
     return {row[0] for row in found}
 
 
-def put(db: sqlite3.Connection, notes: Sequence[Taken]) -> int:
+def insert_notes(db: sqlite3.Connection, notes: Sequence[ParsedNote]) -> int:
     """Make these the rows of their notes; the number after which their sections begin."""
-    drop(db, [each.note.path for each in notes])
+    delete_notes(db, [each.note.path for each in notes])
     (note_id,) = db.execute("SELECT coalesce(max(id), 0) FROM notes").fetchone()
     (before,) = db.execute("SELECT last_section FROM state").fetchone()
     numbered = list(enumerate(notes, start=note_id + 1))
@@ -113,7 +115,7 @@ def index_words(db: sqlite3.Connection, after: int) -> None:
     )
 
 
-def drop(db: sqlite3.Connection, paths: Iterable[str]) -> None:
+def delete_notes(db: sqlite3.Connection, paths: Iterable[str]) -> None:
     """Forget these notes, as far as they are known."""
     for path in paths:
         found = db.execute("SELECT id FROM notes WHERE path = ?", (path,)).fetchone()
@@ -139,36 +141,36 @@ def name_of(target: str) -> str:
     return bare.casefold() if bare.isascii() else unicodedata.normalize("NFC", bare).casefold()
 
 
-def tags_in(column: str) -> tuple[str, ...]:
-    return tuple(column.split(_PARTED)) if column else ()
+def split_tags(column: str) -> tuple[str, ...]:
+    return tuple(column.split(_SEPARATOR)) if column else ()
 
 
-def _note_row(number: int, each: Taken) -> tuple[int | str, ...]:
-    note = each.note
+def _note_row(number: int, parsed: ParsedNote) -> tuple[int | str, ...]:
+    note = parsed.note
     return (
         number,
         note.path,
         name_of(note.path),
-        each.stamp.mtime_ns,
-        each.stamp.size,
-        int(each.is_settled),
+        parsed.stamp.mtime_ns,
+        parsed.stamp.size,
+        int(parsed.is_settled),
         note.title,
-        _PARTED.join(note.tags),
-        _PARTED.join((note.title, *note.aliases)),
-        _PARTED.join((*note.tags, *note.path[: -len(".md")].split("/"))),
+        _SEPARATOR.join(note.tags),
+        _SEPARATOR.join((note.title, *note.aliases)),
+        _SEPARATOR.join((*note.tags, *note.path[: -len(".md")].split("/"))),
     )
 
 
-def _headings(section: Section, note: Note) -> str:
+def _headings(section: NoteSection, note: Note) -> str:
     return " > ".join(heading for heading in section.headings if heading != note.title)
 
 
-def _linked(text: str) -> Iterable[tuple[int, str, str]]:
+def _link_rows(text: str) -> Iterable[tuple[int, str, str]]:
     """Every link with its line, cut around it when it is long."""
-    for number, link in enumerate(links(text)):
-        if number == MOST_LINKS:
+    for number, link in enumerate(find_links(text)):
+        if number == MAX_LINKS:
             return
-        begin = max(text.rfind("\n", 0, link.start) + 1, link.start - LONGEST_LINE // 2)
+        begin = max(text.rfind("\n", 0, link.start) + 1, link.start - MAX_LINK_LINE_CHARS // 2)
         end = text.find("\n", link.end)
-        line = text[begin : min(len(text) if end < 0 else end, begin + LONGEST_LINE)]
+        line = text[begin : min(len(text) if end < 0 else end, begin + MAX_LINK_LINE_CHARS)]
         yield link.line, " ".join(line.split()), link.target

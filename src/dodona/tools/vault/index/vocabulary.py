@@ -12,25 +12,25 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from dodona.tools.rebuildable_db import Identity
+from dodona.tools.rebuildable_db import FileIdentity
 
-MANY_SECTIONS: Final = 3_000  # from here on it is quicker to ask the index for all its words
-MOST_LOOKED_AT: Final = 500
+FULL_SCAN_THRESHOLD: Final = 3_000  # from here on it is quicker to ask the index for all its words
+MAX_CANDIDATES: Final = 500
 
 
-def learn(db: sqlite3.Connection) -> None:
+def add_new_terms(db: sqlite3.Connection) -> None:
     """Add the words of the sections that came since the last time. Within a transaction."""
     last, learnt = db.execute("SELECT last_section, last_learnt FROM state").fetchone()
     if last == learnt:
         return
-    if last - learnt > MANY_SECTIONS:
+    if last - learnt > FULL_SCAN_THRESHOLD:
         db.execute("INSERT OR IGNORE INTO terms (term) SELECT term FROM vocabulary")
     else:
-        _learn_from(db, learnt)
+        _add_terms_since(db, learnt)
     db.execute("UPDATE state SET last_learnt = ?", (last,))
 
 
-def _learn_from(db: sqlite3.Connection, learnt: int) -> None:
+def _add_terms_since(db: sqlite3.Connection, last_section: int) -> None:
     """By an index of the new sections alone."""
     db.execute(
         "CREATE VIRTUAL TABLE IF NOT EXISTS temp.fresh"
@@ -43,7 +43,7 @@ def _learn_from(db: sqlite3.Connection, learnt: int) -> None:
         "INSERT INTO temp.fresh (rowid, a, b, c, d)"
         " SELECT s.id, n.names, s.headings, s.body, n.labels FROM sections s"
         " JOIN notes n ON n.id = s.note WHERE s.id > ?",
-        (learnt,),
+        (last_section,),
     )
     db.execute("INSERT OR IGNORE INTO terms (term) SELECT term FROM temp.fresh_words")
     db.execute("INSERT INTO temp.fresh (fresh) VALUES ('delete-all')")
@@ -54,31 +54,35 @@ class Vocabulary:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: Identity | None = None
-        self._last = 0
+        self._identity: FileIdentity | None = None
+        self._last_term_id = 0
         self._text = "\n"
 
-    def containing(
-        self, db: sqlite3.Connection, part: str, *, of: Identity, most: int
+    def words_containing(
+        self, db: sqlite3.Connection, part: str, *, identity: FileIdentity, limit: int
     ) -> list[str]:
         """The shortest words with a part in them: the nearer to the part, the more it says."""
-        text = self._up_to_date(db, of)
-        return sorted(islice(_lines(text, part), MOST_LOOKED_AT), key=len)[:most] if part else []
+        text = self._load_new_terms(db, identity)
+        return (
+            sorted(islice(_lines_containing(text, part), MAX_CANDIDATES), key=len)[:limit]
+            if part
+            else []
+        )
 
-    def _up_to_date(self, db: sqlite3.Connection, of: Identity) -> str:
+    def _load_new_terms(self, db: sqlite3.Connection, identity: FileIdentity) -> str:
         with self._lock:
-            if self._of != of:
-                self._of, self._last, self._text = of, 0, "\n"
+            if self._identity != identity:
+                self._identity, self._last_term_id, self._text = identity, 0, "\n"
             rows = db.execute(
-                "SELECT id, term FROM terms WHERE id > ? ORDER BY id", (self._last,)
+                "SELECT id, term FROM terms WHERE id > ? ORDER BY id", (self._last_term_id,)
             ).fetchall()
             if rows:
-                self._last = rows[-1][0]
+                self._last_term_id = rows[-1][0]
                 self._text += "".join(f"{term}\n" for _, term in rows)
             return self._text
 
 
-def _lines(text: str, part: str) -> Iterator[str]:
+def _lines_containing(text: str, part: str) -> Iterator[str]:
     """The lines that a part is in. The text begins and ends with a line end."""
     at = text.find(part)
     while at >= 0:

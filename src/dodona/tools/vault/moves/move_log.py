@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NoteMoved
+from dodona.core.domain.knowledge.notes import NoteMove
 from dodona.core.errors import ToolFailed
-from dodona.tools.vault.moves.relink import Edit
+from dodona.tools.vault.moves.relink import LinkEdit
 
-KEPT: Final = 2_000  # moves; older ones are forgotten
-WAIT_SECONDS: Final = 20.0
+MAX_LOGGED_MOVES: Final = 2_000  # moves; older ones are forgotten
+LOCK_TIMEOUT_SECONDS: Final = 20.0
 
-_APPLICATION: Final = 0x444F444D  # "DODM"
+_APPLICATION_ID: Final = 0x444F444D  # "DODM"
 # `state` is begun or done. `undoes` is the move that this one takes back, `undone_by` the one that
-# took it back, and `is_back` is set when what it does is to take back what somebody did.
+# took it back, and `is_revert` is set when what it does is to take back what somebody did.
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS moves (
     id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, target TEXT NOT NULL,
@@ -33,17 +33,17 @@ CREATE TABLE IF NOT EXISTS moves (
 )
 """
 _COLUMNS: Final = "id, path, target, inode, moved_at, relinked, undoes, undone_by, is_back"
-_OPEN: Final = "state = 'done' AND undone_by IS NULL"
+_UNDOABLE: Final = "state = 'done' AND undone_by IS NULL"
 
 
 @dataclass(frozen=True, slots=True)
-class Relinked:
+class RelinkedNote:
     """A note whose links are written anew, by its path after the move; what it was and becomes."""
 
     note: str
     old_version: str
     new_version: str
-    edits: tuple[Edit, ...]
+    edits: tuple[LinkEdit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,76 +55,80 @@ class Move:
     to: str
     inode: int
     moved_at: float = 0.0
-    relinked: tuple[Relinked, ...]
+    relinked: tuple[RelinkedNote, ...]
     undoes: int | None = None
     undone_by: int | None = None
-    is_back: bool = False
+    is_revert: bool = False
 
-    def told(self) -> NoteMoved:
+    def to_note_move(self) -> NoteMove:
         notes = tuple(sorted(each.note for each in self.relinked))
-        return NoteMoved(self.id, self.path, self.to, notes, self.moved_at)
+        return NoteMove(self.id, self.path, self.to, notes, self.moved_at)
 
 
-class Moves:
+class MoveLog:
     """Its methods block: call them from a thread. Only who holds the vault's lock may write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def begin(self, move: Move) -> Move:
+    def record_start(self, move: Move) -> Move:
         """Write down what is going to be done; with its number and time."""
-        with self._opened() as db, db:
+        with self._connect() as db, db:
             made = db.execute(
                 "INSERT INTO moves (path, target, inode, moved_at, state, relinked, undoes,"
                 " is_back) VALUES (?, ?, ?, ?, 'begun', ?, ?, ?)",
-                (move.path, move.to, move.inode, time.time(), _json(move.relinked), move.undoes,
-                 move.is_back),
+                (move.path, move.to, move.inode, time.time(), _relinked_to_json(move.relinked), move.undoes,
+                 move.is_revert),
             )  # fmt: skip
-            db.execute("DELETE FROM moves WHERE id <= ?", ((made.lastrowid or 0) - KEPT,))
-            return _first(db, "id = ?", made.lastrowid) or move
+            db.execute(
+                "DELETE FROM moves WHERE id <= ?", ((made.lastrowid or 0) - MAX_LOGGED_MOVES,)
+            )
+            return _select_first(db, "id = ?", made.lastrowid) or move
 
-    def finish(self, move: Move, relinked: Iterable[Relinked]) -> Move:
+    def record_finish(self, move: Move, relinked: Iterable[RelinkedNote]) -> Move:
         """It is done; these notes were written."""
-        with self._opened() as db, db:
+        with self._connect() as db, db:
             db.execute(
                 "UPDATE moves SET state = 'done', relinked = ? WHERE id = ?",
-                (_json(relinked), move.id),
+                (_relinked_to_json(relinked), move.id),
             )
             db.execute("UPDATE moves SET undone_by = ? WHERE id = ?", (move.id, move.undoes))
-            return _first(db, "id = ?", move.id) or move
+            return _select_first(db, "id = ?", move.id) or move
 
-    def drop(self, move: Move) -> None:
+    def delete(self, move: Move) -> None:
         """It was taken back, and never was."""
-        with self._opened() as db, db:
+        with self._connect() as db, db:
             db.execute("DELETE FROM moves WHERE id = ?", (move.id,))
 
-    def begun(self) -> Move | None:
+    def find_unfinished(self) -> Move | None:
         """The one that somebody began and did not end."""
-        return self._first("state = 'begun' ORDER BY id DESC")
+        return self._find_first("state = 'begun' ORDER BY id DESC")
 
     def get(self, number: int) -> Move | None:
-        return self._first("state = 'done' AND id = ?", number)
+        return self._find_first("state = 'done' AND id = ?", number)
 
-    def latest(self) -> Move | None:
+    def latest_undoable(self) -> Move | None:
         """The last one that can be taken back, and that is not itself one that takes back."""
-        return self._first(f"{_OPEN} AND NOT is_back ORDER BY id DESC")
+        return self._find_first(f"{_UNDOABLE} AND NOT is_back ORDER BY id DESC")
 
-    def made(self, path: str, to: str) -> Move | None:
+    def find_done(self, path: str, to: str) -> Move | None:
         """The last of these paths that still holds."""
-        return self._first(f"{_OPEN} AND path = ? AND target = ? ORDER BY id DESC", path, to)
+        return self._find_first(
+            f"{_UNDOABLE} AND path = ? AND target = ? ORDER BY id DESC", path, to
+        )
 
-    def list(self, limit: int) -> list[Move]:
+    def list_undoable(self, limit: int) -> list[Move]:
         """Those that can be taken back, the newest first."""
         if not self._path.exists():
             return []
-        with self._opened() as db:
+        with self._connect() as db:
             found = db.execute(
-                f"SELECT {_COLUMNS} FROM moves WHERE {_OPEN} ORDER BY id DESC LIMIT ?",  # noqa: S608
+                f"SELECT {_COLUMNS} FROM moves WHERE {_UNDOABLE} ORDER BY id DESC LIMIT ?",  # noqa: S608
                 (limit,),
             )
-            return [_move(row) for row in found]
+            return [_move_from_row(row) for row in found]
 
-    def stamp(self) -> tuple[int, int]:
+    def file_stamp(self) -> tuple[int, int]:
         """What is another one when somebody has written here."""
         try:
             found = os.stat(self._path)
@@ -132,19 +136,19 @@ class Moves:
             return 0, 0
         return found.st_mtime_ns, found.st_size
 
-    def _first(self, condition: str, *values: Any) -> Move | None:
+    def _find_first(self, condition: str, *values: Any) -> Move | None:
         if not self._path.exists():
             return None
-        with self._opened() as db:
-            return _first(db, condition, *values)
+        with self._connect() as db:
+            return _select_first(db, condition, *values)
 
     @contextmanager
-    def _opened(self) -> Generator[sqlite3.Connection]:
+    def _connect(self) -> Generator[sqlite3.Connection]:
         """What is another program's is not touched."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            with closing(sqlite3.connect(self._path, timeout=WAIT_SECONDS)) as db:
+            with closing(sqlite3.connect(self._path, timeout=LOCK_TIMEOUT_SECONDS)) as db:
                 db.execute("PRAGMA synchronous = FULL")
                 _prepare(db)
                 yield db
@@ -156,22 +160,22 @@ class Moves:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
-    if db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION:
+    if db.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION_ID:
         return
     if db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None:
         raise sqlite3.DatabaseError("it is another program's")
     with db:
         db.execute(_SCHEMA)
-    db.execute(f"PRAGMA application_id = {_APPLICATION}")
+    db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
 
 
-def _first(db: sqlite3.Connection, condition: str, *values: Any) -> Move | None:
+def _select_first(db: sqlite3.Connection, condition: str, *values: Any) -> Move | None:
     found = db.execute(f"SELECT {_COLUMNS} FROM moves WHERE {condition} LIMIT 1", values)  # noqa: S608
     row = found.fetchone()
-    return _move(row) if row else None
+    return _move_from_row(row) if row else None
 
 
-def _move(row: tuple[Any, ...]) -> Move:
+def _move_from_row(row: tuple[Any, ...]) -> Move:
     number, path, to, inode, moved_at, relinked, undoes, undone_by, is_back = row
     return Move(
         id=number,
@@ -179,14 +183,14 @@ def _move(row: tuple[Any, ...]) -> Move:
         to=to,
         inode=inode,
         moved_at=moved_at,
-        relinked=tuple(map(_relinked, json.loads(relinked))),
+        relinked=tuple(map(_relinked_from_json, json.loads(relinked))),
         undoes=undoes,
         undone_by=undone_by,
-        is_back=bool(is_back),
+        is_revert=bool(is_back),
     )
 
 
-def _json(relinked: Iterable[Relinked]) -> str:
+def _relinked_to_json(relinked: Iterable[RelinkedNote]) -> str:
     # In ASCII: a target may hold bytes that are no text, as halves of surrogate pairs.
     return json.dumps(
         [
@@ -197,6 +201,6 @@ def _json(relinked: Iterable[Relinked]) -> str:
     )  # fmt: skip
 
 
-def _relinked(kept: tuple[str, str, str, list[tuple[int, str, str]]]) -> Relinked:
-    note, old_version, new_version, edits = kept
-    return Relinked(note, old_version, new_version, tuple(Edit(*edit) for edit in edits))
+def _relinked_from_json(record: tuple[str, str, str, list[tuple[int, str, str]]]) -> RelinkedNote:
+    note, old_version, new_version, edits = record
+    return RelinkedNote(note, old_version, new_version, tuple(LinkEdit(*edit) for edit in edits))

@@ -13,25 +13,25 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from dodona.tools.vault.notes.front_matter import (
-    LONGEST_NAME,
-    MOST_TAGS,
+    MAX_NAME_CHARS,
+    MAX_TAGS,
     one_line,
     read_front_matter,
 )
 
-LONGEST_SECTION: Final = 1_200  # in characters; what is longer is cut between paragraphs
-LONGEST_TITLE: Final = LONGEST_NAME
-MOST_SECTIONS: Final = 3_000
+MAX_SECTION_CHARS: Final = 1_200  # in characters; what is longer is cut between paragraphs
+MAX_TITLE_CHARS: Final = MAX_NAME_CHARS
+MAX_SECTIONS: Final = 3_000
 
 _HEADING: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
-_CODE: Final = re.compile(r"(`++)(?!`).*?(?<!`)\1(?!`)")
+_CODE_SPAN: Final = re.compile(r"(`++)(?!`).*?(?<!`)\1(?!`)")
 _TAG: Final = re.compile(r"(?<!\S)#([\w/-]*[^\W\d][\w/-]*)")
 _FENCE_MARKS: Final = frozenset(" `~")  # what a fence begins with
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class NoteSection:
     """Lines `first` to `last` of a note, counted from 1, and the headings above them."""
 
     first: int
@@ -46,12 +46,12 @@ class Note:
     title: str
     tags: tuple[str, ...]
     aliases: tuple[str, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[NoteSection, ...]
     lines: int
 
 
 class _Heading(NamedTuple):
-    at: int  # the index of its line
+    line_index: int  # the index of its line
     level: int
     text: str
 
@@ -64,10 +64,10 @@ def parse_note(path: str, text: str) -> Note:
     first = next((heading.text for heading in headings if heading.text), "")
     return Note(
         path=path,
-        title=front.title or first or PurePosixPath(path).stem[:LONGEST_TITLE],
-        tags=tuple(dict.fromkeys([*front.tags, *tags]))[:MOST_TAGS],
+        title=front.title or first or PurePosixPath(path).stem[:MAX_TITLE_CHARS],
+        tags=tuple(dict.fromkeys([*front.tags, *tags]))[:MAX_TAGS],
         aliases=front.aliases,
-        sections=tuple(_sections(lines, front.end, headings)),
+        sections=tuple(_build_sections(lines, front.end, headings)),
         lines=len(lines),
     )
 
@@ -86,67 +86,72 @@ def _outline(lines: Sequence[str], start: int) -> tuple[list[_Heading], list[str
                 elif mark[1].startswith(fence) and mark.end() == len(line):
                     fence = ""
             elif not fence and (found := _HEADING.fullmatch(line)):
-                headings.append(_Heading(at, len(found[1]), _heading(found[2])))
-        if has_mark and not fence and len(tags) < MOST_TAGS:
-            tags += _tags(line)
+                headings.append(_Heading(at, len(found[1]), _heading_text(found[2])))
+        if has_mark and not fence and len(tags) < MAX_TAGS:
+            tags += _find_tags(line)
     return headings, tags
 
 
-def _tags(line: str) -> list[str]:
-    plain = _CODE.sub("`", line) if "`" in line else line
-    return [tag for found in _TAG.findall(plain) if (tag := found.strip("/")[:LONGEST_NAME])]
+def _find_tags(line: str) -> list[str]:
+    plain = _CODE_SPAN.sub("`", line) if "`" in line else line
+    return [tag for found in _TAG.findall(plain) if (tag := found.strip("/")[:MAX_NAME_CHARS])]
 
 
-def _heading(text: str) -> str:
+def _heading_text(text: str) -> str:
     """Without the marks that may close it."""
     closed = text.rstrip("#")
     return one_line(closed if closed != closed.rstrip() else text)
 
 
-def _sections(lines: Sequence[str], start: int, headings: Sequence[_Heading]) -> list[Section]:
+def _build_sections(
+    lines: Sequence[str], start: int, headings: Sequence[_Heading]
+) -> list[NoteSection]:
     """From each heading to the line before the next one.
 
     A heading alone says nothing that those below it do not say, so it is no section unless the
     note has nothing else.
     """
-    ends = [*(heading.at for heading in headings), len(lines)]
-    found = [Section(b + 1, e, (), "\n".join(lines[b:e])) for b, e in _spans(lines, start, ends[0])]
-    bare: list[Section] = []
+    ends = [*(heading.line_index for heading in headings), len(lines)]
+    found = [
+        NoteSection(b + 1, e, (), "\n".join(lines[b:e]))
+        for b, e in _split_spans(lines, start, ends[0])
+    ]
+    bare: list[NoteSection] = []
     above: list[_Heading] = []
     for heading, end in zip(headings, ends[1:], strict=True):
         while above and above[-1].level >= heading.level:
             above.pop()
         above.append(heading)
         titles = tuple(known.text for known in above if known.text)
-        for first, last in _spans(lines, heading.at, end):
-            is_bare = first == heading.at and last == first + 1
-            section = Section(first + 1, last, titles, "\n".join(lines[first:last]))
+        for first, last in _split_spans(lines, heading.line_index, end):
+            is_bare = first == heading.line_index and last == first + 1
+            section = NoteSection(first + 1, last, titles, "\n".join(lines[first:last]))
             (bare if is_bare else found).append(section)
-        if max(len(found), len(bare)) >= MOST_SECTIONS:
+        if max(len(found), len(bare)) >= MAX_SECTIONS:
             break
-    return (found or bare)[:MOST_SECTIONS]
+    return (found or bare)[:MAX_SECTIONS]
 
 
-def _spans(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
+def _split_spans(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
     """The lines as a whole, or the parts of a long section, cut at a blank one or else at any."""
-    if sum(map(len, lines[begin:end])) + end - begin <= LONGEST_SECTION:
-        yield from _span(lines, begin, end)
+    if sum(map(len, lines[begin:end])) + end - begin <= MAX_SECTION_CHARS:
+        yield from _trim_blank_lines(lines, begin, end)
         return
     size, blank = 0, 0
     for at in range(begin, end):
         line = lines[at]
-        if size + len(line) > LONGEST_SECTION and at > begin:
+        if size + len(line) > MAX_SECTION_CHARS and at > begin:
             cut = blank if blank > begin else at
-            yield from _span(lines, begin, cut)
+            yield from _trim_blank_lines(lines, begin, cut)
             begin = cut
             size = sum(len(known) + 1 for known in lines[begin:at])
         if not line:
             blank = at
         size += len(line) + 1
-    yield from _span(lines, begin, end)
+    yield from _trim_blank_lines(lines, begin, end)
 
 
-def _span(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
+def _trim_blank_lines(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Lines from `begin` up to `end`, without the blank ones around them; none if all are."""
     while begin < end and not lines[begin]:
         begin += 1

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import Backlink, NotesOf
+from dodona.core.domain.knowledge.notes import Backlink, NotesLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
-MOST_SHOWN: Final = 100
-LONGEST_LINE: Final = 300
+MAX_SHOWN: Final = 100
+MAX_LINE_CHARS: Final = 300
 
 SPEC: Final = ToolSpec(
     "vault_backlinks",
@@ -32,31 +32,31 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
-    @registry.tool(SPEC, category=Category.VAULT, effect=Effect.NONE)
-    async def vault_backlinks(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    @registry.tool(SPEC, category=ToolCategory.VAULT, effect=Effect.NONE)
+    async def vault_backlinks(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
         found = await notes.backlinks(arguments["path"])
         if not found:
-            return ToolOutcome("No note links to it.")
-        shown = found[:MOST_SHOWN]
-        lines = [f"{each.path}:{each.line}: {_text(each)}" for each in shown]
-        if len(found) > MOST_SHOWN:
-            lines.append(f"… and {len(found) - MOST_SHOWN} more.")
+            return ToolOutput("No note links to it.")
+        shown = found[:MAX_SHOWN]
+        lines = [f"{each.path}:{each.line}: {_one_line_text(each)}" for each in shown]
+        if len(found) > MAX_SHOWN:
+            lines.append(f"… and {len(found) - MAX_SHOWN} more.")
         versions = await notes.versions(tuple(dict.fromkeys(each.path for each in shown)))
         sources = [
-            Source(
+            SourceReference(
                 each.path,
                 each.title,
                 str(each.line),
-                _text(each),
+                _one_line_text(each),
                 version=versions.get(each.path, ""),
             )
             for each in shown
         ]
-        return ToolOutcome("\n".join(lines), tuple(sources), entries=len(found))
+        return ToolOutput("\n".join(lines), tuple(sources), entry_count=len(found))
 
 
-def _text(link: Backlink) -> str:
+def _one_line_text(link: Backlink) -> str:
     """On one line, so that no line in a note can pass for another."""
-    return " ".join(link.text.split())[:LONGEST_LINE]
+    return " ".join(link.text.split())[:MAX_LINE_CHARS]

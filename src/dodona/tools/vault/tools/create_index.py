@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NotesOf
+from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
 SPEC: Final = ToolSpec(
@@ -35,17 +35,17 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     @registry.tool(
         SPEC,
-        category=Category.VAULT,
+        category=ToolCategory.VAULT,
         agent_scope=("oracle", "librarian"),
         effect=Effect.KEYED,
     )
-    async def vault_create_index(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def vault_create_index(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
         note = await notes.create_index(arguments["folder"], title=arguments["title"])
-        return ToolOutcome(
+        return ToolOutput(
             f"{note.path}: {note.outcome}, {note.lines} lines (version {note.version}).",
-            (Source(note.path, note.title, f"1–{note.lines}", version=note.version),),
+            (SourceReference(note.path, note.title, f"1–{note.lines}", version=note.version),),
         )

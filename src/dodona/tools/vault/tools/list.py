@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NoteListed, NotesOf
+from dodona.core.domain.knowledge.notes import NotesLoader, NoteSummary
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 from dodona.tools.vault.notes.paths import folder_parts
 
-MOST_ENTRIES: Final = 300
+MAX_ENTRIES: Final = 300
 
 SPEC: Final = ToolSpec(
     "vault_list",
@@ -33,25 +33,25 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     @registry.tool(
-        SPEC, category=Category.VAULT, agent_scope=("oracle", "librarian"), effect=Effect.NONE
+        SPEC, category=ToolCategory.VAULT, agent_scope=("oracle", "librarian"), effect=Effect.NONE
     )
-    async def vault_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def vault_list(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         vault = await notes_of(context.user_id, context.project_id)
         notes = await vault.list(arguments["folder"])
         depth = len(folder_parts(arguments["folder"]))
-        lines = _lines(notes, depth=depth)
-        if len(lines) > MOST_ENTRIES:
-            more = f"… and {len(lines) - MOST_ENTRIES} more: search for them, or name a folder."
-            lines = [*lines[:MOST_ENTRIES], more]
+        lines = _format_lines(notes, depth=depth)
+        if len(lines) > MAX_ENTRIES:
+            more = f"… and {len(lines) - MAX_ENTRIES} more: search for them, or name a folder."
+            lines = [*lines[:MAX_ENTRIES], more]
         # Without versions: a note that is only listed was not read, and cannot be stale.
         here = [note for note in notes if note.path.count("/") == depth]
-        sources = tuple(Source(note.path, note.title) for note in here[:MOST_ENTRIES])
-        return ToolOutcome("\n".join(lines) or "There are no notes yet.", sources, len(notes))
+        sources = tuple(SourceReference(note.path, note.title) for note in here[:MAX_ENTRIES])
+        return ToolOutput("\n".join(lines) or "There are no notes yet.", sources, len(notes))
 
 
-def _lines(notes: Sequence[NoteListed], *, depth: int) -> list[str]:
+def _format_lines(notes: Sequence[NoteSummary], *, depth: int) -> list[str]:
     """Folders with how many notes they hold, then the notes."""
     folders: Counter[str] = Counter()
     here: list[str] = []

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NoteMoved, NotesOf
+from dodona.core.domain.knowledge.notes import NoteMove, NotesLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
-MOST_NAMED: Final = 20  # of the notes whose links were changed
+MAX_NAMED_NOTES: Final = 20  # of the notes whose links were changed
 
 SPEC: Final = ToolSpec(
     "vault_move",
@@ -40,28 +40,30 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     @registry.tool(
         SPEC,
-        category=Category.VAULT,
+        category=ToolCategory.VAULT,
         agent_scope=("oracle", "librarian"),
         effect=Effect.KEYED,
         timeout_seconds=120,  # a thousand notes may link to it
     )
-    async def vault_move(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def vault_move(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
         moved = await notes.move(arguments["path"], arguments["to"])
-        shown = (moved.to, *moved.relinked[:MOST_NAMED])
+        shown = (moved.to, *moved.relinked[:MAX_NAMED_NOTES])
         versions = await notes.versions(shown)
-        sources = [Source(path, version=versions.get(path, "")) for path in dict.fromkeys(shown)]
-        return ToolOutcome(_told(moved), tuple(sources), entries=len(moved.relinked))
+        sources = [
+            SourceReference(path, version=versions.get(path, "")) for path in dict.fromkeys(shown)
+        ]
+        return ToolOutput(_format_move(moved), tuple(sources), entry_count=len(moved.relinked))
 
 
-def _told(moved: NoteMoved) -> str:
+def _format_move(moved: NoteMove) -> str:
     count = len(moved.relinked)
     head = f"{moved.path}: moved to {moved.to} (move {moved.id})."
     if not count:
         return f"{head} No link had to be changed."
-    named = ", ".join(moved.relinked[:MOST_NAMED])
-    more = f" and {count - MOST_NAMED} more" if count > MOST_NAMED else ""
+    named = ", ".join(moved.relinked[:MAX_NAMED_NOTES])
+    more = f" and {count - MAX_NAMED_NOTES} more" if count > MAX_NAMED_NOTES else ""
     return f"{head} Links changed in {count} note{'s' * (count != 1)}: {named}{more}."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NotesOf
+from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault.notes.files import MOST_BYTES
+from dodona.tools.vault.notes.files import MAX_NOTE_BYTES
 
 SPEC: Final = ToolSpec(
     "vault_read",
@@ -31,20 +31,20 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     @registry.tool(
         SPEC,
-        category=Category.VAULT,
+        category=ToolCategory.VAULT,
         agent_scope=("oracle", "librarian"),
         effect=Effect.NONE,
         timeout_seconds=10,
     )
-    async def vault_read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def vault_read(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
         note = await notes.read(arguments["path"])
         head = f"{note.path}:1-{note.lines}  {note.title} (version {note.version})"
         text = f"{head}\n{note.text}"
         if note.is_cut:
-            text += f"\n[The note goes on: these are its first {MOST_BYTES:,} bytes.]"
-        source = Source(note.path, note.title, f"1–{note.lines}", version=note.version)
-        return ToolOutcome(text, (source,))
+            text += f"\n[The note goes on: these are its first {MAX_NOTE_BYTES:,} bytes.]"
+        source = SourceReference(note.path, note.title, f"1–{note.lines}", version=note.version)
+        return ToolOutput(text, (source,))

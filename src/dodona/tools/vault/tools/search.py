@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NoteHit, NotesOf
+from dodona.core.domain.knowledge.notes import NoteHit, NotesLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault.index.query import LONGEST_QUERY
+from dodona.tools.vault.index.query import MAX_QUERY_CHARS
 
-LONGEST_EXCERPT: Final = 2_000
-LONGEST_SOURCE: Final = 300
+MAX_EXCERPT_CHARS: Final = 2_000
+MAX_SOURCE_CHARS: Final = 300
 INDENT: Final = "    "
 
 SPEC: Final = ToolSpec(
@@ -31,7 +31,7 @@ SPEC: Final = ToolSpec(
                 "type": "string",
                 "description": "The words to look for, the more telling the better.",
                 "minLength": 1,
-                "maxLength": LONGEST_QUERY,
+                "maxLength": MAX_QUERY_CHARS,
             },
             "limit": {
                 "type": "integer",
@@ -47,23 +47,23 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
-    @registry.tool(SPEC, category=Category.VAULT, effect=Effect.NONE)
-    async def vault_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    @registry.tool(SPEC, category=ToolCategory.VAULT, effect=Effect.NONE)
+    async def vault_search(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
         hits = await notes.search(arguments["query"], arguments["limit"])
         if not hits:
-            return ToolOutcome("Nothing found.")
+            return ToolOutput("Nothing found.")
         versions = await notes.versions(tuple({hit.path for hit in hits}))
-        return ToolOutcome(
-            "\n\n".join(map(_block, hits)),
+        return ToolOutput(
+            "\n\n".join(map(_format_hit, hits)),
             tuple(_source(hit, versions.get(hit.path, "")) for hit in hits),
-            entries=len(hits),
+            entry_count=len(hits),
             scores=tuple(hit.score for hit in hits),
         )
 
 
-def _block(hit: NoteHit) -> str:
+def _format_hit(hit: NoteHit) -> str:
     title = " > ".join(filter(None, (hit.title, hit.headings)))
     head = f"{hit.path}:{hit.first}-{hit.last}  {title}"
     lines = [" ".join(line.splitlines()) for line in _excerpt(hit.text).split("\n")]
@@ -71,9 +71,9 @@ def _block(hit: NoteHit) -> str:
 
 
 def _excerpt(text: str) -> str:
-    return text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1] + "…"
+    return text if len(text) <= MAX_EXCERPT_CHARS else text[: MAX_EXCERPT_CHARS - 1] + "…"
 
 
-def _source(hit: NoteHit, version: str) -> Source:
-    excerpt = hit.text[:LONGEST_SOURCE]
-    return Source(hit.path, hit.title, f"{hit.first}–{hit.last}", excerpt, version=version)
+def _source(hit: NoteHit, version: str) -> SourceReference:
+    excerpt = hit.text[:MAX_SOURCE_CHARS]
+    return SourceReference(hit.path, hit.title, f"{hit.first}–{hit.last}", excerpt, version=version)

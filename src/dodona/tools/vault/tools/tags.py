@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NotesOf
+from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, ToolContext, ToolOutcome
+from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
 
-MOST_SHOWN: Final = 300
+MAX_SHOWN: Final = 300
 
 SPEC: Final = ToolSpec(
     "vault_tags",
@@ -21,12 +21,12 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
-    @registry.tool(SPEC, category=Category.VAULT, effect=Effect.NONE)
-    async def vault_tags(_arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
+    @registry.tool(SPEC, category=ToolCategory.VAULT, effect=Effect.NONE)
+    async def vault_tags(_arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
         found = await notes.tags()
         lines = [f"#{tag}  ({count} note{'s' * (count != 1)})" for tag, count in found]
-        if len(lines) > MOST_SHOWN:
-            lines = [*lines[:MOST_SHOWN], f"… and {len(found) - MOST_SHOWN} more."]
-        return ToolOutcome("\n".join(lines) or "There are no tags yet.", entries=len(found))
+        if len(lines) > MAX_SHOWN:
+            lines = [*lines[:MAX_SHOWN], f"… and {len(found) - MAX_SHOWN} more."]
+        return ToolOutput("\n".join(lines) or "There are no tags yet.", entry_count=len(found))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dodona.core.domain.knowledge.notes import NotesOf
+from dodona.core.domain.knowledge.notes import NotesLoader
 from dodona.core.messages import ToolSpec
 from dodona.core.ports.journal import Effect
-from dodona.core.ports.tools import Category, Source, ToolContext, ToolOutcome
+from dodona.core.ports.tools import SourceReference, ToolCategory, ToolContext, ToolOutput
 from dodona.tools.registry import ToolRegistry
-from dodona.tools.vault.notes.files import MOST_BYTES
+from dodona.tools.vault.notes.files import MAX_NOTE_BYTES
 
 SPEC: Final = ToolSpec(
     "vault_write",
@@ -33,7 +33,7 @@ SPEC: Final = ToolSpec(
             "content": {
                 "type": "string",
                 "description": "Markdown, with front matter (title, tags) if you like.",
-                "maxLength": MOST_BYTES,
+                "maxLength": MAX_NOTE_BYTES,
             },
             "version": {
                 "type": "string",
@@ -49,19 +49,19 @@ SPEC: Final = ToolSpec(
 )
 
 
-def add(registry: ToolRegistry, notes_of: NotesOf) -> None:
+def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
     @registry.tool(
         SPEC,
-        category=Category.VAULT,
+        category=ToolCategory.VAULT,
         agent_scope=("oracle", "librarian"),
         effect=Effect.KEYED,
     )
-    async def vault_write(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
+    async def vault_write(arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         notes = await notes_of(context.user_id, context.project_id)
         path, content, version = (arguments[name] for name in ("path", "content", "version"))
         note = await notes.write(path, content, version=version)
         lines = f"{note.lines} line{'s' * (note.lines != 1)}"
-        return ToolOutcome(
+        return ToolOutput(
             f"{note.path}: {note.outcome}, {lines} (version {note.version}).",
-            (Source(note.path, note.title, f"1–{note.lines}", version=note.version),),
+            (SourceReference(note.path, note.title, f"1–{note.lines}", version=note.version),),
         )

@@ -7,41 +7,41 @@ from typing import Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from dodona.core.errors import ToolFailed
-from dodona.net.egress_guard import Fetched, GuardedHttp, Limits
-from dodona.tools.web.charsets import decoded
-from dodona.tools.web.engines.engine import Hit, at_home, kept
+from dodona.net.egress_guard import FetchLimits, FetchResponse, GuardedHttp
+from dodona.tools.web.charsets import decode_body
+from dodona.tools.web.engines.engine import Hit, normalize_hits, without_redirects
 from dodona.tools.web.markup import Element, read_html
 
 ENDPOINT: Final = "https://html.duckduckgo.com/html/"
 
 
 class DuckDuckGo:
-    def __init__(self, http: GuardedHttp, limits: Limits, *, endpoint: str = ENDPOINT) -> None:
+    def __init__(self, http: GuardedHttp, limits: FetchLimits, *, endpoint: str = ENDPOINT) -> None:
         self._http = http
-        self._limits = at_home(limits)
+        self._limits = without_redirects(limits)
         self._endpoint = endpoint
 
     async def search(self, query: str, limit: int) -> list[Hit]:
         url = f"{self._endpoint}?{urlencode({'q': query})}"
         answer = await self._http.get(url, limits=self._limits)
-        page = read_html(decoded(answer.body, answer.content_type))
-        if _asks_for_a_human(answer, page):
+        page = read_html(decode_body(answer.body, answer.content_type))
+        if _requires_captcha(answer, page):
             raise ToolFailed(
                 "DuckDuckGo asks for proof that a person is searching.",
                 hint="Try again later, or answer without the web.",
             )
         if answer.status != 200:
             raise ToolFailed(f"DuckDuckGo answers {answer.status}.", hint="Try again later.")
-        return kept(_hits(page), limit)
+        return normalize_hits(_parse_hits(page), limit)
 
 
-def _asks_for_a_human(answer: Fetched, page: Element) -> bool:
+def _requires_captcha(answer: FetchResponse, page: Element) -> bool:
     return answer.status in {202, 403, 429} or any(
         name.startswith("anomaly") for element in page.walk() for name in _classes(element)
     )
 
 
-def _hits(page: Element) -> Iterator[Hit]:
+def _parse_hits(page: Element) -> Iterator[Hit]:
     for element in page.walk():
         classes = _classes(element)
         if "result" not in classes or "result--ad" in classes:
@@ -49,7 +49,7 @@ def _hits(page: Element) -> Iterator[Hit]:
         parts = {name: below for below in element.walk() for name in _classes(below)}
         link, snippet = parts.get("result__a"), parts.get("result__snippet")
         if link is not None:
-            url = _unwrapped(link.attributes.get("href", ""))
+            url = _unwrap_redirect(link.attributes.get("href", ""))
             yield Hit(url, link.text(), snippet.text() if snippet else "")
 
 
@@ -57,7 +57,7 @@ def _classes(element: Element) -> list[str]:
     return element.attributes.get("class", "").split()
 
 
-def _unwrapped(href: str) -> str:
+def _unwrap_redirect(href: str) -> str:
     """What a result leads to: its link goes by a redirect that notes who clicks."""
     if href.startswith("//"):
         href = f"https:{href}"
