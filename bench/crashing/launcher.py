@@ -93,7 +93,7 @@ async def up(config: Config, world: str) -> None:
     async with (
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
         open_runtime(
-            config, credentials, redactor, serve=True, tools=Probes(world, http).add
+            config, credentials, redactor, serve=True, add_tools=Probes(world, http).add
         ) as runtime,
     ):
 

@@ -321,7 +321,7 @@ async def opened(
                 policy=RunPolicy(token_budget=token_budget, **conduct),
             ),
             events=bus,
-            tree=lambda _: now,
+            get_tree=lambda _: now,
             prompt_folder=lambda brief: prompts,
             is_server=serves,
         )

@@ -138,7 +138,7 @@ def test_the_settings_of_the_container_are_settings() -> None:
     settings = config.settings
     assert settings.log.format == "json"
     assert settings.store.url == "postgresql://dodona@db/dodona"
-    assert settings.store.password == "file:/run/secrets/database_password"  # noqa: S105 - a place
+    assert settings.store.password == "file:/run/secrets/database_password"
     assert settings.agent.provider == "anthropic"
 
 

@@ -379,7 +379,9 @@ async def tools_of_a_running_dodona(folder: Path) -> dict[str, ToolSpec]:
     redactor = Redactor()
     config = await asyncio.to_thread(load_config, environment, None)
     credentials = Credentials(config, environment, redactor)
-    async with open_runtime(config, credentials, redactor, serve=False, tools=registries.append):
+    async with open_runtime(
+        config, credentials, redactor, serve=False, add_tools=registries.append
+    ):
         (registry,) = registries
         agents = ("oracle", *SUBAGENTS)
         specs = [spec for agent in agents for spec in registry.specs_for(agent)]

@@ -166,6 +166,7 @@ async def test_one_who_says_nothing_is_sent_away() -> None:
 
     line = a_line(sent)
     assert (
-        await receive_identity(a_gate(), DOOR, receive=receive, writer=line, timeout=0.01) is None
+        await receive_identity(a_gate(), DOOR, receive=receive, writer=line, timeout_seconds=0.01)
+        is None
     )
     assert [each["code"] for each in sent] == [UNAUTHORIZED_CLOSE_CODE]

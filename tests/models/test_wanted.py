@@ -16,7 +16,7 @@ from tests.models.wire_server import Reply, gather, named, sse, talking
 ASKED = (UserText("Where is the oak?"),)
 SEARCH = ToolSpec("search", "Finds.", {"type": "object", "properties": {}})
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "oak", "schema": {"type": "object"}}}
-SECRET = "sk-a-very-secret-key-of-somebody"  # noqa: S105 - it is planted
+SECRET = "sk-a-very-secret-key-of-somebody"
 
 WELL = {
     "openai": Reply(

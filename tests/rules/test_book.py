@@ -249,7 +249,7 @@ async def _until(holds: Callable[[], object]) -> None:
 async def test_rules_follow_their_files(tmp_path: Path) -> None:
     """A file that is added, changed or removed while running takes effect; so does a folder."""
     folder = tmp_path / "rules"
-    rules = await asyncio.to_thread(RuleBook, [folder], shipped=NOTHING)
+    rules = await asyncio.to_thread(RuleBook, [folder], builtin=NOTHING)
     async with rules.watching():
         assert not rules.listens_to("agent.turn.start")
         await asyncio.to_thread(folder.mkdir)

@@ -28,7 +28,7 @@ class Inside:
 
     url: str
     home: Home
-    agency: AgentApi
+    api: AgentApi
 
 
 @asynccontextmanager
@@ -44,7 +44,7 @@ async def served_inside(
     config = await asyncio.to_thread(load_config, environment, home.config)
     credentials = Credentials(config, environment, redactor)
     async with (
-        open_runtime(config, credentials, redactor, serve=True, tools=tools) as runtime,
+        open_runtime(config, credentials, redactor, serve=True, add_tools=tools) as runtime,
         gateway_up(runtime.api, redactor=redactor) as gateway,  # type: ignore[arg-type]
     ):
         inside: Any = Inside(gateway.url, home, runtime.api)

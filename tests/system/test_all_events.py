@@ -116,7 +116,7 @@ async def witness(
 
         async def listen() -> None:
             # As the operator: some events belong to no user.
-            async with client.up.agency.events.subscribe(user_id=None) as told:
+            async with client.up.api.events.subscribe(user_id=None) as told:
                 ready.set()
                 async for event in told:
                     seen.heard.append(event)

@@ -23,7 +23,7 @@ from tests.system.tokens import User, dodona
 from tests.system.waiting import until_found
 from tests.system.wire_model import Call, Script, calls, says
 
-SECRET: Final = "zanzibar"  # noqa: S105 - a word of A's
+SECRET: Final = "zanzibar"
 PROJECT: Final = "garden"
 NOTE: Final = "plans.md"
 CHAT: Final = {

@@ -198,8 +198,8 @@ def test_a_lock_is_one_holder_s(tmp_path: Path) -> None:
     with (
         file_lock(tmp_path / "lock"),
         pytest.raises(BlockingIOError),
-        file_lock(tmp_path / "lock", wait=0.0),
+        file_lock(tmp_path / "lock", timeout=0.0),
     ):
         pass
-    with file_lock(tmp_path / "lock", wait=0.0):
+    with file_lock(tmp_path / "lock", timeout=0.0):
         pass

@@ -71,9 +71,9 @@ class Runtime:
     tokens: ApiTokens
     audit: AuditLog
 
-    async def shutdown(self, timeout: float) -> int:
+    async def shutdown(self, grace_seconds: float) -> int:
         """Take no more questions and let runs end; how many were left to be resumed."""
-        return await self.api.engine.shutdown(timeout)
+        return await self.api.engine.shutdown(grace_seconds)
 
 
 @asynccontextmanager

@@ -81,7 +81,7 @@ class DodonaError(Exception):
         """The one mistake found, or an error that holds them all."""
         if len(problems) == 1:
             return problems[0]
-        return cls(f"{len(problems)} mistakes.", found=problems)
+        return cls(f"{len(problems)} mistakes.", problems=problems)
 
     def __str__(self) -> str:
         """Where, what, what to do, on one line; of several mistakes, a line for each."""
@@ -299,9 +299,11 @@ def from_json(body: Mapping[str, Any]) -> DodonaError:
     if kind is ProviderError:
         return ProviderError(message, kind=ProviderErrorKind.SERVER, provider="", hint=hint)
     where = SourceLocation(**body["where"]) if "where" in body else None
-    found = [from_json(problem) for problem in body.get("problems", ())]
+    problems = [from_json(problem) for problem in body.get("problems", ())]
     details = body.get("details")
-    error = (kind or DodonaError)(message, where=where, hint=hint, found=found, details=details)
+    error = (kind or DodonaError)(
+        message, where=where, hint=hint, problems=problems, details=details
+    )
     if kind is None and code:
         error.code = code  # pyright: ignore[reportAttributeAccessIssue] - of this one only
     return error

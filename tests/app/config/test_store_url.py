@@ -13,7 +13,7 @@ from dodona.app.models.credentials import Credentials
 from dodona.core.errors import ConfigError
 from dodona.net.redactor import Redactor
 
-PASSWORD = "p@ss/word of nobody"  # noqa: S105 - nobody's
+PASSWORD = "p@ss/word of nobody"
 
 
 def url_of(

@@ -22,7 +22,9 @@ LONG, SHORT = 20.0, 0.05  # seconds: one that is never reached, one that is
 
 async def seen(base_url: str, patience: float = LONG) -> ProbeResult:
     async with HttpPool() as http:
-        (found,) = await probe([ProbeTarget("X", "ollama", base_url)], http=http, timeout=patience)
+        (found,) = await probe(
+            [ProbeTarget("X", "ollama", base_url)], http=http, timeout_seconds=patience
+        )
     return found
 
 
@@ -111,7 +113,7 @@ async def test_a_server_that_hangs_is_not_waited_for(serve: Serve) -> None:
     """Each gets its time, all at once, and what they hold up is let go."""
     hanging = [ProbeTarget(f"H{n}", "openai-compatible", await serve(None)) for n in range(3)]
     async with HttpPool() as http:
-        found = await probe(hanging, http=http, timeout=SHORT)
+        found = await probe(hanging, http=http, timeout_seconds=SHORT)
     assert [sighting.error for sighting in found] == ["does not answer in time"] * 3
 
 

@@ -84,7 +84,7 @@ async def serve(
             await web.TCPSite(runner, "127.0.0.1", 0).start()
             url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             announced = Announcement(url, os.getpid(), "store")
-            opened = gateway_client.gateway_client(announced, tmp_path, patience=patience)
+            opened = gateway_client.gateway_client(announced, tmp_path, reconnect_timeout=patience)
             return await stack.enter_async_context(opened)
 
         yield start

@@ -15,7 +15,7 @@ from dodona.store import Store
 from dodona.store.schema import messages, oracle_contexts, thread_entries, threads
 from tests.conformance.store.saying import rows_of, said
 
-SECRET = 'hunter"22'  # noqa: S105 - of this test
+SECRET = 'hunter"22'
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def limit_reached_warning(limit_name: str, value: int, limit: int, advice: str) 
 CANCELLED: Final = "cancelled"
 FINISHED: Final = "finished"
 MAX_ITERATIONS: Final = "max_iterations"
-TOKEN_BUDGET: Final = "token_budget"  # noqa: S105 - not a secret
+TOKEN_BUDGET: Final = "token_budget"
 TIMEOUT: Final = "timeout"
 NO_PROGRESS: Final = "no_progress"
 ERROR_LIMIT: Final = "error_limit"
@@ -163,7 +163,7 @@ _STOP_CONDITIONS: tuple[tuple[str, Callable[[AgentState], bool]], ...] = (
 )
 
 DecisionTreeFactory = Callable[[AgentConfig], DecisionTree]
-FactoryT = TypeVar("M", bound=DecisionTreeFactory)
+FactoryT = TypeVar("FactoryT", bound=DecisionTreeFactory)
 
 _registered: dict[str, DecisionTreeFactory] = {DEFAULT_DECISION_TREE: DefaultDecisionTree}
 

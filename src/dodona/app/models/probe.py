@@ -63,16 +63,19 @@ def _ollama_url(host: str) -> str:
 
 
 async def probe(
-    targets: Iterable[ProbeTarget], *, http: HttpPool, timeout: float = PROBE_TIMEOUT_SECONDS
+    targets: Iterable[ProbeTarget],
+    *,
+    http: HttpPool,
+    timeout_seconds: float = PROBE_TIMEOUT_SECONDS,
 ) -> list[ProbeResult]:
     """Look everywhere at once."""
-    return await asyncio.gather(*(_probe_target(spot, http, timeout) for spot in targets))
+    return await asyncio.gather(*(_probe_target(spot, http, timeout_seconds) for spot in targets))
 
 
-async def _probe_target(target: ProbeTarget, http: HttpPool, timeout: float) -> ProbeResult:
+async def _probe_target(target: ProbeTarget, http: HttpPool, timeout_seconds: float) -> ProbeResult:
     try:
         async with (
-            asyncio.timeout(timeout),
+            asyncio.timeout(timeout_seconds),
             http.session.get(f"{target.base_url}/models", allow_redirects=False) as response,
         ):
             if response.status != 200:

@@ -141,7 +141,7 @@ class ModelSelector:
     async def _first_model(self, base_url: str, path: KeyPath) -> str:
         """What the server has, where neither the config nor the provider names a model."""
         spot = ProbeTarget("the server", "openai-compatible", base_url)
-        (seen,) = await probe([spot], http=self._http, timeout=self._timeout)
+        (seen,) = await probe([spot], http=self._http, timeout_seconds=self._timeout)
         if not seen.models:
             raise ConfigError(
                 f"{dotted_key((*path, 'model'))} is missing, and there is none to take: {seen}.",
@@ -182,7 +182,7 @@ class ModelSelector:
 
     async def _choose_local(self, model: str | None, rejected: list[str]) -> ModelChoice | None:
         """By the first server on this machine that has the model, or any."""
-        seen = await probe(self._targets, http=self._http, timeout=self._timeout)
+        seen = await probe(self._targets, http=self._http, timeout_seconds=self._timeout)
         rejected += [str(sighting) for sighting in seen if sighting.error]
         for sighting in seen:
             spot, models = sighting.target, sighting.models

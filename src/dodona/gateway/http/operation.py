@@ -26,7 +26,7 @@ Handler: TypeAlias = Callable[[ApiRequest], Awaitable[Response]]
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
-TOKEN_SCHEME = "token"  # noqa: S105 - the name of the security scheme
+TOKEN_SCHEME = "token"
 
 
 @dataclass(frozen=True, slots=True)

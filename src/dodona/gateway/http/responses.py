@@ -104,9 +104,11 @@ def _replace_surrogates(value: Any) -> Any:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
+            items = value.items()  # pyright: ignore[reportUnknownVariableType]
             return {
-                _replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()
-            }  # pyright: ignore[reportUnknownVariableType]
+                _replace_surrogates(key): _replace_surrogates(item)
+                for key, item in items  # pyright: ignore[reportUnknownVariableType]
+            }
         case list():
             return [_replace_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         case _:

@@ -50,12 +50,12 @@ async def receive_identity(
     *,
     receive: Receive,
     writer: FrameWriter,
-    timeout: float = TOKEN_TIMEOUT_SECONDS,
+    timeout_seconds: float = TOKEN_TIMEOUT_SECONDS,
 ) -> Identity | None:
     """Who comes with a token, where one is required; without a good one they are sent away."""
     visitor = None
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout(timeout_seconds):
             message = await receive()
         if message["type"] == "websocket.disconnect":
             return None

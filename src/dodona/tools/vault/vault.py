@@ -280,7 +280,7 @@ class Vault:
         self._lock_path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             try:
-                stack.enter_context(file_lock(self._lock_path, wait=timeout))
+                stack.enter_context(file_lock(self._lock_path, timeout=timeout))
             except BlockingIOError:
                 raise ToolFailed(
                     "another process is writing to the vault.", hint="Try again in a moment."
@@ -295,7 +295,7 @@ class Vault:
                 return
             try:
                 if self._move_log.find_unfinished() is not None:
-                    with self._exclusive_lock(wait=0.0):
+                    with self._exclusive_lock(timeout=0.0):
                         self._mover.recover()
             except (OSError, DodonaError) as error:
                 _log.info("a move is not finished yet: %s", error)

@@ -44,11 +44,13 @@ def nothing(done: int, total: int) -> None:
 
 
 async def make(location: StoreLocation, folder: Path, **more: Any) -> Manifest:
-    return await asyncio.to_thread(backup.create, location, folder, show=nothing, **more)
+    return await asyncio.to_thread(backup.create, location, folder, on_progress=nothing, **more)
 
 
 async def put_back(folder: Path, location: StoreLocation, *, force: bool = False) -> str | None:
-    return await asyncio.to_thread(backup.restore, folder, location, force=force, show=nothing)
+    return await asyncio.to_thread(
+        backup.restore, folder, location, force=force, on_progress=nothing
+    )
 
 
 def _wrong(folder: Path) -> list[str]:

@@ -1059,7 +1059,7 @@ async def test_an_end_waits_for_what_is_being_written(store: Store, talk: Conver
 async def test_secrets_in_an_error_are_not_kept(url: str) -> None:
     """Nor in what a step left, in whichever form a redactor knows them."""
     redactor = Redactor()
-    secret = 'ö"ak\\12\n34'  # noqa: S105
+    secret = 'ö"ak\\12\n34'
     redactor.add("key", secret)
     async with await Store.open(url, redact=redactor.redact) as store:
         claim = await asked(store, await store.conversations.create("ada"))

@@ -166,7 +166,7 @@ class CodeIndex:
             while not is_ours:
                 try:
                     stack.enter_context(
-                        file_lock(place, wait=_LOCK_POLL_SECONDS if wait_for_lock else 0.0)
+                        file_lock(place, timeout=_LOCK_POLL_SECONDS if wait_for_lock else 0.0)
                     )
                     is_ours = True
                 except BlockingIOError:

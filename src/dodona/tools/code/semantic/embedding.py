@@ -36,7 +36,7 @@ class Embedder:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)  # pyright: ignore[reportUnknownMemberType]
         weights = load_file(folder / "model.safetensors")
-        self._weights = cast("Mapping[str, Floats]", weights)
+        self._weights = cast("Mapping[str, FloatArray]", weights)
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """A vector for each text, as `closeness` takes it."""
@@ -60,7 +60,7 @@ class Embedder:
         x = self._embed_tokens(texts)
         for number in range(_LAYER_COUNT):
             x = self._apply_layer(x, spans, f"encoder.layer.{number}")
-        means = [cast("Floats", x[span].mean(axis=0)) for span in spans]
+        means = [cast("FloatArray", x[span].mean(axis=0)) for span in spans]
         return [mean / np.linalg.norm(mean).astype(np.float32) for mean in means]
 
     def _embed_tokens(self, texts: Sequence[Sequence[int]]) -> FloatArray:
