@@ -99,7 +99,9 @@ async def _consume_until_done(
             return event
         on_event(event)
     raise ProviderError(
-        "the response ended without a final event.", kind=ProviderErrorKind.INTERRUPTED, provider=provider
+        "the response ended without a final event.",
+        kind=ProviderErrorKind.INTERRUPTED,
+        provider=provider,
     )
 
 

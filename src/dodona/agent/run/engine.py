@@ -222,7 +222,9 @@ class LocalEngine:
         """Claim the next run of a lane, in a task that `shutdown` waits for."""
         loop = asyncio.get_running_loop()
         # With a fresh log context: the next run does not belong to the previous request.
-        task = loop.create_task(self._claim_next(conversation_id), context=log_context.detached_context())
+        task = loop.create_task(
+            self._claim_next(conversation_id), context=log_context.detached_context()
+        )
         self._claim_tasks.add(task)
         task.add_done_callback(self._claim_tasks.discard)
 

@@ -35,7 +35,9 @@ async def finish_run(context: RunContext, result: RunResult) -> tuple[EndReceipt
     exchange = result.exchange
     insight = extract_insight(context.inputs.question.content, exchange)
     mentions = _new_mentions(context.inputs.context, insight)
-    partial_chunks = context.feed.chunks_after(context.turn_start_seq) if exchange.is_partial else []
+    partial_chunks = (
+        context.feed.chunks_after(context.turn_start_seq) if exchange.is_partial else []
+    )
     model = context.answered_by[1]
     _update_session_usage(context)
     receipt = await context.journal.end(

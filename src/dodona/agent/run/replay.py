@@ -95,7 +95,7 @@ async def load_answer(storage: Store, user_id: str, run_id: int) -> OracleAnswer
     )
 
 
-RESTART_REASON: Final = "The process restarted."
+RESTART_REASON: Final = "The process was restarted."
 
 
 def replay_chunks(

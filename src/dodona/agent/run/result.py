@@ -30,7 +30,9 @@ class RunResult:
 
 def result_of(context: RunContext, outcome: Outcome) -> RunResult:
     """Return the result of a run whose tree has ended."""
-    exchange = context.exchange or Exchange(CUT_ANSWER_TEXT, None, tuple(context.turns), is_partial=True)
+    exchange = context.exchange or Exchange(
+        CUT_ANSWER_TEXT, None, tuple(context.turns), is_partial=True
+    )
     if outcome.end_reason == CANCELLED:
         cancelled = as_json(Cancelled("the run was cancelled."))["error"]
         return RunResult(RunStatus.CANCELLED, exchange, cancelled)
