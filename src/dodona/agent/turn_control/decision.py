@@ -131,7 +131,7 @@ def without_warnings(state: AgentState) -> AgentState:
 
 
 def with_warning(state: AgentState, warning: TurnWarning) -> AgentState:
-    """Add a pending warning, once per topic. It is stored as JSON, since the state is journalled."""
+    """Add a pending warning, once per topic; as JSON, since the state is journalled."""
     topics: list[str] = state.extensions.get("told", [])
     if warning.topic in topics:
         return state
