@@ -45,8 +45,9 @@ def _effect(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> E
 
 def _denial_reason(bb: Blackboard) -> str:
     approval = approval_of(bb)
-    is_denied = approval is not None and approval["outcome"] == DENIED
-    return approval["reason"] if approval is not None and is_denied else ""
+    if approval is None or approval["outcome"] != DENIED:
+        return ""
+    return approval["reason"]
 
 
 def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
