@@ -29,7 +29,7 @@ from dodona.core.ports.tools import SourceReference
 from dodona.trees import Blackboard, Step
 
 MAX_SOURCES: Final = 20
-CUT_ANSWER_TEXT: Final = "The run ended before the answer began."
+CUT_ANSWER_TEXT: Final = "The answer was cut off before it began."
 _CLOCK_TOLERANCE_SECONDS: Final = 0.25  # between the timer and the clock
 
 _LIMIT_EVENTS: Final = {

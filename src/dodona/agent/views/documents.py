@@ -18,7 +18,7 @@ def iso(timestamp: float | None) -> str | None:
 
 
 def duration_ms(start: float | None, end: float | None) -> int | None:
-    """Return a duration in milliseconds; None before the end. Never negative: clocks can go back."""
+    """Return a duration in milliseconds; None before the end, never negative if clocks go back."""
     return None if start is None or end is None else max(0, round((end - start) * 1000))
 
 

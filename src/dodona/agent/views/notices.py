@@ -48,7 +48,7 @@ class NoticeViews:
     async def set_subscriber_enabled(
         self, user_id: str, subscriber: str, *, is_enabled: bool
     ) -> dict[str, Any]:
-        """Enable or disable a subscriber for this user, at once. A core subscriber stays enabled."""
+        """Enable or disable a subscriber for this user. A core subscriber stays enabled."""
         by_id = {each["id"]: each for each in self._subscribers.list()}
         record = by_id.get(subscriber)
         if record is None:

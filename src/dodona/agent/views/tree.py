@@ -78,7 +78,7 @@ class TreeViews:
         }
 
     async def outline(self, user_id: str, project_id: str) -> TreeOutline:
-        """Return the shape of the tree. It is read in pages, so concurrent changes may be partial."""
+        """Return the shape of the tree. It is read in pages, so recent changes may be missing."""
         _, conversation = await self._load_tree(user_id, project_id)
         links: list[TreeLink] = []
         while True:
