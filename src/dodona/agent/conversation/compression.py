@@ -191,8 +191,8 @@ def _count_kept_runs(sizes: Sequence[int], *, budget: int, max_runs: int) -> int
         is_small = (
             tokens * 100 <= budget * KEEP_PERCENT and (index + 1) * 100 <= max_runs * KEEP_PERCENT
         )
-        is_minimum = index < min(MIN_KEPT_RUNS, max_runs)
-        is_minimum = is_minimum and tokens <= budget - summary_limit(budget)
+        has_room = tokens <= budget - summary_limit(budget)
+        is_minimum = has_room and index < min(MIN_KEPT_RUNS, max_runs)
         if not (index == 0 or is_small or is_minimum):
             break
         count += 1

@@ -57,7 +57,7 @@
                   (if (condition has-notices?)
                     (sequence
                       (action deliver-notices :fn "oracle.deliver_notices")
-                      (action take-told :fn "oracle.add_notices"))))
+                      (action add-delivered-notices :fn "oracle.add_notices"))))
                 (set :finished true))))))
 
       ;; After a limit or an error, the report states the reason.

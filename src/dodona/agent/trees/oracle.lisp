@@ -76,7 +76,7 @@
                   (if (condition has-notices?)
                     (sequence
                       (action deliver-notices :fn "oracle.deliver_notices")
-                      (action take-told :fn "oracle.add_notices"))))
+                      (action add-delivered-notices :fn "oracle.add_notices"))))
                 (set :finished true))))))
 
       ;; After a limit, show which one. After an error this fails, and so does the run.
@@ -85,8 +85,8 @@
     ;; Store the remaining notices with the answer.
     (if (condition has-notices?)
       (sequence
-        (action tell-last :fn "oracle.deliver_notices")
-        (action take-last :fn "oracle.add_notices")))
+        (action deliver-last-notices :fn "oracle.deliver_notices")
+        (action add-last-notices :fn "oracle.add_notices")))
 
     (if (blackboard :finished)
       (sequence
