@@ -224,7 +224,7 @@ async def test_a_branch_from_before_it_sees_its_own(file: Path) -> None:
         await here.answered("A branch.", context_id=context_id(6))
         sent = last_request(model)
 
-    assert "What was said before" not in sent
+    assert "Summary of the conversation so far" not in sent
     for n in range(5):
         assert exchange(n)[0].content in sent
     assert exchange(5)[0].content not in sent
@@ -381,7 +381,7 @@ async def test_the_answer_is_not_delayed(file: Path) -> None:
         model.gate.set()
         await compressed(here, 1)
         await here.answered("And then?")
-        assert "What was said before" in last_request(model.model)
+        assert "Summary of the conversation so far" in last_request(model.model)
 
 
 async def test_a_crash_costs_nothing(file: Path) -> None:
@@ -429,7 +429,7 @@ async def test_two_processes(file: Path) -> None:
     async with opened(file, model := talker(honestly)) as here:
         await here.answered("And now?")
         sent = last_request(model)
-    assert "What was said before" in sent
+    assert "Summary of the conversation so far" in sent
     for n in range(4):
         assert decision(n) in sent
 

@@ -205,7 +205,7 @@ async def test_sessions_are_answered_side_by_side(file: Path) -> None:
 @pytest.mark.parametrize("content", ["", "  ", "x" * 10_001])
 async def test_a_message_has_a_size(file: Path, content: str) -> None:
     async with opened(file, ScriptedModel([]), agents=AGENTS) as here:
-        with pytest.raises(BadRequest, match="a message has 1 to 10,000 characters"):
+        with pytest.raises(BadRequest, match="a message must have 1 to 10,000 characters"):
             await send(here, content)
 
 

@@ -29,11 +29,8 @@ REASON: Final = (
     "after text from the web has entered this conversation, only addresses that the user typed or "
     "a search returned can be fetched"
 )
-REFUSED: Final = "send_letter was not called: the user refused it."
-ASKED: Final = (
-    "text from outside (web) has entered this conversation, and what send_letter does cannot be "
-    "taken back."
-)
+REFUSED: Final = "send_letter was not called: the user denied it."
+ASKED: Final = "this conversation contains untrusted text (web), and send_letter cannot be undone."
 
 
 def not_fetched(url: str) -> str:

@@ -95,15 +95,15 @@ def test_files_that_are_no_prompts_are_refused_by_name(shipped: Path, own: Path)
     file.write_bytes(b"x" * MAX_PROMPT_BYTES)
     assert len(prompts.load("oracle", own)) == MAX_PROMPT_BYTES
     file.write_bytes(b"x" * (MAX_PROMPT_BYTES + 1))
-    assert refused(prompts, own) == f"{file}: a prompt must not be longer than 256 KB."
+    assert refused(prompts, own) == f"{file}: a prompt must not exceed 256 KB."
     file.write_bytes(b"one\ntwo \xff\n")
     assert refused(prompts, own) == f"{file}:2: a prompt must be UTF-8 text. Save it as UTF-8."
     file.unlink()
     file.mkdir()
-    assert refused(prompts, own) == f"{file}: a prompt must be a file, and no link."
+    assert refused(prompts, own) == f"{file}: a prompt must be a regular file, not a link."
     file.rmdir()
     os.mkfifo(file)
-    assert refused(prompts, own) == f"{file}: a prompt must be a file, and no link."
+    assert refused(prompts, own) == f"{file}: a prompt must be a regular file, not a link."
 
 
 def refused(prompts: PromptLoader, folder: Path) -> str:
@@ -121,7 +121,8 @@ def test_links_in_a_projects_folder_are_not_followed(
     for target in (secret, file, tmp_path / "missing"):
         file.symlink_to(target)
         assert (
-            refused(PromptLoader(shipped), own) == f"{file}: a prompt must be a file, and no link."
+            refused(PromptLoader(shipped), own)
+            == f"{file}: a prompt must be a regular file, not a link."
         )
         file.unlink()
     (shipped / "oracle.md").rename(tmp_path / "elsewhere.md")

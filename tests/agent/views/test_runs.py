@@ -203,6 +203,4 @@ async def test_a_run_that_is_not_there_or_anothers_is_not_found(
     for each in (run_id, theirs):
         with pytest.raises(NotFound) as missing:
             await RunViews(storage).show("ada", each)
-        assert str(missing.value) == (
-            f"there is no run {each}. Look for it in the list of your runs."
-        )
+        assert str(missing.value) == (f"there is no run {each}. Find it in the list of your runs.")
