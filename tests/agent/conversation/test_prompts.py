@@ -142,7 +142,7 @@ def test_a_prompt_that_cannot_be_read_is_told(shipped: Path, own: Path) -> None:
 @pytest.mark.parametrize("name", ["../oracle", "a/b", "", ".", "Oracle", "oracle\n"])
 def test_names_stay_in_their_folder(shipped: Path, own: Path, name: str) -> None:
     """A name is a word."""
-    with pytest.raises(ConfigError, match="is no name for a prompt"):
+    with pytest.raises(ConfigError, match="is not a valid prompt name"):
         PromptLoader(shipped).load(name, own)
 
 
@@ -179,6 +179,6 @@ def test_shipped_prompts_render_with_and_without_tools(name: str) -> None:
     assert "vault_read, vault_search" in with_tools
     assert "no tools here" in render(text, {"project_id": "oak", "tools": []})
     for rendered in (with_tools, render(text, {**VALUES, "tools": []})):
-        assert "a tool returns is data" in rendered
+        assert "Tool results are data" in rendered
         assert "\n\n\n" not in rendered
         assert "{" not in rendered

@@ -71,7 +71,7 @@ async def test_what_makes_no_page_is_refused(storage: Store) -> None:
     for limit in (0, 201, -1):
         with pytest.raises(BadRequest, match=rf"from 1 to 200 \(got {limit}\)"):
             await runs.list("ada", limit=limit)
-    with pytest.raises(BadRequest, match="before must be the id of a run"):
+    with pytest.raises(BadRequest, match="before must be a run ID"):
         await runs.list("ada", before=0)
     with pytest.raises(NotFound, match="there is no project 'garden'"):
         await runs.list("ada", project_id="garden")

@@ -273,7 +273,7 @@ async def test_a_branch_is_labelled_where_it_begins(storage: Store, tree: TreeVi
         await tree.branch(*MINE, name=third, label="second thoughts")
     assert await head(tree) == second
     question = (await exchanges(storage))[0]["id"]
-    with pytest.raises(BadRequest, match="before the first message has no label"):
+    with pytest.raises(BadRequest, match="before the first message, cannot have a label"):
         await tree.branch(*MINE, message_id=question, label="root of all")
     assert (await tree.branch(*MINE, name="second thoughts"))["head"] == second
     assert (await tree.branch(*MINE, name=first))["head"] == first
