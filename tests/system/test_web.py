@@ -313,7 +313,7 @@ async def test_a_page_that_was_summed_up_is_a_page_still(
     site.pages["/long"] = answer(f"{PAGE} {'Oaks stand in the wind. ' * 1_000}")
 
     def answers(asked: Asked) -> Reply:
-        if "Sum up the result of a tool" in asked.question:
+        if "Summarise the tool result" in asked.question:
             return says("Oaks want a letter.")
         return (fetch(site, "/long"), LETTER, says("I may not."))[asked.round]
 

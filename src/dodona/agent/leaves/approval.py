@@ -1,4 +1,4 @@
-"""Approval of tool calls: rules and the policy for untrusted text may deny a call or require one.
+"""Approval of tool calls: rules may deny a call; rules or untrusted text may require an approval.
 
 The decision and the wait are separate steps: after a crash, a decision is not made again, and a
 call that waits for approval has not started.

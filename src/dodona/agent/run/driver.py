@@ -137,7 +137,7 @@ class Driver:
         self._emit(claimed, RUN_END, **details)
 
     def _emit(self, claimed: ClaimedRun, kind: str, **payload: Any) -> None:
-        """Emit an event of the run. It does not depend on the tree."""
+        """Emit an event of the run, whatever events its tree emits."""
         oracle_context = claimed.inputs.context
         ids = {
             "user_id": oracle_context.user_id,

@@ -41,14 +41,14 @@ class ApprovalGate:
     async def wait_for_decision(self, user_id: str, approval: Approval, step: Step) -> Approval:
         """Wait for a decision; an approval that expires is denied."""
         key = (approval.run_id, approval.call_id)
-        decided = self._waiters.setdefault(key, asyncio.Event())
+        waiter = self._waiters.setdefault(key, asyncio.Event())
         try:
             with step.pause_timers():
                 while approval.decision is Decision.PENDING:
                     seconds_left = approval.expires_at - time()
                     if seconds_left <= 0:
                         return await self._expire(user_id, approval)
-                    await _wait(decided, min(seconds_left, POLL_SECONDS))
+                    await _wait(waiter, min(seconds_left, POLL_SECONDS))
                     step.progress()
                     approval = await self._approvals.get(user_id, *key)
         finally:

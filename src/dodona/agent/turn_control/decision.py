@@ -67,6 +67,8 @@ DEFAULT_DECISION_TREE: Final = "default"
 
 
 class DecisionTree(Protocol):
+    """Decides before each turn whether a run continues."""
+
     def should_continue(self, state: AgentState) -> tuple[bool, str]:
         """Whether another turn may start; if not, the reason."""
         ...
