@@ -112,7 +112,7 @@ def test_without_a_terminal_it_is_told_how_to_decide(folder: Path, asked: Starte
 
 
 @pytest.mark.parametrize(
-    ("typed", "decision"), [("y\n", "Done."), ("\n", "the user refused it"), ("no\n", "refused it")]
+    ("typed", "decision"), [("y\n", "Done."), ("\n", "the user denied it"), ("no\n", "denied it")]
 )
 def test_at_a_terminal_the_person_is_asked(folder: Path, typed: str, decision: str) -> None:
     """Only a yes allows."""
@@ -121,7 +121,7 @@ def test_at_a_terminal_the_person_is_asked(folder: Path, typed: str, decision: s
         assert 'vault_list {"folder": "x"}' in before
         terminal.type(typed)
         after = terminal.until("Done.")
-        assert ("refused it" in after) == (typed != "y\n")
+        assert ("denied it" in after) == (typed != "y\n")
         assert decision in f"{after}Done."
         assert terminal.ended() == 0
 
