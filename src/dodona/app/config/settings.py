@@ -68,9 +68,7 @@ def _check_web_address(text: str) -> str:
 
 def _check_agent_name(name: str) -> str:
     if not re.fullmatch(_AGENT_NAME, name):
-        raise field_error(
-            "is not a valid agent name", "Use up to 64 letters, digits and hyphens."
-        )
+        raise field_error("is not a valid agent name", "Use up to 64 letters, digits and hyphens.")
     return name
 
 
