@@ -14,7 +14,6 @@ from cyclopts import App, Argument
 from dodona.cli.main import app
 from generating.writing import page, prose, table
 
-
 # A sentence ends at a full stop before a capital letter, so that "e.g. this" is not an end.
 _SENTENCE: Final = re.compile(r".+?[.!?](?=\s+[A-Z`]|$)")
 

@@ -38,8 +38,8 @@ def settings_page() -> str:
         "# User settings",
         prose("""Each user's models and run limits. They are in the store: read and change them
             with `GET` and `PATCH /api/settings` ([how to set limits](../how-to/set-limits.md)). A
-            running run keeps the settings it started with. The settings of the installation are in
-            [the config file](config.md)."""),
+            run keeps the settings it started with. The settings of the installation are in [the
+            config file](config.md)."""),
         table(("setting", "type", "default", ""), rows),
     )
 
