@@ -58,14 +58,15 @@ def _sections() -> Iterator[str]:
         if section in titles:
             first = titles[section]
             anchor = first.replace(".", "").lower()
-            text = f"{field.description} The same settings as [{first}](#{anchor})."
+            description = field.description or docstring_of(section)
+            text = f"{description} The same settings as [{first}](#{anchor})."
         else:
             titles[section] = title
             fields = section.model_fields.items()
             pending[:0] = [(f"{title}.{key}", inner) for key, inner in fields]
             prefix = f"Written as `[[{name}]]`, once per entry. " if element else ""
             text = f"{prefix}{docstring_of(section)}\n\n{_keys(section)}"
-        yield f"## {title}\n\n{text}"
+        yield f"## {title}\n\n{text.strip()}"
 
 
 def docstring_of(section: type[Section]) -> str:
@@ -74,14 +75,12 @@ def docstring_of(section: type[Section]) -> str:
 
 
 def _keys(section: type[Section]) -> str:
-    return table(
-        ("key", "type", "default", ""),
-        [
-            (f"`{name}`", _type(field), _default(field), field.description or "")
-            for name, field in section.model_fields.items()
-            if not shape.section_type(field.annotation) and not _is_map_of_sections(field)
-        ],
-    )
+    rows = [
+        (f"`{name}`", _type(field), _default(field), field.description or "")
+        for name, field in section.model_fields.items()
+        if not shape.section_type(field.annotation) and not _is_map_of_sections(field)
+    ]
+    return table(("key", "type", "default", ""), rows) if rows else ""
 
 
 def _is_map_of_sections(field: FieldInfo) -> bool:
@@ -94,7 +93,7 @@ def _type(field: FieldInfo) -> str:
         return ", ".join(f"`{choice}`" for choice in get_args(hint))
     signs = {Gt: ">", Ge: "≥", Le: "≤"}
     limits = [
-        f"{signs[type(limit)]} {getattr(limit, type(limit).__name__.lower()):g}"
+        f"{signs[type(limit)]} {getattr(limit, type(limit).__name__.lower()):,}"
         for limit in field.metadata
         if type(limit) in signs
     ]

@@ -182,7 +182,11 @@ class TimeoutsSection(Section):
 
 
 class AgentSection(Section):
-    """An agent and its model. If `provider` is not set, Dodona picks one (see `dodona status`)."""
+    """An agent and its model. If `provider` is not set, Dodona picks one (see `dodona status`).
+
+    In a fallback, `provider` is required, and `tree`, `system_prompt`, `soul_path`, `tools`,
+    `queue` and `queue_limit` are not allowed.
+    """
 
     provider: ProviderName | None = Field(
         default=None,
@@ -467,8 +471,8 @@ class GatewaySection(Section):
         default=_DEFAULT_LIMITS.cooldown,
         gt=0,
         le=86_400,
-        description="The cooldown after too many failed logins, in seconds. During it, the "
-        "address cannot log in with a token it has not used before.",
+        description="The cooldown after too many failed logins, in seconds. Tokens that were "
+        "accepted before still work during it.",
     )
 
 
