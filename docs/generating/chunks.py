@@ -49,7 +49,7 @@ def chunks_page() -> str:
     return page(
         "# Chunks",
         prose("""A run emits chunks. Over HTTP they are server-sent events, with `seq` as `id:`.
-            [Survive a crash](../how-to/survive-a-crash.md#see-what-clients-are-told) explains how a
+            [Survive a crash](../how-to/survive-a-crash.md) explains how a
             client should handle them."""),
         prose(f"""Each chunk is an object with `type`, `run_id` and `seq`. `seq` increases within a
             run: attempt × {SEQ_PER_ATTEMPT:,} + a counter. The first attempt starts at
