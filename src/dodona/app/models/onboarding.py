@@ -200,7 +200,7 @@ def check_key(key: str, redactor: Redactor) -> str:
     """Strip and validate a key, and register it for redaction."""
     key = key.strip()
     if not key:
-        raise BadRequest("the key is empty.", hint="Nothing has changed.")
+        raise BadRequest("the key is empty.", hint="Nothing was changed.")
     if not key.isascii() or not key.isprintable() or " " in key or len(key) > MAX_KEY_LENGTH:
         raise BadRequest(
             "the key is too long or contains invalid characters.",
