@@ -79,7 +79,7 @@ async def test_what_cannot_change_is_told(file: Path, caplog: pytest.LogCaptureF
     assert len(log.taken) == 1
     assert told(caplog) == [
         "config: changed: log.level",
-        "config: waits for the next start: gateway.port",
+        "config: restart required: gateway.port",
     ]
 
 
