@@ -83,7 +83,7 @@ def test_a_home_that_cannot_be_known_is_told() -> None:
     with pytest.raises(ConfigError) as caught:
         load_config({"DODONA_HOME": "~nobody-of-this-name/x"})
     assert str(caught.value) == (
-        "~nobody-of-this-name/x the user does not exist, or HOME is not set. "
+        "cannot expand ~nobody-of-this-name/x: the user does not exist, or HOME is not set. "
         "Write the path without ~, or set DODONA_HOME."
     )
 
@@ -148,7 +148,7 @@ password = "env:ANTHROPIC_API_KEY"
 def test_a_file_that_nobody_named_sends_no_secret_away(text: str) -> None:
     """Who enters a strange folder may not know what its dodona.toml says."""
     words = told(text)
-    assert "would send a secret to an address that this file chose" in words
+    assert "would send a secret to an address chosen by a file" in words
     assert words.endswith("If you trust the file, pass --config dodona.toml or set DODONA_CONFIG.")
     assert loaded(text, {"DODONA_CONFIG": "dodona.toml"}).origins.file == Path("dodona.toml")
     assert load_config({}, Path("dodona.toml")).origins.file == Path("dodona.toml")
@@ -276,8 +276,8 @@ def test_a_mistake_in_the_environment_names_the_variable() -> None:
         '(got "many").\n'
         "DODONA_AGENT_MODEL: this variable has no effect. Did you mean 'DODONA_AGENT__MODEL'?\n"
         'DODONA_AGENT__API_KEY: agent.api_key must be "env:NAME" or "file:PATH", never the secret '
-        "itself. Write env: and the name of a variable, or file: and the path of a file that only "
-        "you may read (chmod 600).\n"
+        "itself. Use env: and the name of an environment variable, or file: and the path of a file "
+        "that only you can read (chmod 600).\n"
         "DODONA_AGENT__API_KEY: agent.provider is missing: api_key depends on it. "
         f"{PROVIDERS_TEXT}\n"
         "DODONA_AGENT__MODLE: unknown key agent.modle. Did you mean 'model'?\n"
@@ -401,8 +401,8 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "an agent's name": (
         '[agents."a b"]\n',
-        'dodona.toml:1: agents."a b" is not a valid agent name. Use letters, digits '
-        "and hyphens, at most 64.",
+        'dodona.toml:1: agents."a b" is not a valid agent name. Use up to 64 '
+        "letters, digits and hyphens.",
     ),
     "a price that misses": (
         '[prices."a.b"]\ninput = 1\n',
@@ -428,13 +428,14 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a server of one's own without its address": (
         "[agent]\nprovider = 'openai-compatible'\n",
-        "dodona.toml:2: agent.base_url is missing: openai-compatible needs it. Where the provider "
-        "is, if not at its usual place. To such a place a key is sent only when api_key names it.",
+        "dodona.toml:2: agent.base_url is missing: openai-compatible requires it. The base URL "
+        "of the provider's API, if not the usual one. Dodona sends an API key to a custom URL "
+        "only if api_key is set.",
     ),
     "a script without its path": (
         "[agent]\nprovider = 'scripted'\n",
-        "dodona.toml:2: agent.model is missing: scripted needs it. The provider's name of the "
-        "model; of scripted, the script's path. Its default is the provider's.",
+        "dodona.toml:2: agent.model is missing: scripted requires it. The model's name at the "
+        "provider. For scripted, the path of the script. Defaults to the provider's default model.",
     ),
     "a setting without effect": (
         "[agent]\nprovider = 'extractive'\nmodel = 'x'\n",
@@ -510,8 +511,8 @@ def test_a_password_in_the_address_is_refused_in_the_file_only() -> None:
     """The environment is where secrets may be."""
     url = "postgresql://me:a-password@host/db"
     assert told(f"store.url = '{url}'\n") == (
-        "dodona.toml:1: store.url must not contain a password. Take it out and add: "
-        'password = "env:PGPASSWORD"; or put the whole address into the environment as '
+        "dodona.toml:1: store.url must not contain a password. Remove it and add: "
+        'password = "env:PGPASSWORD". Or set the whole URL in the environment as '
         "DODONA_STORE__URL."
     )
     assert load_config({"DODONA_STORE__URL": url}, Path("/dev/null")).settings.store.url == url
@@ -552,7 +553,8 @@ NO_TOML: dict[str, tuple[str | bytes, str]] = {
     ),
     "too long": (
         b"x" * (MAX_CONFIG_BYTES + 1),
-        f"dodona.toml: the config file has more than {MAX_CONFIG_BYTES:,} bytes. Is it the right file?",
+        f"dodona.toml: the config file has more than {MAX_CONFIG_BYTES:,} bytes. "
+        "Is it the right file?",
     ),
     "arrays in arrays": (
         "a = " + "[" * 100_000,

@@ -96,23 +96,27 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert found.credentials().resolve(f"file:{file}", ("agent", "api_key")).reveal() == KEY
 
 
+BAD_KEY = (
+    "contains more than one line, or characters that are invalid in a key. "
+    "It must contain only the key."
+)
 BROKEN: dict[str, tuple[str | bytes, str]] = {
     "empty": (" \n", "the file is empty. Write the key to it."),
     "of two lines": (
         "one-long-line\nanother-one",
-        "contains more than one line, or characters that are invalid in a key. It must contain only the key.",
+        BAD_KEY,
     ),
     "with an escape": (
         b"abcdefgh\x1b[31m",
-        "contains more than one line, or characters that are invalid in a key. It must contain only the key.",
+        BAD_KEY,
     ),
     "too long": (
         "x" * 10_000,
-        "contains more than one line, or characters that are invalid in a key. It must contain only the key.",
+        BAD_KEY,
     ),
     "no UTF-8": (
         b"abcdefgh\xff",
-        "contains more than one line, or characters that are invalid in a key. It must contain only the key.",
+        BAD_KEY,
     ),
     "short": (
         "abc",

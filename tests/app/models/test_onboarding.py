@@ -140,21 +140,21 @@ def test_a_source_that_is_not_there_yet_is_told(home: Path) -> None:
         (OnboardingRequest(provider="anthropic", key=" \t\r\n"), "the key is empty."),
         (
             OnboardingRequest(provider="anthropic", key="sk-ant-\x1b[31m-of-this"),
-            "a character that no key has",
+            "invalid characters",
         ),
         (
             OnboardingRequest(provider="anthropic", key="two-lines\nof-a-key"),
-            "a character that no key has",
+            "invalid characters",
         ),
         (
             OnboardingRequest(provider="anthropic", key="sk-ant-\N{BULLET}-of-this"),
-            "a character that no key",
+            "invalid characters",
         ),
         (
             OnboardingRequest(provider="anthropic", key="sk-ant of this"),
-            "a character that no key has",
+            "invalid characters",
         ),
-        (OnboardingRequest(provider="anthropic", key="x" * (MAX_KEY_LENGTH + 1)), "or too many"),
+        (OnboardingRequest(provider="anthropic", key="x" * (MAX_KEY_LENGTH + 1)), "too long"),
         (OnboardingRequest(provider="anthropic", key="short"), "too short for a secret"),
         (OnboardingRequest(provider="anthropic"), "anthropic needs an API key."),
         (OnboardingRequest(provider="anthropc", key=KEY), "Did you mean 'anthropic'"),
@@ -164,7 +164,7 @@ def test_a_source_that_is_not_there_yet_is_told(home: Path) -> None:
         (OnboardingRequest(provider="openai-compatible"), "base_url is missing"),
         (
             OnboardingRequest(provider="openai-compatible", base_url="x"),
-            "must be an http(s) address",
+            "must be an http(s) URL",
         ),
         (OnboardingRequest(provider="extractive", model="x"), "has no effect"),
     ],
@@ -219,7 +219,7 @@ def test_a_config_that_cannot_be_written_keeps_the_key_away(home: Path) -> None:
     home.mkdir()
     (home / "etc").symlink_to("/proc/self/fdinfo")  # where nobody can make a file, not even root
     environment = {"DODONA_HOME": str(home), "DODONA_CONFIG": str(home / "etc" / "x.toml")}
-    with pytest.raises(ConfigError, match="this cannot be written"):
+    with pytest.raises(ConfigError, match="cannot write"):
         Onboarding(environment, None, Redactor()).set_up(
             OnboardingRequest(provider="openai", key=KEY)
         )

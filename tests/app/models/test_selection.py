@@ -201,13 +201,13 @@ async def test_the_config_decides(machine: Machine) -> None:
     assert summary(choice) == (
         "deepseek",
         PROVIDERS["deepseek"].default_model,
-        f"{machine.folder / 'dodona.toml'}:2 says so",
+        f"it is set in {machine.folder / 'dodona.toml'}:2",
     )
     assert choice.key
     assert choice.key.source == "DEEPSEEK_API_KEY"
     assert (await machine.choose("quoter")).provider == "extractive"
     machine.environment["DODONA_AGENT__PROVIDER"] = "anthropic"
-    assert (await machine.choose()).reason == "DODONA_AGENT__PROVIDER says so"
+    assert (await machine.choose()).reason == "it is set in DODONA_AGENT__PROVIDER"
 
 
 async def test_the_config_s_own_key_comes_first(machine: Machine) -> None:

@@ -239,5 +239,5 @@ def test_the_configured_folder(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_made(tmp_path: Path) -> None:
     """It is told as a mistake of whoever runs Dodona."""
     (tmp_path / "home").write_text("a file", encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot create"):
         vault_folder(load_config({"DODONA_HOME": str(tmp_path / "home")}))

@@ -118,11 +118,13 @@ def test_what_nothing_uses_yet_is_told() -> None:
 MISTAKES: dict[str, tuple[str, str]] = {
     "an agent that there is not": (
         "[agents.work]\n[[bindings]]\nagent_id = 'wrok'\npeer_id = 'x'\n",
-        "dodona.toml:3: bindings[0].agent_id is not a configured agent (got \"wrok\"). Did you mean 'work'?",
+        'dodona.toml:3: bindings[0].agent_id is not a configured agent (got "wrok"). '
+        "Did you mean 'work'?",
     ),
     "an agent of nobody's": (
         "[[bindings]]\nagent_id = 'zzz'\npeer_id = 'x'\n",
-        'dodona.toml:2: bindings[0].agent_id is not a configured agent (got "zzz"). Agents: oracle.',
+        'dodona.toml:2: bindings[0].agent_id is not a configured agent (got "zzz"). '
+        "Agents: oracle.",
     ),
     "a binding of everybody": (
         "\n[[bindings]]\nagent_id = 'oracle'\n",
@@ -245,8 +247,8 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "a soul of nobody's": (
         "agent.soul_path = 'none.md'\n",
         "dodona.toml:1: agent.soul_path is not a usable soul file: No such file or directory "
-        f'(got "none.md"). A soul is a text in UTF-8 of at most {LONGEST_SOUL:,} bytes, in a file '
-        "that you may read.",
+        f'(got "none.md"). A soul is a readable UTF-8 text file of at most {LONGEST_SOUL:,} '
+        "bytes.",
     ),
     "a character that no path has": (
         'vault.path = "a\\u0000b"\n',
@@ -284,7 +286,7 @@ def test_a_file_that_nobody_named_starts_nothing_and_sends_no_secret() -> None:
     assert "would start a program chosen by a file in the current folder" in told(text, named=False)
     assert read(text, named=True)
     text = "[mcp.x]\nurl = 'https://collector.example'\nheaders = { A = 'env:SECRET' }\n"
-    assert "would send a secret to an address that this file chose" in told(text, named=False)
+    assert "would send a secret to an address chosen by a file" in told(text, named=False)
     assert read(text.replace("collector.example", "127.0.0.1"), named=False)
 
 
@@ -296,13 +298,13 @@ def test_a_soul_is_relative_to_its_file(folder: Path) -> None:
     for good in (b"", b"\xef\xbb\xbfKind.", b"x" * LONGEST_SOUL):
         soul.write_bytes(good)
         assert load_config({}, folder / "etc" / "x.toml").settings.agent.soul_path == "soul.md"
-    for bad, reason in ((b"\xff", "no text in UTF-8"), (b"x" * (LONGEST_SOUL + 1), "too long")):
+    for bad, reason in ((b"\xff", "not UTF-8 text"), (b"x" * (LONGEST_SOUL + 1), "too long")):
         soul.write_bytes(bad)
         with pytest.raises(ConfigError, match=reason):
             load_config({}, folder / "etc" / "x.toml")
     soul.unlink()
     os.mkfifo(soul)  # whoever reads it waits for a writer
-    with pytest.raises(ConfigError, match="it is no file"):
+    with pytest.raises(ConfigError, match="it is not a regular file"):
         load_config({}, folder / "etc" / "x.toml")
 
 
@@ -357,7 +359,8 @@ def test_a_plain_number_takes_nothing_away() -> None:
 def test_a_list_of_sections_is_in_the_file_alone() -> None:
     """A variable would have to say which of them it is for."""
     assert told("", {"DODONA_BINDINGS__0__CHANNEL": "x"}) == (
-        "DODONA_BINDINGS__0__CHANNEL: this variable has no effect: a list of sections cannot be set by variables. "
+        "DODONA_BINDINGS__0__CHANNEL: this variable has no effect: a list of sections cannot "
+        "be set by variables. "
         "Write [[bindings]] in the config file."
     )
 

@@ -129,8 +129,8 @@ def test_what_cannot_be_used_is_told_beside_the_rest(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.splitlines()[2:] == [
         "store          dodona.toml:7: PGPASSWORD is not set. Set it, or change env:PGPASSWORD.",
-        "agent          dodona.toml:2: there is no API key for openai. Set OPENAI_API_KEY, or write it "
-        f"to {tmp_path}/.dodona/credentials/openai (chmod 600).",
+        "agent          dodona.toml:2: there is no API key for openai. Set OPENAI_API_KEY, or "
+        f"write the key to {tmp_path}/.dodona/credentials/openai (chmod 600).",
         "agents.quoter  extractive",
         "               because it is set in dodona.toml:4",
     ]
