@@ -152,7 +152,7 @@ def test_the_oracle_runs_into_its_limit() -> None:
     """`--set` reaches the tree: with one turn only, the turns are used up."""
     ran = dodona_("tree", "run", ORACLE, *LEAVES, "--set", "max_iterations=1")
     assert ran.code == 0
-    assert "! the turns are used up\n" in ran.out
+    assert "! maximum number of turns reached\n" in ran.out
 
 
 def test_the_oracle_is_traced() -> None:

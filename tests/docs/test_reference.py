@@ -200,7 +200,7 @@ def test_every_error_is_documented() -> None:
             assert error.__name__ in drawn
         elif error.__module__ == http_errors.__name__:
             row = f"| `{error.__name__}` | `{error.code}` | {error.http_status} |"
-            assert row in sections("errors.md")["Over HTTP alone"]
+            assert row in sections("errors.md")["HTTP errors"]
         elif error.__module__.startswith("dodona."):
             assert f"| `{error.code}` |" in page
 
