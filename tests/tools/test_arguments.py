@@ -82,7 +82,10 @@ def test_nothing_is_an_empty_object(text: str) -> None:
         ('{"query": "a", "limit": 0}', "limit: 0 is less than the minimum of 1."),
         ('{"query": 7}', 'query: 7 is not of type "string".'),
         ('{"query": "a", "where": {"deep": 1}}', 'where.deep: 1 is not of type "boolean".'),
-        ('{"query": "\\ud800"}', "they hold half of a surrogate pair, which is not a character."),
+        (
+            '{"query": "\\ud800"}',
+            "they contain half of a surrogate pair, which is not a character.",
+        ),
     ],
 )
 def test_a_wrong_call_is_told_so_that_the_next_is_right(text: str, mistake: str) -> None:

@@ -137,7 +137,7 @@ async def test_a_tool_that_lies_about_what_it_returns_has_failed() -> None:
     ("effect", "hint"),
     [
         (Effect.NONE, ""),
-        (Effect.ONCE, " It may have been done all the same: verify before repeating it."),
+        (Effect.ONCE, " It may have taken effect anyway: check before you repeat it."),
     ],
 )
 async def test_a_slow_tool_is_stopped(effect: Effect, hint: str) -> None:

@@ -66,12 +66,12 @@ def test_a_function_becomes_a_tool_by_decoration() -> None:
     [
         (
             made("read note"),
-            "'read note' is no name for a tool. Up to 64 letters, digits, '_' and '-' are.",
+            "'read note' is no name for a tool. Use up to 64 letters, digits, '_' and '-'.",
         ),
         (made("read", " "), "tool 'read' has no description. A model chooses a tool by it."),
         (
             made("read", agent_scope="oracle"),
-            "tool 'read' gives its agents as a string. Write (\"oracle\",).",
+            "tool 'read' has a string as its agent scope. Write (\"oracle\",).",
         ),
         (
             made("read", timeout_seconds=0),

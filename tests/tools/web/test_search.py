@@ -334,7 +334,7 @@ async def test_searxng_is_asked_for_json(engine: SearchEngine, says: Says, site:
     says(answer("Forbidden", "403 FORBIDDEN"))
     outcome = await search(engine)
     assert outcome.result.text == (
-        "SearXNG does not answer in JSON. "
+        "SearXNG does not allow JSON responses. "
         "Its operator must add json to search.formats in settings.yml."
     )
     assert parse_qs(urlsplit(site.asked[0].path).query)["format"] == ["json"]
@@ -380,7 +380,7 @@ BRAVE = {
         "Brave answers 422. Try again later.",
     ),
     "too many": (
-        "429 Too Many Requests", "{}", "Brave takes no more searches for now. Try again later."
+        "429 Too Many Requests", "{}", "Brave's rate limit is reached. Try again later."
     ),
 }  # fmt: skip
 
@@ -411,8 +411,7 @@ async def test_duckduckgo_asks_for_a_person(engine: SearchEngine, says: Says, ra
     outcome = await search(engine)
     assert outcome.result.failed
     assert outcome.result.text == (
-        "DuckDuckGo asks for proof that a person is searching. "
-        "Try again later, or answer without the web."
+        "DuckDuckGo requires a CAPTCHA. Try again later, or answer without the web."
     )
 
 

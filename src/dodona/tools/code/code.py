@@ -29,7 +29,7 @@ from dodona.tools.code.files.folders import CodeFolders
 from dodona.tools.code.files.ignore_rules import IGNORE_FILES
 from dodona.tools.code.index.index import CodeIndex
 from dodona.tools.code.semantic.search import SemanticScorer
-from dodona.tools.following import FolderWatcher
+from dodona.tools.folder_watcher import FolderWatcher
 
 REFRESH_INTERVAL_SECONDS: Final = 3.0  # for which the folders are not looked at again
 REFRESH_TIMEOUT_SECONDS: Final = 3.0  # seconds that a question waits for the index

@@ -22,7 +22,7 @@ from dodona.core.domain.knowledge.notes import (
     NoteWriteResult,
 )
 from dodona.core.errors import DodonaError, NotFound, ToolFailed, ToolRetry, did_you_mean
-from dodona.tools.following import FolderWatcher
+from dodona.tools.folder_watcher import FolderWatcher
 from dodona.tools.rebuildable_db import LOCK_TIMEOUT_SECONDS, file_lock
 from dodona.tools.vault.index import folder_index
 from dodona.tools.vault.index.index import VaultIndex
