@@ -91,7 +91,7 @@ WRONG = [
     ("src/main.py/x", ToolRetry, "there is no file 'src/main.py/x'. Did you mean 'src/main.py'?"),
     ("main.py", ToolRetry, "there is no file 'main.py'. Did you mean 'src/main.py'?"),
     ("src/mian.py", ToolRetry, "there is no file 'src/mian.py'. Did you mean 'src/main.py'?"),
-    ("src/large.py", ToolRetry, "'src/large.py' is larger than 97 KBand therefore not indexed."),
+    ("src/large.py", ToolRetry, "'src/large.py' is larger than 97 KB and therefore not indexed."),
     ("src/data.bin", ToolRetry, "'src/data.bin' is not text."),
     ("", ToolRetry, f"'' {NO_PATH}"),
     (".", ToolRetry, f"'.' {NO_PATH}"),

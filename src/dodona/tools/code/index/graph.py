@@ -1,8 +1,8 @@
 """The graph of an index: which files use names that others define, and which import which.
 
 The fewer files define a name, the more it connects. It connects far less where its file does not
-import the defining one: `get` and `append` could belong to anything. Names are not resolved, so this
-graph is good for ranking only.
+import the defining one: `get` and `append` could belong to anything. Names are not resolved, so
+this graph is good for ranking only.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class CodeIndex:
             raise AccessDenied(f"'{name}' cannot be read: {error.strerror}.") from error
         if stamp.size > self._max_bytes:
             max_size = f"{self._max_bytes // 1024:,} KB"
-            raise ToolRetry(f"'{name}' is larger than {max_size}and therefore not indexed.")
+            raise ToolRetry(f"'{name}' is larger than {max_size} and therefore not indexed.")
         if is_binary(data):
             raise ToolRetry(f"'{name}' is not text.")
         return _select_lines(name, data, first, last)
@@ -142,9 +142,7 @@ class CodeIndex:
         rows = self._query(lambda db: db.execute("SELECT path FROM files ORDER BY path").fetchall())
         paths = [row[0] for row in rows]
         name = PurePosixPath(path).name.casefold()
-        same_name = [
-            candidate for candidate in paths if PurePosixPath(candidate).name.casefold() == name
-        ]
+        same_name = [p for p in paths if PurePosixPath(p).name.casefold() == name]
         suggestion = (
             f"Did you mean '{same_name[0]}'?"
             if same_name

@@ -228,7 +228,7 @@ def _tokenize_chunks(
 ) -> Iterator[tuple[CodeChunk, str, str]]:
     """Yield each chunk with the words of its head and of its body.
 
-    The result must be reproducible: words are removed from the full-text index by computing it again.
+    The result must be reproducible: deleting from the full-text index needs the same words again.
     """
     lines = data.split(b"\n")
     parts = PurePosixPath(path).parts[-2:]

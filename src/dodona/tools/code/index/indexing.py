@@ -1,8 +1,8 @@
 """Refreshes an index: indexes changed files and deletes removed ones.
 
-Files are read and parsed between transactions and inserted in batches, so an interrupted run resumes
-where it stopped. A file with the same stamp is not read; a touched file is hashed, and parsed only
-if its content differs.
+Files are read and parsed between transactions and inserted in batches, so an interrupted run
+resumes where it stopped. A file with the same stamp is not read; a touched file is hashed, and
+parsed only if its content differs.
 """
 
 from __future__ import annotations
@@ -63,28 +63,22 @@ class IndexRefresh:
     def run(self, db: sqlite3.Connection) -> IndexState:
         """Refresh the index. Setting `stop` ends it early and keeps the work done so far."""
         started = perf_counter()
-        indexed_files = load_indexed_files(db)
+        indexed = load_indexed_files(db)
         current, unavailable = self._walk_folders()
         removed = [
-            path
-            for path in indexed_files
-            if path not in current and not path.startswith(unavailable)
+            path for path in indexed if path not in current and not path.startswith(unavailable)
         ]
         changed = [
-            path
-            for path in current
-            if path not in indexed_files or indexed_files[path].stamp != current[path]
+            path for path in current if path not in indexed or indexed[path].stamp != current[path]
         ]
         self.unchanged = len(current) - len(changed)
         if removed or changed:
             _set_complete(db, is_complete=False)
             self._delete_removed(db, removed)
-            self._index_changed(db, changed, indexed_files)
+            self._index_changed(db, changed, indexed)
         binary = db.execute("SELECT count(*) FROM files WHERE language = ?", (NOT_TEXT,))
         self.skipped += binary.fetchone()[0]
-        self.unchanged -= sum(
-            indexed_files[p].language == NOT_TEXT for p in current if p in indexed_files
-        )
+        self.unchanged -= sum(indexed[p].language == NOT_TEXT for p in current if p in indexed)
         return self._record_result(db, perf_counter() - started)
 
     def _walk_folders(self) -> tuple[dict[str, SourceStamp], tuple[str, ...]]:

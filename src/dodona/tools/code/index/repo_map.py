@@ -30,9 +30,9 @@ def page_rank(edges: Edges, personalization: Sequence[float]) -> list[float]:
     `personalization` weighs the files where readers start and to which they return.
     """
     count = len(edges)
-    personalization_sum = sum(personalization) or 1.0
+    total_weight = sum(personalization) or 1.0
     start = (
-        [weight_at_start / personalization_sum for weight_at_start in personalization]
+        [value / total_weight for value in personalization]
         if any(personalization)
         else [1.0 / count] * count
     )
@@ -42,7 +42,7 @@ def page_rank(edges: Edges, personalization: Sequence[float]) -> list[float]:
         dangling = sum(r for r, total in zip(ranks, totals, strict=True) if not total)
         # The rank of files without edges goes back to the start files.
         share = 1 - DAMPING + DAMPING * dangling
-        next_ranks = [share * weight_at_start for weight_at_start in start]
+        next_ranks = [share * value for value in start]
         for out, rank, total in zip(edges, ranks, totals, strict=True):
             if total:
                 rank_per_weight = DAMPING * rank / total

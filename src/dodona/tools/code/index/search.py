@@ -1,8 +1,8 @@
 """Searches the chunks of an index, ranked by an approximation of BM25.
 
-A word counts once in a chunk's text and once in its head (the title and the file's name). Rare words
-find the candidates; common words only help to order them. So a query never scores more than a few
-thousand chunks, whatever the size of the index.
+A word counts once in a chunk's text and once in its head (the title and the file's name). Rare
+words find the candidates; common words only help to order them. So a query never scores more than a
+few thousand chunks, whatever the size of the index.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def find_candidates(db: sqlite3.Connection, query: str, limit: int) -> list[Code
 def rerank(hits: Sequence[CodeHit], similarities: Sequence[float], limit: int) -> list[CodeHit]:
     """Return the best candidates by their words and by similarity in meaning.
 
-    Both are normalized between the worst and the best; chunks without a similarity count as the worst.
-    The result is scaled to the best word score.
+    Both are normalized between the worst and the best; chunks without a similarity count as the
+    worst. The result is scaled to the best word score.
     """
     if not hits:
         return []
@@ -115,14 +115,12 @@ def _rank_chunks(db: sqlite3.Connection, query: str, limit: int) -> list[_Scored
     ]
     if not indexed_terms:
         return []
-    rare = [term_in_index for term_in_index in indexed_terms if not term_in_index.is_common]
+    rare = [each for each in indexed_terms if not each.is_common]
     scores = _score_rare(db, rare) if rare else _score_common(db, indexed_terms)
     best = dict(nlargest(max(TOP_CANDIDATES, limit), scores.items(), key=lambda item: item[1]))
     if rare:
-        _boost_common(
-            db, best, [term_in_index for term_in_index in indexed_terms if term_in_index.is_common]
-        )
-    max_score = sum(term_in_index.gain for term_in_index in indexed_terms) * (1 + HEAD_WEIGHT)
+        _boost_common(db, best, [each for each in indexed_terms if each.is_common])
+    max_score = sum(each.gain for each in indexed_terms) * (1 + HEAD_WEIGHT)
     return _load_chunks(db, best, max_score, is_about_tests="test" in query.lower())
 
 

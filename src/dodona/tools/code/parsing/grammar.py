@@ -1,7 +1,7 @@
 """Parses source files and runs the query of their language.
 
 Grammars are imported on use. Parsers and cursors are per thread. Parsing holds the GIL, so the
-source is passed in pieces: other threads run in between, and a file that takes too long is given up.
+source is passed in pieces: other threads run in between, and a file that takes too long is dropped.
 """
 
 from __future__ import annotations

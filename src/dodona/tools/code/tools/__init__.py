@@ -1,1 +1,1 @@
-"""The tools that models call to read code."""
+"""Tools that let a model search and read code."""

@@ -1,1 +1,1 @@
-"""The tools that models call to read and write notes."""
+"""Tools that let a model read and write notes."""
