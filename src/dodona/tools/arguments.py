@@ -1,7 +1,7 @@
 """Tool call arguments: parsed once, filled with defaults, and validated before a tool sees them.
 
 A model may write anything. Invalid arguments raise ToolRetry, whose text is written for the model:
-what is wrong, where, and which parameters exist.
+the problem, its place, and the list of parameters.
 """
 
 from __future__ import annotations

@@ -97,9 +97,9 @@ class Vault:
     ) -> NoteWriteResult:
         """Replace a note atomically, if it has this version.
 
-        Without a version, the note must not exist. Raises Conflict otherwise, unless the note already
-        has this content. An editor that does not use our lock can still write between our last check
-        and the write, which are microseconds apart.
+        Without a version, the note must not exist. Raises Conflict otherwise, unless the note
+        already has this content. An editor that does not use our lock can still write between our
+        last check and the write, which are microseconds apart.
         """
         return await self._run_write(lambda: self._write(path, content, version or ""))
 

@@ -109,8 +109,8 @@ def _truncate(text: str) -> str:
 def _load_embedder() -> Embedder:
     """Load the model from its package.
 
-    numpy is limited to one thread: on a busy machine several threads spin while they wait for cores,
-    which took ten times as long. numpy reads the setting when it is loaded.
+    numpy is limited to one thread: on a busy machine several threads spin while they wait for
+    cores, which took ten times as long. numpy reads the setting when it is loaded.
     """
     spec = importlib.util.find_spec(MODEL_PACKAGE)
     assert spec is not None

@@ -1,1 +1,1 @@
-"""Tools that let a model search and read code."""
+"""The code tools that a model can call."""

@@ -33,7 +33,7 @@ SPEC: Final = ToolSpec(
         "properties": {
             "name": {
                 "type": "string",
-                "description": "The name, such as 'Meter', 'Meter.reserve' or 'core.errors.DodonaError'.",
+                "description": "Such as 'Meter', 'Meter.reserve' or 'core.errors.DodonaError'.",
                 "minLength": 1,
                 "maxLength": MAX_NAME_CHARS,
             }

@@ -1,7 +1,7 @@
 """Shared by the code tools: how code is shown, and the answer when there is none.
 
-A block of code has a head `path:first-last  title` and is indented, so no line in it can imitate the
-head of another block.
+A block of code has a head `path:first-last  title` and is indented, so no line in it can imitate
+the head of another block.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class VaultIndex:
     def refresh(self, progress: Progress | None = None) -> None:
         """Index changed notes and delete removed ones; a renamed note is both.
 
-        `progress` gets the number of changed notes that are done, and their total. If it raises, the
-        refresh stops and keeps the work done so far.
+        `progress` gets the number of changed notes that are done, and their total. If it raises,
+        the refresh stops and keeps the work done so far.
         """
         self._with_connection(lambda db: self._catch_up(db, progress))
 
@@ -225,7 +225,7 @@ class VaultIndex:
     ) -> None:
         """Read notes and index them as read.
 
-        The next batch is read while the previous one is indexed, during which SQLite releases the GIL.
+        The next batch is read while SQLite indexes the previous one without holding the GIL.
         """
 
         def report(count: int) -> None:

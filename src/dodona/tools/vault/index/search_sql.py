@@ -75,8 +75,8 @@ _TermCache: TypeAlias = "dict[str, _Term | None]"
 class SectionSearcher:
     """Searches one index; `identity` is that of its file. Thread-safe.
 
-    Resolved terms are cached until the index changes: frequent terms take longest to count and occur
-    in nearly every query.
+    Resolved terms are cached until the index changes: frequent terms take longest to count and
+    occur in nearly every query.
     """
 
     def __init__(self) -> None:

@@ -102,8 +102,8 @@ def reject_read_only(root: Path, parts: Sequence[str]) -> None:
 def write_file(root: Path, parts: Sequence[str], *, text: str, version: str) -> WriteOutcome:
     """Replace the content of a file atomically, if it has this version.
 
-    The version "" means that the file does not exist; missing folders are created. Raises Conflict if
-    the file has another version, unless it already has this content: then nothing is written.
+    The version "" means that the file does not exist; missing folders are created. Raises Conflict
+    if the file has another version, unless it already has this content: then nothing is written.
     A program that does not use our lock can still write between our check and the rename.
     """
     data = _encode_note(text)

@@ -18,8 +18,8 @@ MAX_PART_BYTES: Final = 200  # file systems allow up to 255
 MAX_DEPTH: Final = 16
 
 # Control characters, line separators, lone surrogates and the backslash; also direction marks and
-# zero-width characters, which make different paths look the same. Joiners are needed in some scripts
-# and emoji, but not after ASCII.
+# zero-width characters, which make different paths look the same. Joiners are needed in some
+# scripts and emoji, but not after ASCII.
 _FORBIDDEN_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\\\\"
     "\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0001]"

@@ -1,1 +1,1 @@
-"""Tools that let a model read and write notes."""
+"""The vault tools that a model can call."""

@@ -20,7 +20,7 @@ SPEC: Final = ToolSpec(
         "properties": {
             "folder": {
                 "type": "string",
-                "description": "The folder, relative to the vault, such as 'notes'; empty for the whole vault.",
+                "description": "Relative to the vault, such as 'notes'; empty for the whole vault.",
                 "default": "",
             },
             "title": {

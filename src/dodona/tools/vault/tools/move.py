@@ -30,7 +30,7 @@ SPEC: Final = ToolSpec(
             },
             "to": {
                 "type": "string",
-                "description": "The new path including the name, such as 'projects/garden/plan.md'.",
+                "description": "The new path with the name, such as 'projects/garden/plan.md'.",
                 "minLength": 1,
             },
         },
