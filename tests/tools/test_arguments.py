@@ -92,7 +92,7 @@ def test_a_wrong_call_is_told_so_that_the_next_is_right(text: str, mistake: str)
     """What is wrong, where, and which parameters there are."""
     with pytest.raises(ToolRetry) as caught:
         read(text)
-    assert str(caught.value) == f"The arguments of find cannot be used: {mistake} {PARAMETERS}"
+    assert str(caught.value) == f"The arguments of find are invalid: {mistake} {PARAMETERS}"
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_folder_that_comes_later(
         (root / "a.md").write_text("oak")
         until(lambda: told.paths == {"root/a.md"})
     assert [record.getMessage() for record in caplog.records] == [
-        "the garden is not followed, but looked through before use: "
+        "cannot watch the garden; it is scanned before each use instead: "
         f"[Errno 2] No such file or directory: '{root}'"
     ]
 

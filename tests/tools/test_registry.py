@@ -66,9 +66,12 @@ def test_a_function_becomes_a_tool_by_decoration() -> None:
     [
         (
             made("read note"),
-            "'read note' is no name for a tool. Use up to 64 letters, digits, '_' and '-'.",
+            "'read note' is not a valid tool name. Use up to 64 letters, digits, '_' and '-'.",
         ),
-        (made("read", " "), "tool 'read' has no description. A model chooses a tool by it."),
+        (
+            made("read", " "),
+            "tool 'read' has no description. The model chooses a tool by its description.",
+        ),
         (
             made("read", agent_scope="oracle"),
             "tool 'read' has a string as its agent scope. Write (\"oracle\",).",
