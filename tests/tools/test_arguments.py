@@ -73,7 +73,7 @@ def test_nothing_is_an_empty_object(text: str) -> None:
         ),
         ('{"query": ', "they are not JSON: Expecting value at line 1, column 11, near the end."),
         ("[1]", "they must be a JSON object (got [1])."),
-        ('{"query": NaN}', "they are not JSON: NaN is no JSON number."),
+        ('{"query": NaN}', "they are not JSON: NaN is not a JSON number."),
         ('{"limit": 5}', "'query' is missing."),
         (
             '{"qery": "a"}',
@@ -157,11 +157,11 @@ def test_a_default_is_a_new_value_each_time() -> None:
         ({}, "the parameters of tool 'find' are not an object. Its JSON Schema must say"),
         (
             {"type": "object", "properties": {"a": {"type": "strin"}}},
-            "the parameters of tool 'find' are no JSON Schema: properties.a.type: ",
+            "the parameters of tool 'find' are not a valid JSON Schema: properties.a.type: ",
         ),
         (
             {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}},
-            "the parameters of tool 'find' are no JSON Schema: Resource 'http://127.0.0.1:9/x' is",
+            "the parameters of tool 'find' are not a valid JSON Schema: Resource 'http://127.0.0.1:9/x' is",
         ),
         (
             {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}},

@@ -203,13 +203,13 @@ async def main():
             taken.append(os.dup(0))
     except OSError:
         pass
-    vault.follow()
+    vault.watch()
     while not notices:
         await asyncio.sleep(0.01)
     for file in taken:
         os.close(file)
     (folder / "vault" / "a.md").write_text("an oak")
-    print(vault.is_followed, [hit.path for hit in await vault.search("oak", 5)], len(notices))
+    print(vault.is_watched, [hit.path for hit in await vault.search("oak", 5)], len(notices))
     await vault.close()
 
 asyncio.run(main())

@@ -446,7 +446,7 @@ async def test_without_an_engine_it_says_so() -> None:
     outcome = await search(None)
     assert outcome.result.text == NO_ENGINE
     assert not outcome.result.failed
-    assert "web.search in dodona.toml is searxng, brave or duckduckgo" in NO_ENGINE
+    assert "web.search in dodona.toml to searxng, brave or duckduckgo" in NO_ENGINE
 
 
 @pytest.mark.parametrize("has_engine", [True, False])

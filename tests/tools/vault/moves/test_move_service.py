@@ -118,8 +118,8 @@ async def test_what_is_in_the_way(notes: Notes) -> None:
     for to, said in (
         ("b.md", r"there is already a note 'b\.md'"),
         ("a.md", "is already the path of the note"),
-        ("B.md", r"there is 'b\.md' already"),
-        ("Folder/c.md", "there is 'folder' already"),
+        ("B.md", r"'b\.md' already exists"),
+        ("Folder/c.md", "'folder' already exists"),
         ("a", "is not a note"),
         ("new/C#.md", r"a link cannot refer to 'new/C#\.md'"),
     ):
@@ -275,15 +275,15 @@ def dies(notes: Notes, event: str, name: str, count: int, *more: str) -> None:
 
 
 PLACES = [
-    ("call", "begin", 1, False),
+    ("call", "record_start", 1, False),
     ("c_call", "link", 1, True),
     ("c_call", "unlink", 1, True),
     ("call", "replace_file", 1, True),
     ("call", "replace_file", 4, True),
     ("c_call", "rename", 4, True),
     ("call", "sync_folders", 1, True),
-    ("call", "remove_emptied", 1, True),
-    ("call", "finish", 1, True),
+    ("call", "remove_empty_folders", 1, True),
+    ("call", "record_finish", 1, True),
 ]
 
 
