@@ -161,7 +161,8 @@ def test_a_default_is_a_new_value_each_time() -> None:
         ),
         (
             {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:9/x"}}},
-            "the parameters of tool 'find' are not a valid JSON Schema: Resource 'http://127.0.0.1:9/x' is",
+            "the parameters of tool 'find' are not a valid JSON Schema: "
+            "Resource 'http://127.0.0.1:9/x' is",
         ),
         (
             {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}},

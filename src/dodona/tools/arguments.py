@@ -205,8 +205,8 @@ def _shorten(text: str) -> str:
 
 
 def _format_unknown_parameter(name: str, spec: ToolSpec) -> str:
-    near = did_you_mean(name, _properties(spec.parameters))
-    return f"there is no parameter '{_shorten(name)}'. {near}".strip()
+    suggestion = did_you_mean(name, _properties(spec.parameters))
+    return f"there is no parameter '{_shorten(name)}'. {suggestion}".strip()
 
 
 def _format_parameter(name: str, schema: object, *, is_required: bool) -> str:

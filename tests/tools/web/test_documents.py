@@ -99,5 +99,6 @@ def test_what_is_no_text_is_named(kind: str, case: tuple[bytes, str]) -> None:
     with pytest.raises(ToolFailed) as caught:
         read_document(fetched(body, kind))
     assert str(caught.value) == (
-        f"https://example.org/x is {expected}, which cannot be read. Only web pages and plain text can be read."
+        f"https://example.org/x is {expected}, which cannot be read. "
+        "Only web pages and plain text can be read."
     )

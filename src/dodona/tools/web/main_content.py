@@ -27,6 +27,8 @@ _BLOCK_TAGS: Final = frozenset({"article", "body", "div", "section", "td"})
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
+    """The title and the readable text of a page."""
+
     title: str
     text: str
 
@@ -125,10 +127,10 @@ def _find_densest_block(root: Element, sizes: dict[int, int]) -> Element | None:
     scores: dict[int, float] = {}
     blocks: dict[int, Element] = {}
     total = 0.0
-    for element, around in _text_elements(root):
+    for element, enclosing in _text_elements(root):
         weight = sizes[id(element)] - sum(sizes[id(link)] for link in _links(element))
         total += weight
-        for block, share in zip(reversed(around[-2:]), (1.0, 0.5), strict=False):
+        for block, share in zip(reversed(enclosing[-2:]), (1.0, 0.5), strict=False):
             blocks[id(block)] = block
             scores[id(block)] = scores.get(id(block), 0.0) + share * weight
     best = max(scores, key=lambda key: scores[key], default=None)
@@ -141,13 +143,13 @@ def _text_elements(root: Element) -> Iterator[tuple[Element, tuple[Element, ...]
     """Yield each element of running text with the blocks around it."""
     pending: list[tuple[Element, tuple[Element, ...]]] = [(root, ())]
     while pending:
-        element, around = pending.pop()
+        element, enclosing = pending.pop()
         if element.tag in _TEXT_TAGS:
-            yield element, around
+            yield element, enclosing
             continue
         if element.tag in _BLOCK_TAGS:
-            around = (*around[-1:], element)
-        pending.extend((c, around) for c in reversed(element.children) if isinstance(c, Element))
+            enclosing = (*enclosing[-1:], element)
+        pending.extend((c, enclosing) for c in reversed(element.children) if isinstance(c, Element))
 
 
 def _links(element: Element) -> Iterator[Element]:

@@ -62,6 +62,8 @@ _UNQUOTED_VALUE = re.compile(r"[^\s>]*+")
 
 @dataclass(slots=True)
 class Element:
+    """An HTML element with its attributes and children."""
+
     tag: str
     attributes: dict[str, str] = field(default_factory=dict[str, str])
     children: list[Element | str] = field(default_factory=list["Element | str"])

@@ -57,8 +57,8 @@ def find_definitions(db: sqlite3.Connection, name: str, limit: int) -> list[Defi
     if not matches:
         matches = [
             definition
-            for near in nearest_names(db, last)
-            for definition in _find_by_name(db, near, is_exact=True)
+            for nearby_name in nearest_names(db, last)
+            for definition in _find_by_name(db, nearby_name, is_exact=True)
         ]
         return matches[:limit]
     return sorted(matches, key=_sort_key)[:limit]

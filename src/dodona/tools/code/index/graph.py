@@ -131,9 +131,9 @@ def _visible_folders(
     if not files:
         return ("",)
     anchors = [file for file in files if file.stem in _PACKAGE_STEMS or file.suffix == ".go"]
-    here = PurePosixPath(paths[position])
-    if here.suffix in _FOLDER_SCOPED_EXTENSIONS:
-        anchors.append(here)
+    own_path = PurePosixPath(paths[position])
+    if own_path.suffix in _FOLDER_SCOPED_EXTENSIONS:
+        anchors.append(own_path)
     return tuple(f"{file.parent}/".removeprefix("./") for file in anchors)
 
 
@@ -156,9 +156,11 @@ def _resolve_imports(imports: object, path: str, stems: _ModulesByStem) -> set[i
     targets: set[int] = set()
     for module, *names in cast("list[list[str]]", imports):
         parts = [part for part in _SEPARATOR.split(module) if part]
-        whole = _resolve_module(parts, path, stems)
-        inner = [_resolve_module([*parts, name], path, stems) for name in names]
-        targets.update(position for position in (whole, *inner) if position is not None)
+        module_file = _resolve_module(parts, path, stems)
+        member_files = [_resolve_module([*parts, name], path, stems) for name in names]
+        targets.update(
+            position for position in (module_file, *member_files) if position is not None
+        )
     return targets
 
 

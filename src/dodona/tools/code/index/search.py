@@ -102,8 +102,10 @@ def rerank(hits: Sequence[CodeHit], similarities: Sequence[float], limit: int) -
 
 def _normalize(values: Sequence[float]) -> list[float]:
     """Scale values to 0..1; all are 1 if they are equal."""
-    least, most = min(values), max(values)
-    return [(value - least) / (most - least) if most > least else 1.0 for value in values]
+    minimum, maximum = min(values), max(values)
+    return [
+        (value - minimum) / (maximum - minimum) if maximum > minimum else 1.0 for value in values
+    ]
 
 
 def _rank_chunks(db: sqlite3.Connection, query: str, limit: int) -> list[_ScoredChunk]:

@@ -115,8 +115,8 @@ def _signature_end(span: DefinitionSpan, body: Node, data: bytes) -> int:
     if b"#" not in head and b"/" not in head:
         return body.start_byte  # the fast path, for nearly all definitions
     end = body
-    while (before := end.prev_sibling) is not None and "comment" in before.type:
-        end = before
+    while (previous := end.prev_sibling) is not None and "comment" in previous.type:
+        end = previous
     return end.start_byte
 
 

@@ -113,10 +113,10 @@ def iter_named_spans(
 def _container_path(span: DefinitionSpan) -> str:
     """Return the dotted path of the definitions around a span."""
     parts = [".".join(span.owners)] if span.owners else []
-    above = span.parent
-    while above is not None:
-        parts.append(".".join([*above.owners, above.names[0].text]))
-        above = above.parent
+    parent = span.parent
+    while parent is not None:
+        parts.append(".".join([*parent.owners, parent.names[0].text]))
+        parent = parent.parent
     return ".".join(reversed(parts))
 
 
@@ -202,27 +202,27 @@ def _push_span(open_spans: list[DefinitionSpan], span: DefinitionSpan) -> None:
 
 def _enclosing_definition(span: DefinitionSpan) -> DefinitionSpan | None:
     """Return the nearest enclosing span that is a definition."""
-    above = span.parent
-    while above is not None and not above.names:
-        above = above.parent
-    if above is not None and span.kind == "attribute" and above.kind in _FUNCTION_KINDS:
+    parent = span.parent
+    while parent is not None and not parent.names:
+        parent = parent.parent
+    if parent is not None and span.kind == "attribute" and parent.kind in _FUNCTION_KINDS:
         # `self.x = …` in a method defines an attribute of the class.
-        return above.parent if above.parent is not None else above
-    return above
+        return parent.parent if parent.parent is not None else parent
+    return parent
 
 
 def _resolve_kinds(span: DefinitionSpan) -> bool:
     """Set the kind of the span's names. Return False if it is local to a function."""
-    above = span.parent
+    parent = span.parent
     if not span.names or span.depth > MAX_DEPTH:
         return False
     if (
-        above is not None
-        and above.kind in _FUNCTION_KINDS
+        parent is not None
+        and parent.kind in _FUNCTION_KINDS
         and span.kind not in _KINDS_INDEXED_IN_FUNCTIONS
     ):
         return False
-    in_type = span.owners or (above is not None and above.kind in _TYPE_KINDS)
+    in_type = span.owners or (parent is not None and parent.kind in _TYPE_KINDS)
     for name in span.names:
         name.kind = _resolve_kind(name, in_type=bool(in_type))
     return True

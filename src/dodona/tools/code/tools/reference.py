@@ -79,5 +79,5 @@ def add(registry: ToolRegistry, code_of: CodeLoader) -> None:
 
 def _format_reference(reference: Reference) -> str:
     text = " ".join(reference.text.splitlines())
-    inside = f"  [in {reference.container}]" if reference.container else ""
-    return f"{reference.path}:{reference.line}: {text}{inside}"
+    container = f"  [in {reference.container}]" if reference.container else ""
+    return f"{reference.path}:{reference.line}: {text}{container}"

@@ -29,6 +29,8 @@ _NON_PROSE_LINE: Final = re.compile(r"\s*(?:#{1,6}\s|```|~~~|\||<!--|%%|-{3,}\s*
 
 @dataclass(frozen=True, slots=True)
 class FolderIndexEntry:
+    """A line of the list: a note with its title and summary."""
+
     path: str
     title: str
     summary: str
@@ -91,10 +93,10 @@ def _format_lines(
         yield f"- {link}: {entry.summary}" if entry.summary else f"- {link}"
 
 
-def _format_headings(folders: tuple[str, ...], before: tuple[str, ...]) -> Iterator[str]:
+def _format_headings(folders: tuple[str, ...], previous: tuple[str, ...]) -> Iterator[str]:
     """Yield a heading for each folder that is entered, smaller for deeper ones."""
     for depth, name in enumerate(folders):
-        if folders[: depth + 1] != before[: depth + 1]:
+        if folders[: depth + 1] != previous[: depth + 1]:
             yield from ("", f"{'#' * min(depth + 2, 6)} {_MARKUP.sub(' ', name).strip()}", "")
 
 

@@ -94,11 +94,11 @@ def format_target(
 
 def link_to(path: str, *, title: str, resolver: LinkResolver, source: str) -> str:
     """Return a link in the note `source` with a title."""
-    shown = _FORBIDDEN_IN_TITLE.sub(" ", title).strip()
+    label = _FORBIDDEN_IN_TITLE.sub(" ", title).strip()
     target = _shortest_target(path, resolver=resolver, source=source)
     if target is None:
-        return f"[{shown}]({_relative_path(source, path)})"
-    return f"[[{target}]]" if shown in {"", target} else f"[[{target}|{shown}]]"
+        return f"[{label}]({_relative_path(source, path)})"
+    return f"[[{target}]]" if label in {"", target} else f"[[{target}|{label}]]"
 
 
 class LinkResolver:
@@ -120,15 +120,15 @@ class LinkResolver:
 
     def resolve(self, target: str, *, source: str) -> str | None:
         """Return the note that a link in `source` refers to, or None."""
-        plain = target.strip().replace("\\", "/")
-        key = _key(plain)
-        if plain.startswith("/"):
+        normalized = target.strip().replace("\\", "/")
+        key = _key(normalized)
+        if normalized.startswith("/"):
             return self._paths.get(key.lstrip("/"))
-        if plain.startswith(("./", "../")):
+        if normalized.startswith(("./", "../")):
             joined = _join_path(_key(source), key)
             if joined in self._paths:
                 return self._paths[joined]
-            if plain.startswith("../"):
+            if normalized.startswith("../"):
                 return None
             key = key.removeprefix("./")
         if "/" in key and key in self._paths:
@@ -140,9 +140,10 @@ class LinkResolver:
 
     def resolves_as_relative_path(self, target: str, *, source: str) -> bool:
         """Whether the target is a relative path from `source` to a note."""
-        plain = target.strip().replace("\\", "/")
+        normalized = target.strip().replace("\\", "/")
         return (
-            plain.startswith(("./", "../")) and _join_path(_key(source), _key(plain)) in self._paths
+            normalized.startswith(("./", "../"))
+            and _join_path(_key(source), _key(normalized)) in self._paths
         )
 
     def namesakes(self, path: str) -> list[str]:

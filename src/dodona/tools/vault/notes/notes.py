@@ -42,6 +42,8 @@ class NoteSection:
 
 @dataclass(frozen=True, slots=True)
 class Note:
+    """A parsed note."""
+
     path: str
     title: str
     tags: tuple[str, ...]
@@ -94,7 +96,7 @@ def _outline(lines: Sequence[str], start: int) -> tuple[list[_Heading], list[str
 
 def _find_tags(line: str) -> list[str]:
     plain = _CODE_SPAN.sub("`", line) if "`" in line else line
-    return [tag for found in _TAG.findall(plain) if (tag := found.strip("/")[:MAX_NAME_CHARS])]
+    return [tag for match in _TAG.findall(plain) if (tag := match.strip("/")[:MAX_NAME_CHARS])]
 
 
 def _heading_text(text: str) -> str:
@@ -115,20 +117,20 @@ def _build_sections(
         NoteSection(b + 1, e, (), "\n".join(lines[b:e]))
         for b, e in _split_spans(lines, start, ends[0])
     ]
-    bare: list[NoteSection] = []
-    above: list[_Heading] = []
+    headings_only: list[NoteSection] = []
+    parents: list[_Heading] = []
     for heading, end in zip(headings, ends[1:], strict=True):
-        while above and above[-1].level >= heading.level:
-            above.pop()
-        above.append(heading)
-        titles = tuple(parent.text for parent in above if parent.text)
+        while parents and parents[-1].level >= heading.level:
+            parents.pop()
+        parents.append(heading)
+        titles = tuple(parent.text for parent in parents if parent.text)
         for first, last in _split_spans(lines, heading.line_index, end):
             is_bare = first == heading.line_index and last == first + 1
             section = NoteSection(first + 1, last, titles, "\n".join(lines[first:last]))
-            (bare if is_bare else sections).append(section)
-        if max(len(sections), len(bare)) >= MAX_SECTIONS:
+            (headings_only if is_bare else sections).append(section)
+        if max(len(sections), len(headings_only)) >= MAX_SECTIONS:
             break
-    return (sections or bare)[:MAX_SECTIONS]
+    return (sections or headings_only)[:MAX_SECTIONS]
 
 
 def _split_spans(lines: Sequence[str], begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -48,8 +48,8 @@ def add(registry: ToolRegistry, notes_of: NotesLoader) -> None:
             more = f"… and {len(lines) - MAX_ENTRIES} more: use vault_search, or list a subfolder."
             lines = [*lines[:MAX_ENTRIES], more]
         # Without versions: a listed note was not read, so it cannot be stale.
-        here = [note for note in notes if note.path.count("/") == depth]
-        sources = tuple(SourceReference(note.path, note.title) for note in here[:MAX_ENTRIES])
+        direct = [note for note in notes if note.path.count("/") == depth]
+        sources = tuple(SourceReference(note.path, note.title) for note in direct[:MAX_ENTRIES])
         return ToolOutput("\n".join(lines) or "There are no notes yet.", sources, len(notes))
 
 

@@ -66,6 +66,6 @@ def _format_move(move: NoteMove) -> str:
     head = f"{move.path}: moved to {move.to} (move {move.id})."
     if not count:
         return f"{head} No links had to be changed."
-    named = ", ".join(move.relinked[:MAX_NAMED_NOTES])
+    names = ", ".join(move.relinked[:MAX_NAMED_NOTES])
     more = f" and {count - MAX_NAMED_NOTES} more" if count > MAX_NAMED_NOTES else ""
-    return f"{head} Links changed in {count} note{'s' * (count != 1)}: {named}{more}."
+    return f"{head} Links changed in {count} note{'s' * (count != 1)}: {names}{more}."

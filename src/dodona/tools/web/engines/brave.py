@@ -27,6 +27,8 @@ _INVALID_KEY_CODE: Final = b"SUBSCRIPTION_TOKEN_INVALID"
 
 
 class Brave:
+    """The Brave Search engine."""
+
     def __init__(
         self, http: GuardedHttp, limits: FetchLimits, *, key: str, endpoint: str = ENDPOINT
     ) -> None:

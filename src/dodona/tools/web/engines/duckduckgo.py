@@ -16,6 +16,8 @@ ENDPOINT: Final = "https://html.duckduckgo.com/html/"
 
 
 class DuckDuckGo:
+    """The DuckDuckGo engine."""
+
     def __init__(self, http: GuardedHttp, limits: FetchLimits, *, endpoint: str = ENDPOINT) -> None:
         self._http = http
         self._limits = without_redirects(limits)

@@ -23,6 +23,8 @@ class Hit:
 
 
 class SearchEngine(Protocol):
+    """A search engine that the web_search tool can use."""
+
     async def search(self, query: str, limit: int) -> list[Hit]:
         """Return the best pages, best first. Raises ToolFailed if the engine fails."""
         ...

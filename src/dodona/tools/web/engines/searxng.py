@@ -18,6 +18,8 @@ from dodona.tools.web.engines.engine import (
 
 
 class SearXng:
+    """The SearXNG engine at `base_url`."""
+
     def __init__(self, http: GuardedHttp, limits: FetchLimits, *, base_url: str) -> None:
         self._http = http
         self._limits = without_redirects(limits)
