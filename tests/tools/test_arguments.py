@@ -166,7 +166,7 @@ def test_a_default_is_a_new_value_each_time() -> None:
         ),
         (
             {"type": "object", "properties": {"a": {"type": "integer", "default": "x"}}},
-            "the default of 'a' of tool 'find' does not fit its own schema: ",
+            "the default of 'a' of tool 'find' does not match its own schema: ",
         ),
     ],
 )

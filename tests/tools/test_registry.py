@@ -88,7 +88,7 @@ def test_a_function_becomes_a_tool_by_decoration() -> None:
         (
             made("read", parameters={"type": "array"}),
             "the parameters of tool 'read' are not an object. "
-            'Its JSON Schema must say {"type": "object"}.',
+            'Its JSON Schema must have {"type": "object"}.',
         ),
     ],
 )

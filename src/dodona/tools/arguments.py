@@ -116,7 +116,7 @@ class ArgumentReader:
             if error.instance_path:
                 raise ConfigError(
                     f"the default of '{error.instance_path[0]}' of tool '{self._name}' does not "
-                    f"fit its own schema: {_shorten(error.message)}."
+                    f"match its own schema: {_shorten(error.message)}."
                 )
 
 
@@ -124,7 +124,7 @@ def _compile_schema(name: str, schema: dict[str, Any]) -> jsonschema_rs.Validato
     if schema.get("type") != "object":
         raise ConfigError(
             f"the parameters of tool '{name}' are not an object.",
-            hint='Its JSON Schema must say {"type": "object"}.',
+            hint='Its JSON Schema must have {"type": "object"}.',
         )
     try:
         # Offline: a schema may be untrusted, and its $ref must not trigger a request.

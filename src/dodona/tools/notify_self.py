@@ -52,7 +52,7 @@ SPEC: Final = ToolSpec(
             },
             "priority": {
                 "type": "string",
-                "description": "How urgent it is.",
+                "description": "The urgency of the note.",
                 "enum": list(_PRIORITIES),
                 "default": "normal",
             },
@@ -160,7 +160,9 @@ def _defer_until_condition(condition: str) -> Deferral:
 
 def _defer_until_time(timestamp: float, text: str) -> Deferral:
     if not 0 <= timestamp <= time() + MAX_DELAY_SECONDS:
-        raise ToolRetry(f"'{text[:80]}' is too far away.", hint="The limit is one year ahead.")
+        raise ToolRetry(
+            f"'{text[:80]}' is too far in the future.", hint="The limit is one year ahead."
+        )
     return Deferral(DeferUntil.TIME, at=timestamp)
 
 
@@ -172,6 +174,6 @@ def _format_deferral(deferral: Deferral) -> str:
         case DeferUntil.TOOL:
             return f"when {deferral.tool} is called"
         case DeferUntil.CONDITION:
-            return f"once {deferral.condition} holds"
+            return f"when {deferral.condition} is true"
         case DeferUntil.SESSION:
             return "with the next question"

@@ -192,7 +192,7 @@ def transaction(db: sqlite3.Connection) -> Generator[None]:
     try:
         yield
     except BaseException:
-        if db.in_transaction:  # a full disk has ended it already
+        if db.in_transaction:  # an error such as a full disk may have ended it
             db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")

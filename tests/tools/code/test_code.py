@@ -162,7 +162,7 @@ async def test_a_disk_that_fails_is_told_without_its_paths(
     code = IndexedCode([root], tmp_path / "blocked" / "code.db")
     with pytest.raises(ToolFailed) as caught:
         await code.refresh()
-    assert as_text(caught.value) == "the code cannot be used: File exists."
+    assert as_text(caught.value) == "the code is unavailable: File exists."
     with caplog.at_level(logging.WARNING), pytest.raises(ToolFailed):
         await code.search("alpha", 1)
     assert "the code index is not up to date" in caplog.text

@@ -94,7 +94,7 @@ async def test_a_host_in_trouble_is_left_alone(
     """For a minute; then it is asked again."""
     site.pages["/robots.txt"] = answer("", status)
     for _ in range(2):
-        with pytest.raises(ToolFailed, match=r"robots\.txt of site\.test cannot be read now"):
+        with pytest.raises(ToolFailed, match=r"robots\.txt of site\.test is unavailable"):
             await visit(manners, site.url("/a"))
     assert len(site.asked) == 1
     site.pages["/robots.txt"] = robots("")

@@ -226,4 +226,4 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
 
 
 def _disk_error(error: OSError) -> ToolFailed:
-    return ToolFailed(f"the code cannot be used: {error.strerror or 'disk error'}.")
+    return ToolFailed(f"the code is unavailable: {error.strerror or 'disk error'}.")

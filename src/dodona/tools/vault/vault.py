@@ -336,4 +336,4 @@ async def _run_in_thread(work: Callable[[], T]) -> T:
     try:
         return await _threads().submit(work)
     except OSError as error:
-        raise ToolFailed(f"the vault cannot be used: {error.strerror or 'disk error'}.") from error
+        raise ToolFailed(f"the vault is unavailable: {error.strerror or 'disk error'}.") from error

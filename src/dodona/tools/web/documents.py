@@ -27,7 +27,7 @@ _TYPE_LABELS: Final = {
     "application/pdf": "a PDF document",
     "application/zip": "a ZIP archive",
     "image": "an image",
-    "audio": "a sound recording",
+    "audio": "an audio file",
     "video": "a video",
     "font": "a font",
 }

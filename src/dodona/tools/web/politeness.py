@@ -99,7 +99,7 @@ class PolitenessPolicy:
             host.robots_expire_at = self._clock() + ttl
         if host.robots is None:
             raise ToolFailed(
-                f"robots.txt of {address.host} cannot be read now, so nothing is fetched there.",
+                f"robots.txt of {address.host} is unavailable, so its pages cannot be fetched now.",
                 hint="Try again later, or read another page.",
             )
         return host.robots
