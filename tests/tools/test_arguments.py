@@ -154,7 +154,7 @@ def test_a_default_is_a_new_value_each_time() -> None:
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({}, "the parameters of tool 'find' are not an object. Its JSON Schema must say"),
+        ({}, "the parameters of tool 'find' are not an object. Its JSON Schema must have"),
         (
             {"type": "object", "properties": {"a": {"type": "strin"}}},
             "the parameters of tool 'find' are not a valid JSON Schema: properties.a.type: ",
