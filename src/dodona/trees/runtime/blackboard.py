@@ -92,9 +92,7 @@ class Blackboard(MutableMapping[str, Any]):
         if declared is not None:
             self.check(declared, value)
         elif key not in self._values and len(self._values) >= MAX_KEYS:
-            raise BlackboardError(
-                f"cannot add key ':{key}': a scope holds at most {MAX_KEYS} keys."
-            )
+            raise BlackboardError(f"key ':{key}' exceeds the limit of {MAX_KEYS} keys per scope.")
         if (
             type(value) not in UNSIZED_TYPES
             and hasattr(value, "__len__")
