@@ -52,7 +52,7 @@ def test_what_is_no_pattern(pattern: str) -> None:
     with pytest.raises(BadRequest) as refused:
         Bus().add_handler(print, types=("tool.*", pattern), user_id=None)
     assert str(refused.value) == (
-        f"{pattern!r} is no pattern of events. Write a type like tool.call.success, a prefix like "
+        f"{pattern!r} is not a valid event pattern. Write a type like tool.call.success, a prefix like "
         "tool.*, or *."
     )
 

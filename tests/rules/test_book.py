@@ -159,7 +159,7 @@ def test_parameters_are_checked(tmp_path: Path) -> None:
         "rule one has no parameter 'mst'. Did you mean 'most'?",
         "one.most must be a whole number from 1 to 5 (got 6).",
         "one.share must be a number (got 'x').",
-        "one.word must be a text of at most 2,000 characters (got 1).",
+        "one.word must be a string of at most 2,000 characters (got 1).",
         "one.loud must be true or false (got 1).",
     ]
     with pytest.raises(NotFound) as missing:
@@ -219,7 +219,7 @@ def test_a_bad_file_stops_no_other(tmp_path: Path) -> None:
     assert rules.problems() == [
         f"{tmp_path}/rules/1.toml:1: this is no TOML: expected ']' at the end of a table "
         "declaration.",
-        f"{tmp_path}/rules/2.toml: rule 'good' exists already. Choose another id: the first is "
+        f"{tmp_path}/rules/2.toml: rule 'good' already exists. Choose another id: the first is "
         f"{tmp_path}/rules/0.toml.",
     ]
 
@@ -335,6 +335,4 @@ def test_a_guard_that_cannot_be_decided_stays_shut(tmp_path: Path, kind: str) ->
     fired = fire(RuleBook([tmp_path], builtin=NOTHING), "on_tool_call")
     (guard,) = fired
     assert isinstance(guard.action, Deny | RequireApproval)
-    assert guard.action.reason == (
-        "the rule guard cannot be decided; its operator finds why in the log."
-    )
+    assert guard.action.reason == ("rule guard could not be evaluated; see the server log.")

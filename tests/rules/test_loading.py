@@ -22,7 +22,7 @@ MISTAKES = [
     ),
     (
         rule(trigger='"tool.**"'),
-        ':3: rule.trigger must be a hook or a pattern of events (got "tool.**").',
+        ':3: rule.trigger must be a hook or an event pattern (got "tool.**").',
     ),
     (
         rule(condition='"context.trn.number > 1"'),
@@ -41,7 +41,7 @@ MISTAKES = [
     ),
     (
         rule("One"),
-        ":2: rule.id must begin with a letter and have at most 64 of a-z, 0-9, _ and - (got "
+        ":2: rule.id must start with a letter and have at most 64 of a-z, 0-9, _ and - (got "
         '"One").',
     ),
     (
@@ -56,7 +56,7 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "log"\nmessage = "{{ contxt }}"'),
-        ":7: action.message is wrong: the template asks for what there is not: 'contxt' is "
+        ":7: action.message is invalid: the template asks for what there is not: 'contxt' is "
         "undefined. Did you mean 'context'?",
     ),
     (
@@ -66,7 +66,7 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "emit_event"\ntype = "plugin.other.x"'),
-        ':7: action.type must begin with plugin.user. (got "plugin.other.x").',
+        ':7: action.type must start with plugin.user. (got "plugin.other.x").',
     ),
     (
         rule(action='kind = "emit_event"\ntype = "self.notify"\n[action.payload]\nn = {cel="1 +"}'),
@@ -75,13 +75,13 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "set_state"\nkey = "k"\nvalue = 2026-01-01'),
-        ":8: action.value must be text, a number, true or false, a list or a section (got "
+        ":8: action.value must be a string, a number, true or false, a list or a table (got "
         '"2026-01-01").',
     ),
     (
         rule(action='kind = "deny"\nreason = "no"'),
-        ':3: rule.trigger does not go with deny (got "on_turn_start"). Only before a call can it '
-        'be refused: trigger = "on_tool_call".',
+        ':3: rule.trigger cannot be used with deny (got "on_turn_start"). Only a tool call can be '
+        'denied or held for approval: trigger = "on_tool_call".',
     ),
     (
         rule() + '[parameters.most]\ntype = "int"\ndefault = 9\nmax = 5\n',
@@ -89,7 +89,7 @@ MISTAKES = [
     ),
     (
         rule() + '[parameters.most]\ntype = "bool"\ndefault = true\nmin = 5\n',
-        ":11: parameters.most.min is for numbers: this is a bool (got 5).",
+        ":11: parameters.most.min applies to numbers only, not to a bool (got 5).",
     ),
     (
         rule() + '[parameters.most]\ntype = "int"\ndefault = 3\nmin = 5\nmax = 1\n',

@@ -320,9 +320,9 @@ async def test_a_step_decorator_asks_nobody_once_the_run_stops() -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        ("async", "decorator 'd' is async, and its child cannot wait for it."),
-        ("argument", "decorator 'd' needs the argument 'x', which no tree can give."),
-        ("nothing", "decorator 'd' takes no blackboard."),
+        ("async", "decorator 'd' is async, but its child cannot wait for it."),
+        ("argument", "decorator 'd' needs the argument 'x', which a tree cannot pass."),
+        ("nothing", "decorator 'd' does not take a blackboard."),
         ("keys", "decorator 'd' gives its keys as a string."),
     ],
 )

@@ -87,9 +87,9 @@ def test_files_that_are_not_used_are_told_below(folder: Path) -> None:
     done = dodona(folder, "rules", "list")
     assert done.returncode == 0
     assert done.stdout.count("\n") == 9
-    assert done.stderr.startswith(f"not used: {file}: rule 'token_budget' exists already.")
+    assert done.stderr.startswith(f"not used: {file}: rule 'token_budget' already exists.")
     (problem,) = json.loads(dodona(folder, "rules", "list", "--json").stdout)["problems"]
-    assert problem.startswith(f"{file}: rule 'token_budget' exists already.")
+    assert problem.startswith(f"{file}: rule 'token_budget' already exists.")
 
 
 def test_a_rule_is_turned_off_and_set(folder: Path) -> None:
