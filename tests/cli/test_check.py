@@ -280,7 +280,8 @@ def test_a_warning_is_told_and_is_no_failure(tmp_path: Path) -> None:
     ran = check("t.lisp", cwd=tmp_path)
     assert (ran.code, ran.out) == (0, "ok: t, 1 nodes\n")
     assert ran.err == (
-        "warning: t.lisp:1:34: key ':turn' is not in any schema. Declare it in :blackboard-schema.\n"
+        "warning: t.lisp:1:34: key ':turn' is not in any schema. "
+        "Declare it in :blackboard-schema.\n"
         '  1 | (tree "t" (condition (blackboard :turn)))\n'
         "    |                                  ^\n"
     )

@@ -322,7 +322,7 @@ inbox.lisp:1:4: this ':' has no name. Write the name right after it, as in :time
   1 | (a : b)
     |    ^""",
     ":a:b": """\
-inbox.lisp:1:3: ':' (U+003A COLON) cannot be part of a name. Names are made of letters, digits, \
+inbox.lisp:1:3: ':' (U+003A COLON) cannot be part of a name. Names consist of letters, digits, \
 _ and - + * / < > = ! ? .
   1 | :a:b
     |   ^""",
@@ -341,7 +341,7 @@ inbox.lisp:1:2: U+00A0 NO-BREAK SPACE has no meaning here. Write a plain space i
   1 | a�b
     |  ^""",
     "a\u200bb": """\
-inbox.lisp:1:2: U+200B ZERO WIDTH SPACE cannot be part of a name. Names are made of letters, \
+inbox.lisp:1:2: U+200B ZERO WIDTH SPACE cannot be part of a name. Names consist of letters, \
 digits, _ and - + * / < > = ! ? .
   1 | a�b
     |  ^""",
@@ -366,7 +366,7 @@ inbox.lisp:1:2: a string cannot contain U+DFFF LONE SURROGATE. Remove it.
   1 | "�"
     |  ^""",
     r'"a\q"': """\
-inbox.lisp:1:3: '\\' cannot stand before 'q' (U+0071 LATIN SMALL LETTER Q). The escapes are \\n \
+inbox.lisp:1:3: '\\' cannot be followed by 'q' (U+0071 LATIN SMALL LETTER Q). The escapes are \\n \
 \\t \\r \\" \\\\ and \\u{HEX}.
   1 | "a\\q"
     |   ^""",

@@ -86,7 +86,7 @@ def test_reloading_tells_of_a_problem_once(
     folder.subscribers.reload()
     assert len(caplog.messages) == 4
     assert caplog.messages[0] == (
-        f"a subscriber is left out: {file}:1: unknown key x. "
+        f"skipped a subscriber: {file}:1: unknown key x. "
         "Sections are batching, events, output, subscriber."
     )
     folder.subscribers.reload()

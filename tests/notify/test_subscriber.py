@@ -85,8 +85,8 @@ keep = "yes"
         "(got \"after_tools\"). Did you mean 'after_tool'?",
         "x.toml:14: output.priority must be one of low, normal, high, critical, event "
         '(got "urgent").',
-        "x.toml:17: output.template is invalid: the template asks for what there is not: 'pyload' is "
-        "undefined. Did you mean 'payload'?",
+        "x.toml:17: output.template is invalid: the template asks for what there is not: 'pyload' "
+        "is undefined. Did you mean 'payload'?",
         "x.toml:19: output.shown is invalid: the template is no template: Expected an expression, "
         "got 'end of statement block'. Text with {{, {% or {# in it goes between {% raw %} and "
         "{% endraw %}.",
@@ -104,8 +104,9 @@ def test_what_a_subscriber_cannot_do_without(folder: Folder) -> None:
         "A lowercase letter, then at most 63 lowercase letters, digits, _ or -.",
         "x.toml:2: events.types is missing. "
         "Patterns: tool.call.failure, tool.*, budget.*.warning, *.",
-        "x.toml:3: output.template is missing. For the model, in Jinja2: events, event (the last), "
-        "count, payload (of the last) and rows (all payloads, written short).",
+        "x.toml:3: output.template is missing. The text for the model, a Jinja2 template over "
+        "events, event (the last), count, payload (of the last) and rows (all payloads, in compact "
+        "form).",
     ]
     assert mistakes(folder, RIGHT.replace('["tool.*"]', "[]")) == [
         "x.toml:4: events.types contains an invalid event pattern: '' (got an array). "

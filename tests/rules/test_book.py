@@ -179,9 +179,9 @@ def test_a_rule_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCapt
         for _ in range(3):
             assert [fired.rule for fired in fire(rules, "on_turn_start")] == ["good"]
     assert [record.message for record in caplog.records] == [
-        "rule bad does not fire: there is no 'nmber'. Ask with has(…) first.",
-        "rule worse does not fire: 1: the template asks for what there is not: 'dict object' has "
-        "no attribute 'nmber'.",
+        "rule bad could not be evaluated: there is no 'nmber'. Ask with has(…) first.",
+        "rule worse could not be evaluated: 1: the template asks for what there is not: 'dict "
+        "object' has no attribute 'nmber'.",
     ]
 
 
@@ -232,7 +232,7 @@ def test_a_slip_does_not_turn_a_rule_off(tmp_path: Path) -> None:
     rules.reload()
     assert fire(rules, "on_turn_start")
     assert rules.problems() == [
-        f"{file}:4: rule.condition is wrong at column 1: there is no 'tru'. It knows context, "
+        f"{file}:4: rule.condition is invalid at column 1: there is no 'tru'. It knows context, "
         "params."
     ]
     file.unlink()

@@ -26,18 +26,18 @@ MISTAKES = [
     ),
     (
         rule(condition='"context.trn.number > 1"'),
-        ":4: rule.condition is wrong at column 9: 'context' has no 'trn'. Did you mean 'turn'?",
+        ":4: rule.condition is invalid at column 9: 'context' has no 'trn'. Did you mean 'turn'?",
     ),
     (
         rule(condition='"""\ntrue &&\n  zebra\n"""'),
-        ":6: rule.condition is wrong at column 3: there is no 'zebra'. It knows context, params.",
+        ":6: rule.condition is invalid at column 3: there is no 'zebra'. It knows context, params.",
     ),
     (rule(condition="3"), ":4: rule.condition must be a string (got 3)."),
     (rule(prioritty="3"), ":4: unknown key rule.prioritty. Did you mean 'priority'?"),
     (
         rule(enabled="false", core="true"),
         ":5: rule.core cannot be true in a rule that is not enabled (got true). Core rules are "
-        "always on.",
+        "always enabled.",
     ),
     (
         rule("One"),
@@ -61,8 +61,8 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "emit_event"\ntype = "budget.tokn.warning"'),
-        ":7: action.type must be an event that there is, or begin with plugin. and the name of the "
-        "pack (got \"budget.tokn.warning\"). Did you mean 'budget.token.warning'?",
+        ":7: action.type must be a known event, or start with plugin. and the name of the pack "
+        "(got \"budget.tokn.warning\"). Did you mean 'budget.token.warning'?",
     ),
     (
         rule(action='kind = "emit_event"\ntype = "plugin.other.x"'),
@@ -70,7 +70,7 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "emit_event"\ntype = "self.notify"\n[action.payload]\nn = {cel="1 +"}'),
-        ":9: action.payload.n is wrong at column 4: the expression ends too early. Is a "
+        ":9: action.payload.n is invalid at column 4: the expression ends too early. Is a "
         "parenthesis or a value missing?",
     ),
     (
@@ -113,7 +113,7 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
     file = tmp_path / "rules/0.toml"
     assert book(tmp_path, text).problems() == [
         f'{file}:4: rule.priority must be a whole number (got "x").',
-        f"{file}:5: rule.condition is wrong at column 1: there is no 'tru'. It knows context, "
+        f"{file}:5: rule.condition is invalid at column 1: there is no 'tru'. It knows context, "
         "params.",
         f"{file}:6: rule.once must be true or false (got 1).",
         f"{file}:8: action.message is missing.",

@@ -86,8 +86,8 @@ FIRING = [
             "large_result",
             "dodona",
             NotifySelf(
-                "vault_search returned 900 characters in 7 results. Summarise the relevant parts, or "
-                "narrow the next call.",
+                "vault_search returned 900 characters in 7 results. Summarise the relevant parts, "
+                "or narrow the next call.",
                 "low",
                 "large_result",
             ),
@@ -114,7 +114,8 @@ FIRING = [
             "repeated_failure",
             "dodona",
             NotifySelf(
-                "vault_search has failed in 3 turns. Try another approach, or report what does not work.",
+                "vault_search has failed in 3 turns. Try another approach, or report what "
+                "does not work.",
                 "high",
                 "repeated_failure",
             ),

@@ -540,7 +540,8 @@ def test_all_mistakes_of_a_file_are_told_at_once_in_the_order_of_the_file() -> N
         "t.lisp:6:16: no decorator is registered as 'payed'. Did you mean 'paid'?",
         "t.lisp:7:24: ':merge' takes one of :last-wins :collect :fail-on-conflict "
         "(got the keyword :colect). Did you mean 'collect'?",
-        't.lisp:7:41: there is no tree "tols". Pass its file as well, or add the tree to this file.',
+        't.lisp:7:41: there is no tree "tols". Pass its file as well, or add the tree to this '
+        "file.",
         "t.lisp:8:13: unknown node 'sequnce'. Did you mean 'sequence'?",
         't.lisp:9:7: tree "t" already exists. The first is at t.lisp:1:1.',
     ]
