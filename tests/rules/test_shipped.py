@@ -100,8 +100,8 @@ FIRING = [
             "large_result",
             "dodona",
             NotifySelf(
-                "vault_search returned 2,001 characters. Sum up what matters, or narrow the next "
-                "call.",
+                "vault_search returned 2,001 characters. Summarise the relevant parts, or "
+                "narrow the next call.",
                 "low",
                 "large_result",
             ),

@@ -481,7 +481,7 @@ async def test_merge(children: str, merge: str, value: Any) -> None:
         assert outcome.error
         assert outcome.error["message"] == (
             "two children of a parallel wrote different values to ':x'. Use :merge :collect or"
-            " :last-wins, or let them write different keys."
+            " :last-wins, or write to different keys."
         )
     else:
         assert (outcome.status, outcome.blackboard["x"]) == (SUCCESS, value)

@@ -110,7 +110,7 @@ def test_a_leaf_without_a_blackboard(registry: Registry) -> None:
     assert caught.value.message == "leaf 'bare' does not take a blackboard."
     assert caught.value.hint.endswith("bare(bb): …")
 
-    with pytest.raises(LoadError, match="takes no blackboard"):
+    with pytest.raises(LoadError, match="does not take a blackboard"):
 
         @registry.leaf("named")
         def named(*, bb: Blackboard) -> None: ...

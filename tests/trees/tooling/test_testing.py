@@ -207,7 +207,7 @@ BAD: dict[str, tuple[str, int, str]] = {
         f'(test "t" :leaves {{:x :success}} {E})',
         20,
         'a leaf is named by a string. Write {"dotted.name" :success}; '
-        "the keyword :default stands for all others.",
+        "the keyword :default applies to all other leaves.",
     ),
     "no outcome": (
         f'(test "t" :leaves {{"x.a" []}} {E})',
