@@ -586,7 +586,7 @@ def test_globals_that_cannot_be_read(folder: Path) -> None:
     ran = dodona_("tree", "run", "t.lisp", "--globals", "globals.json", cwd=folder)
     assert (ran.code, ran.out) == (4, "")
     assert ran.err.startswith("cannot read the global keys in globals.json: ")
-    assert ran.err.endswith(" Mend or remove the file.\n")
+    assert ran.err.endswith(" Fix or remove the file.\n")
     assert (folder / "globals.json").read_text() == "{"
 
 
