@@ -186,7 +186,7 @@ async def test_when_all_fail_every_attempt_is_named() -> None:
     with pytest.raises(ProviderError) as raised:
         await bench.ask()
     assert str(raised.value) == (
-        "4 attempts came to nothing. scripted/m1 (3 times): overloaded. "
+        "all 4 attempts failed. scripted/m1 (3 times): overloaded. "
         "scripted/m2: wrong key. Set OAK_API_KEY."
     )
     assert (raised.value.kind, raised.value.status) == (ProviderErrorKind.UNAUTHORIZED, 401)

@@ -22,12 +22,12 @@ MISTAKES: list[tuple[str, str, dict[str, Any], str]] = [
         "zzz",
         "m",
         {},
-        "unknown provider 'zzz'. Known are anthropic, openai, openrouter, gemini, deepseek, ollama,"
+        "unknown provider 'zzz'. Available providers: anthropic, openai, openrouter, gemini, deepseek, ollama,"
         " openai-compatible.",
     ),
-    ("openai", "m", {}, "openai needs a key. Set OPENAI_API_KEY."),
-    ("ollama", "", {}, "ollama needs the name of a model. Set model."),
-    ("ollama", ":thinking", {}, "ollama needs the name of a model. Set model."),
+    ("openai", "m", {}, "openai needs an API key. Set OPENAI_API_KEY."),
+    ("ollama", "", {}, "ollama needs a model name. Set model."),
+    ("ollama", ":thinking", {}, "ollama needs a model name. Set model."),
     (
         "openai-compatible",
         "m",

@@ -101,7 +101,7 @@ async def test_anthropic_has_no_response_format() -> None:
     assert error is not None
     assert (error.kind, error.message) == (
         ProviderErrorKind.REJECTED,
-        "Anthropic's wire has no response_format.",
+        "the Anthropic API does not support response_format.",
     )
     assert server.asked == []
 

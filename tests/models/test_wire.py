@@ -107,7 +107,7 @@ async def test_no_first_token_in_time(pieces: list[bytes]) -> None:
         _, error = await gather(model, GO)
         assert error is not None
         assert error.kind is ProviderErrorKind.NO_FIRST_TOKEN
-        assert error.message == f"{provider} said nothing for 0.05 seconds."
+        assert error.message == f"{provider} did not respond within 0.05 seconds."
         await asyncio.wait_for(server.left.wait(), 5)
 
 

@@ -219,7 +219,7 @@ def test_exemptions_are_hosts() -> None:
 async def test_ports_of_other_servers_are_closed(http: GuardedHttp) -> None:
     """Unless the operator named that very port."""
     for port in (22, 25, 6379, 11211):
-        with pytest.raises(AccessDenied, match=f"port {port} is not for web pages"):
+        with pytest.raises(AccessDenied, match=f"port {port} is blocked"):
             await http.get(f"http://example.org:{port}/")
     gate = GuardedHttp("Test/1", exempt_hosts=["a.test:6379", "b.test"])
     gate.check(parse_url("http://a.test:6379/"))
@@ -245,7 +245,7 @@ async def test_redirects_end(site: Site, http: GuardedHttp) -> None:
         await http.get(site.url("/a"))
     assert len(site.asked) == 6
     with pytest.raises(
-        ToolFailed, match=r"^site\.test redirects elsewhere, which is not followed\.$"
+        ToolFailed, match=r"^site\.test redirects to another URL, and redirects are not followed\.$"
     ):
         await http.get(site.url("/a"), limits=FetchLimits(max_redirects=0))
 
@@ -462,7 +462,7 @@ async def test_who_is_not_there_is_told(site: Site) -> None:
     resolver = names(empty_test=[[]], odd_test=[["not an address"]])
     async with GuardedHttp("Test/1", exempt_hosts=["site.test"], resolve=resolver) as http:
         for host in ("nobody.test", "empty.test", "odd.test"):
-            with pytest.raises(ToolFailed, match=f"there is no host {host}"):
+            with pytest.raises(ToolFailed, match=f"the host {host} does not exist"):
                 await http.get(f"http://{host}/")
         with pytest.raises(ToolFailed, match=r"site\.test cannot be reached"):
             await http.get(f"http://site.test:{closed}/")

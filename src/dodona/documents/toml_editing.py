@@ -264,7 +264,7 @@ def _set_child(container: Any, name: str | int, value: Any) -> None:
         elements = cast("list[Any]", container)
         if name > len(elements):
             raise ConfigError(
-                f"index {name} is out of range: the list has {len(elements)} entries.",
+                f"index {name} is out of range (the length is {len(elements)}).",
                 hint="Indexes start at 0.",
             )
         elements[name : name + 1] = [value]

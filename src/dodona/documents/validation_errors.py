@@ -77,7 +77,7 @@ class ConfigErrorBuilder:
     def invalid_value(
         self, path: KeyPath, message: str, *, hint: str = "", got: Any = None
     ) -> ConfigError:
-        """Build an error such as `agent.max_tokens must be > 0 (got -5).`
+        """Build an error for an invalid value: `agent.max_tokens must be > 0 (got -5).`.
 
         `got` is left out if it is None or a secret.
         """

@@ -18,9 +18,7 @@ class Provider:
     name: str
     wire: Literal["openai", "anthropic"]
     base_url: str = ""
-    key_env: tuple[
-        str, ...
-    ] = ()  # environment variables of the API key; the first that is set wins
+    key_env: tuple[str, ...] = ()  # environment variables of the API key; the first one set wins
     needs_key: bool = True
     default_model: str = ""
     max_tokens_member: str = "max_tokens"

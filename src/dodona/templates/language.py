@@ -79,7 +79,7 @@ def check_names(parsed: nodes.Template, names: Iterable[str], label: str) -> Non
     if errors:
         line, name = min(errors, key=lambda each: each[0])
         raise ConfigError(
-            f"the {label} uses an unknown variable: '{name}' is undefined.",
+            f"the {label} uses an undefined value: '{name}' is undefined.",
             where=SourceLocation("", line),
             hint=did_you_mean(name, available) or f"Available variables: {', '.join(available)}.",
         )

@@ -52,7 +52,7 @@ class Template:
             return "".join(_limit_length(self._template.generate(values), label))
         except UndefinedError as error:
             raise ConfigError(
-                f"the {label} uses an unknown variable: {_error_text(error)}.",
+                f"the {label} uses an undefined value: {_error_text(error)}.",
                 where=SourceLocation("", _template_line(error)),
                 hint=_undefined_hint(error, values),
             ) from error

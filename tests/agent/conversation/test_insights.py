@@ -61,7 +61,7 @@ def found(answer: str, *turns: Turn, question: str = "Why?", **more: Any) -> Ins
         ),
         ("Hi", "Hello! How can I help you today?", None),
         ("Thanks", "You're welcome!", None),
-        ("Where?", f"{NO_MODEL_NOTICE}\n\nNothing that fits the question was found.\n", None),
+        ("Where?", f"{NO_MODEL_NOTICE}\n\nNothing relevant to the question was found.\n", None),
         ("Why?", "No answer: the provider is down.", None),
         ("Why?", "The answer was cut before it began.", None),
         ("Why?", "", None),

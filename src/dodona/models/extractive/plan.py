@@ -28,9 +28,7 @@ MAX_LOOKUPS: Final = 2
 MAX_READS: Final = 2
 MAX_REFERENCE_LINES: Final = 12
 MAX_LINE_CHARS: Final = 300
-MAX_RESULTS: Final = (
-    12  # more than this model requests; another model may have made calls before it
-)
+MAX_RESULTS: Final = 12  # more than it requests: another model may have made calls before
 MAX_PATH_CHARS: Final = 300
 
 _READ_VERBS: Final = frozenset({"cat", "fetch", "get", "open", "read", "show", "view"})

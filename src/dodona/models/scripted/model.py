@@ -97,9 +97,7 @@ class _ScriptedStream:
         return self
 
     async def __anext__(self) -> ModelEvent:
-        await asyncio.sleep(
-            0
-        )  # like a network read: other tasks run, and cancellation is delivered
+        await asyncio.sleep(0)  # as a network read: other tasks run, and cancellation arrives
         for event in self._events:
             return event
         raise StopAsyncIteration
