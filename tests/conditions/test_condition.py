@@ -91,7 +91,8 @@ FAILURES = [
     ("params.least == 1", "the key 'least' is missing. Test with has(…) first."),
     (
         "params.most",
-        "the condition must be true or false (got int). Compare the value with something, as in size(name) > 0.",
+        "the condition must be true or false (got int). Compare the value with something, as in "
+        "size(name) > 0.",
     ),
     (
         "params.most * 1.5 > 1.0",

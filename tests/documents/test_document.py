@@ -135,5 +135,6 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as found:
         read_document(tmp_path, label="the wood")
     assert str(found.value) == (
-        f"{tmp_path}: the wood cannot be read: Is a directory. Check that it is a file and that you have permission to read it."
+        f"{tmp_path}: the wood cannot be read: Is a directory. Check that it is a file and that "
+        "you have permission to read it."
     )

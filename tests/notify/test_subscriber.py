@@ -87,7 +87,8 @@ keep = "yes"
         '(got "urgent").',
         "x.toml:17: output.template is wrong: the template uses an undefined value: 'pyload' is "
         "undefined. Did you mean 'payload'?",
-        "x.toml:19: output.shown is wrong: the template is not a valid template: Expected an expression, "
+        "x.toml:19: output.shown is wrong: the template is not a valid template: Expected an "
+        "expression, "
         "got 'end of statement block'. Put literal {{, {% or {# between {% raw %} and "
         "{% endraw %}.",
         'x.toml:20: output.keep must be true or false (got "yes").',

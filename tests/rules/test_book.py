@@ -231,7 +231,8 @@ def test_a_slip_does_not_turn_a_rule_off(tmp_path: Path) -> None:
     rules.reload()
     assert fire(rules, "on_turn_start")
     assert rules.problems() == [
-        f"{file}:4: rule.condition is wrong at column 1: unknown name 'tru'. Available names: context, "
+        f"{file}:4: rule.condition is wrong at column 1: unknown name 'tru'. Available names: "
+        "context, "
         "params."
     ]
     file.unlink()

@@ -26,11 +26,13 @@ MISTAKES = [
     ),
     (
         rule(condition='"context.trn.number > 1"'),
-        ":4: rule.condition is wrong at column 9: 'context' has no field 'trn'. Did you mean 'turn'?",
+        ":4: rule.condition is wrong at column 9: 'context' has no field 'trn'. Did you mean "
+        "'turn'?",
     ),
     (
         rule(condition='"""\ntrue &&\n  zebra\n"""'),
-        ":6: rule.condition is wrong at column 3: unknown name 'zebra'. Available names: context, params.",
+        ":6: rule.condition is wrong at column 3: unknown name 'zebra'. Available names: "
+        "context, params.",
     ),
     (rule(condition="3"), ":4: rule.condition must be a string (got 3)."),
     (rule(prioritty="3"), ":4: unknown key rule.prioritty. Did you mean 'priority'?"),
@@ -112,8 +114,11 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
     text = rule(priority='"x"', condition='"tru"', once="1", action='kind = "log"\nlevel = "loud"')
     file = tmp_path / "rules/0.toml"
     assert book(tmp_path, text).problems() == [
-        f'{file}:4: rule.priority must be a whole number (got "x").',
-        f"{file}:5: rule.condition is wrong at column 1: unknown name 'tru'. Available names: context, "
+        f'{file}:4: rule.priority must be a whole number (got '
+        ''
+        '"x").',
+        f"{file}:5: rule.condition is wrong at column 1: unknown name 'tru'. Available names: "
+        "context, "
         "params.",
         f"{file}:6: rule.once must be true or false (got 1).",
         f"{file}:8: action.message is missing.",

@@ -79,7 +79,8 @@ MISTAKES = [
     ),
     (
         "\n{{ project_id.__class__.__mro__ }}",
-        "t.md:2: the template is not allowed to do this: access to attribute '__class__' of 'str' object is "
+        "t.md:2: the template is not allowed to do this: access to attribute '__class__' of "
+        "'str' object is "
         "unsafe.",
     ),
     ("{{ tools | joi }}", "t.md:1: unknown filter 'joi' in a template. Did you mean 'join'?"),
@@ -118,7 +119,8 @@ def test_mistakes_are_told_with_file_and_line(text: str, told: str) -> None:
 def test_a_template_is_no_program(text: str, what: str) -> None:
     """It cannot call, assign, compute or reach other files."""
     assert mistake(text) == (
-        f"t.md:1: a template cannot use {what}. Only values, if, for and simple filters are supported."
+        f"t.md:1: a template cannot use {what}. Only values, if, for and simple filters are "
+        "supported."
     )
 
 
@@ -145,7 +147,7 @@ LONG = '"' + "a" * 100_000 + '"'
         ),
         ("{% if tools %}" * 300 + "{% endif %}" * 300, "nested too deeply."),
         ("{{" + "(" * 2000 + "1" + ")" * 2000 + "}}", "nested too deeply."),
-        ("{{ tools }}" * 20_000, "more than 5,000 parts."),
+        ("{{ tools }}" * 20_000, "more than 5,000 tokens."),
     ],
 )
 def test_a_template_that_would_not_end_is_ended(text: str, told: str) -> None:

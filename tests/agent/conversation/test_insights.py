@@ -56,7 +56,8 @@ def found(answer: str, *turns: Turn, question: str = "Why?", **more: Any) -> Ins
         ),
         (
             "Where are oaks?",
-            f"{NO_MODEL_NOTICE}\n\n> Oaks grow in Dodona.\n\n— `vault_search` · `oaks.md`, line 3\n",
+            f"{NO_MODEL_NOTICE}\n\n> Oaks grow in Dodona.\n\n— `vault_search` · `oaks.md`, line "
+            "3\n",
             "Oaks grow in Dodona.",
         ),
         ("Hi", "Hello! How can I help you today?", None),

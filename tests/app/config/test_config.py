@@ -548,7 +548,8 @@ NO_TOML: dict[str, tuple[str | bytes, str]] = {
     ),
     "too long": (
         b"x" * (MAX_CONFIG_BYTES + 1),
-        f"dodona.toml: the config file is larger than {MAX_CONFIG_BYTES:,} bytes. Is it the right file?",
+        f"dodona.toml: the config file is larger than {MAX_CONFIG_BYTES:,} bytes. Is it the "
+        "right file?",
     ),
     "arrays in arrays": (
         "a = " + "[" * 100_000,

@@ -117,7 +117,8 @@ BROKEN: dict[str, tuple[str | bytes, str]] = {
     ),
     "short": (
         "abc",
-        "is too short for a secret. A secret needs at least 8 characters, so that it can be redacted in logs.",
+        "is too short for a secret. A secret needs at least 8 characters, so that it can be "
+        "redacted in logs.",
     ),
 }
 

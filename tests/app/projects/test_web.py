@@ -204,7 +204,8 @@ MISTAKES = {
         "Write host or host:port, without http:// and without a path."
     ),
     'allow = ["10.0.0.0/8"]': (
-        "FILE:2: web.allow: '10.0.0.0/8' is not a valid host. Write host or host:port, without http:// and without a path."
+        "FILE:2: web.allow: '10.0.0.0/8' is not a valid host. Write host or host:port, without "
+        "http:// and without a path."
     ),
     'allow = "box.local"': 'FILE:2: web.allow must be a list (got "box.local").',
     "max_kb = 0": "FILE:2: web.max_kb must be >= 1 (got 0).",

@@ -277,5 +277,5 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not UTF-8 at byte 14"):
         read_answers(path)
     path.write_text("[" * 100_000)
-    with pytest.raises(ConfigError, match="cannot be read as JSON"):
+    with pytest.raises(ConfigError, match="is not valid JSON"):
         read_answers(path)
