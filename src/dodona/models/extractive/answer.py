@@ -19,7 +19,7 @@ MAX_NAME_CHARS: Final = 120
 
 NO_MODEL_NOTICE: Final = (
     "No language model is configured, so this answer only quotes tool results. To configure one, "
-    "set an API key such as ANTHROPIC_API_KEY or start Ollama. `dodona status` shows details."
+    "set an API key such as ANTHROPIC_API_KEY or start Ollama; `dodona status` shows details."
 )
 NO_USABLE_TOOLS: Final = (
     "Only tool results can be quoted, and none of the available tools can search for this question."
