@@ -188,7 +188,7 @@ def test_a_template_that_fails_gives_a_plain_line(
     inbox.receive(event("x.z"))
     assert texts(inbox.drain(InjectionPoint.TURN_START)) == ["x.z"]
     assert caplog.messages[0] == (
-        "subscriber asks: the template failed: 1: the template asks for what there is not: "
+        "subscriber asks: the template failed: 1: the template uses an undefined value: "
         "'dict object' has no attribute 'nothing'."
     )
 

@@ -79,16 +79,17 @@ keep = "yes"
         found[4],
         "x.toml:9: unknown key batching.windowms. Did you mean 'window_ms'?",
         "x.toml:10: batching.max_size must be >= 1 (got 0).",
-        "x.toml:11: batching.dedupe_key is invalid: the template asks for what there is not: "
-        "'count' is undefined. There are: event, payload.",
+        "x.toml:11: batching.dedupe_key is invalid: the template uses an undefined value: "
+        "'count' is undefined. Available variables: event, payload.",
         "x.toml:13: output.inject_at must be one of immediate, turn_start, after_tool, turn_end "
         "(got \"after_tools\"). Did you mean 'after_tool'?",
         "x.toml:14: output.priority must be one of low, normal, high, critical, event "
         '(got "urgent").',
-        "x.toml:17: output.template is invalid: the template asks for what there is not: 'pyload' "
-        "is undefined. Did you mean 'payload'?",
-        "x.toml:19: output.shown is invalid: the template is no template: Expected an expression, "
-        "got 'end of statement block'. Text with {{, {% or {# in it goes between {% raw %} and "
+        "x.toml:17: output.template is invalid: the template uses an undefined value: 'pyload' is "
+        "undefined. Did you mean 'payload'?",
+        "x.toml:19: output.shown is invalid: the template is not a valid template: Expected an "
+        "expression, "
+        "got 'end of statement block'. Put literal {{, {% or {# between {% raw %} and "
         "{% endraw %}.",
         'x.toml:20: output.keep must be true or false (got "yes").',
         "x.toml:21: unknown section [outputs]. Did you mean 'output'?",

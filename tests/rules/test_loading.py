@@ -26,11 +26,13 @@ MISTAKES = [
     ),
     (
         rule(condition='"context.trn.number > 1"'),
-        ":4: rule.condition is invalid at column 9: 'context' has no 'trn'. Did you mean 'turn'?",
+        ":4: rule.condition is invalid at column 9: 'context' has no field 'trn'. Did you mean "
+        "'turn'?",
     ),
     (
         rule(condition='"""\ntrue &&\n  zebra\n"""'),
-        ":6: rule.condition is invalid at column 3: there is no 'zebra'. It knows context, params.",
+        ":6: rule.condition is invalid at column 3: unknown name 'zebra'. Available names: "
+        "context, params.",
     ),
     (rule(condition="3"), ":4: rule.condition must be a string (got 3)."),
     (rule(prioritty="3"), ":4: unknown key rule.prioritty. Did you mean 'priority'?"),
@@ -56,7 +58,7 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "log"\nmessage = "{{ contxt }}"'),
-        ":7: action.message is invalid: the template asks for what there is not: 'contxt' is "
+        ":7: action.message is invalid: the template uses an undefined value: 'contxt' is "
         "undefined. Did you mean 'context'?",
     ),
     (
@@ -70,7 +72,7 @@ MISTAKES = [
     ),
     (
         rule(action='kind = "emit_event"\ntype = "self.notify"\n[action.payload]\nn = {cel="1 +"}'),
-        ":9: action.payload.n is invalid at column 4: the expression ends too early. Is a "
+        ":9: action.payload.n is invalid at column 4: unexpected end of the expression. Is a "
         "parenthesis or a value missing?",
     ),
     (
@@ -112,8 +114,11 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
     text = rule(priority='"x"', condition='"tru"', once="1", action='kind = "log"\nlevel = "loud"')
     file = tmp_path / "rules/0.toml"
     assert book(tmp_path, text).problems() == [
-        f'{file}:4: rule.priority must be a whole number (got "x").',
-        f"{file}:5: rule.condition is invalid at column 1: there is no 'tru'. It knows context, "
+        f'{file}:4: rule.priority must be a whole number (got '
+        ''
+        '"x").',
+        f"{file}:5: rule.condition is invalid at column 1: unknown name 'tru'. Available names: "
+        "context, "
         "params.",
         f"{file}:6: rule.once must be true or false (got 1).",
         f"{file}:8: action.message is missing.",

@@ -16,7 +16,7 @@ from dodona.models.providers import PROVIDERS
 KEY = "sk-ant-a-key-that-nobody-may-see"
 PROVIDERS_TEXT = f"The model provider: {', '.join(PROVIDER_NAMES)}."
 
-SECTIONS = f"Sections are {', '.join(sorted(Settings.model_fields))}."
+SECTIONS = f"Sections: {', '.join(sorted(Settings.model_fields))}."
 
 
 @pytest.fixture(autouse=True)
@@ -346,7 +346,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "an empty text": (
         'agent.model = ""\n',
-        'dodona.toml:1: agent.model must be more than an empty string (got "").',
+        'dodona.toml:1: agent.model must be a non-empty string (got "").',
     ),
     "a long text": (
         f"log.level = '{'x' * 500}'\n",
@@ -381,7 +381,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "a key of nobody's": (
         "[log]\nzzz = 4\n",
-        "dodona.toml:2: unknown key log.zzz. [log] takes format, level.",
+        "dodona.toml:2: unknown key log.zzz. Keys of [log]: format, level.",
     ),
     "a key without its section": (
         "max_tokens = 4\n",
@@ -475,7 +475,7 @@ def test_every_mistake_is_told_at_once() -> None:
         "dodona.toml:5: agent.fallback has no effect: extractive does not use it. Remove it.",
         "dodona.toml:5: agent.fallback.provider is missing: a fallback has no automatic provider. "
         + PROVIDERS_TEXT,
-        'dodona.toml:7: store.url must be more than an empty string (got "").',
+        'dodona.toml:7: store.url must be a non-empty string (got "").',
         "dodona.toml:8: store.password must be a string.",
         "dodona.toml:8: store.password has no effect: SQLite does not use it. Remove it.",
         f"dodona.toml:9: unknown section [x]. {SECTIONS}",
@@ -523,50 +523,50 @@ def test_a_password_in_the_address_is_refused_in_the_file_only() -> None:
 NO_TOML: dict[str, tuple[str | bytes, str]] = {
     "no value": (
         "[agent]\nmodel = gpt\n",
-        "dodona.toml:2:9: this is no TOML: invalid value. Text stands in quotes.",
+        "dodona.toml:2:9: invalid TOML: invalid value. Put text in quotes.",
     ),
     "twice": (
         "a = 1\na = 2\n",
-        "dodona.toml:2:6: this is no TOML: cannot overwrite a value. "
-        "This key is set twice: keep one.",
+        "dodona.toml:2:6: invalid TOML: cannot overwrite a value. "
+        "This key is set twice. Remove one.",
     ),
     "a section twice": (
         "[log]\n[log]\n",
-        "dodona.toml:2:5: this is no TOML: cannot declare ('log',) twice. "
-        "This section is there twice: make one of them.",
+        "dodona.toml:2:5: invalid TOML: cannot declare ('log',) twice. "
+        "This section is declared twice. Merge the two.",
     ),
     "no end": (
         'a = """\n\n',
-        "dodona.toml:3: this is no TOML: unterminated string.",
+        "dodona.toml:3: invalid TOML: unterminated string.",
     ),
     "a number without end": (
         f"a = {'9' * 5000}\n",
-        "dodona.toml: this is no TOML: exceeds the limit",
+        "dodona.toml: invalid TOML: exceeds the limit",
     ),
     "binary": (
         b"\x7fELF\x02\xff\xfe",
-        "dodona.toml:1: this is no text in UTF-8. Is it the right file?",
+        "dodona.toml:1: the file is not valid UTF-8. Is it the right file?",
     ),
     "latin-1": (
         "# ok\n# caf\xe9\n".encode("latin-1"),
-        "dodona.toml:2: this is no text in UTF-8. Is it the right file?",
+        "dodona.toml:2: the file is not valid UTF-8. Is it the right file?",
     ),
     "too long": (
         b"x" * (MAX_CONFIG_BYTES + 1),
-        f"dodona.toml: the config file has more than {MAX_CONFIG_BYTES:,} bytes. "
-        "Is it the right file?",
+        f"dodona.toml: the config file is larger than {MAX_CONFIG_BYTES:,} bytes. Is it the "
+        "right file?",
     ),
     "arrays in arrays": (
         "a = " + "[" * 100_000,
-        "dodona.toml: this nests more than 64 levels deep. Is it the right file?",
+        "dodona.toml: keys or values are nested more than 64 levels deep. Is it the right file?",
     ),
     "keys in keys": (
         "a" + ".a" * 400_000 + " = 1",
-        "dodona.toml:1: this nests more than 64 levels deep. Is it the right file?",
+        "dodona.toml:1: keys or values are nested more than 64 levels deep. Is it the right file?",
     ),
     "tables in tables": (
         "\na = " + "{a = " * 100 + "1" + "}" * 100,
-        "dodona.toml:2: this nests more than 64 levels deep. Is it the right file?",
+        "dodona.toml:2: keys or values are nested more than 64 levels deep. Is it the right file?",
     ),
 }
 
@@ -584,5 +584,5 @@ def test_a_folder_is_no_config_file() -> None:
         load_config({})
     assert str(caught.value) == (
         "dodona.toml: the config file cannot be read: Is a directory. "
-        "It must be a file that you may read."
+        "Check that it is a file and that you have permission to read it."
     )

@@ -66,7 +66,7 @@ def test_a_variable_does_not_hide_what_is_wrong(file: Path) -> None:
 def test_a_broken_file_is_not_touched(file: Path) -> None:
     """It must be TOML."""
     file.write_text("[agent\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="this is no TOML"):
+    with pytest.raises(ConfigError, match="invalid TOML"):
         edit_config(file, {("agent", "max_tokens"): 1}, environment={})
     assert file.read_text(encoding="utf-8") == "[agent\n"
 

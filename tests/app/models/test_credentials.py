@@ -120,7 +120,8 @@ BROKEN: dict[str, tuple[str | bytes, str]] = {
     ),
     "short": (
         "abc",
-        "is too short for a secret. Fewer than 8 characters cannot be hidden in logs.",
+        "is too short for a secret. A secret needs at least 8 characters, so that it can be "
+        "redacted in logs.",
     ),
 }
 

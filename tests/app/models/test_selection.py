@@ -132,7 +132,7 @@ async def test_what_is_no_key_is_passed_over(machine: Machine) -> None:
     assert choice.provider == "extractive"
     assert choice.rejected[1] == (
         "OPENAI_API_KEY is too short for a secret. "
-        "Fewer than 8 characters cannot be hidden in logs."
+        "A secret needs at least 8 characters, so that it can be redacted in logs."
     )
 
 

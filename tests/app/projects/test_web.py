@@ -151,7 +151,7 @@ async def test_searxng_does_not_lead_elsewhere_on_this_machine(tmp_path: Path, s
         site.pages["/search"] = redirect(here(other))
         async with web(tmp_path, f'search = "searxng"\nsearxng_url = "{here(site)}"') as made:
             assert await made.text("web_search", query="!! oak") == (
-                "127.0.0.1 redirects elsewhere, which is not followed."
+                "127.0.0.1 redirects to another URL, and redirects are not followed."
             )
         assert other.asked == []
 
@@ -200,11 +200,12 @@ MISTAKES = {
         "FILE:3: the file FOLDER/none does not exist. Write the key to it."
     ),
     'fetch = true\nallow = ["box.local", "http://box.local/"]': (
-        "FILE:3: web.allow: 'http://box.local/' is no host. "
-        "Write a host, or host:port, without http://."
+        "FILE:3: web.allow: 'http://box.local/' is not a valid host. "
+        "Write host or host:port, without http:// and without a path."
     ),
     'allow = ["10.0.0.0/8"]': (
-        "FILE:2: web.allow: '10.0.0.0/8' is no host. Write a host, or host:port, without http://."
+        "FILE:2: web.allow: '10.0.0.0/8' is not a valid host. Write host or host:port, without "
+        "http:// and without a path."
     ),
     'allow = "box.local"': 'FILE:2: web.allow must be a list (got "box.local").',
     "max_kb = 0": "FILE:2: web.max_kb must be >= 1 (got 0).",

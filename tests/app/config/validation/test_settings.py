@@ -143,7 +143,7 @@ MISTAKES: dict[str, tuple[str, str]] = {
     "a section where there are several": (
         "[bindings]\nagent_id = 'x'\n",
         "dodona.toml:1: bindings must be a list of sections (got a section). "
-        "Write [[bindings]], with two brackets, above each.",
+        "Start each section with [[bindings]], in double brackets.",
     ),
     "a misspelt list of sections": (
         "[[binding]]\nagent_id = 'x'\n",
@@ -375,7 +375,7 @@ def test_names_of_variables_keep_their_case() -> None:
 def test_bytes_that_are_no_text_are_told() -> None:
     """A variable may hold them, and what tells so must be printable."""
     words = told("", {"DODONA_AGENT__MODEL": "\udcff"})
-    assert words == 'DODONA_AGENT__MODEL: agent.model must be text in UTF-8 (got "\\udcff").'
+    assert words == 'DODONA_AGENT__MODEL: agent.model must be valid UTF-8 text (got "\\udcff").'
     assert words.encode()
 
 

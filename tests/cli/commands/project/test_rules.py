@@ -255,5 +255,5 @@ def test_a_file_that_is_not_there(folder: Path) -> None:
     assert (code, said) == (
         3,
         f"{folder / 'none.toml'}: the file cannot be read: No such file or directory. "
-        "It must be a file that you may read.\n",
+        "Check that it is a file and that you have permission to read it.\n",
     )
