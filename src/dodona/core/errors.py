@@ -87,9 +87,9 @@ class DodonaError(Exception):
         """Return location, message and hint on one line; one line per problem if several."""
         if self._problems:
             return "\n".join(str(problem) for problem in self._problems)
-        place = f"{self.where}: " if self.where else ""
+        location = f"{self.where}: " if self.where else ""
         hint = f" {self.hint}" if self.hint else ""
-        return f"{place}{self.message}{hint}"
+        return f"{location}{self.message}{hint}"
 
     def problems(self) -> Sequence[DodonaError]:
         """Return the individual problems: the error itself, unless it combines several."""
@@ -332,8 +332,8 @@ def as_json(error: DodonaError) -> dict[str, Any]:
     """Render an error for programs; `where` and `details` are included if they are set."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     if error.where:
-        place = {"line": error.where.line, "column": error.where.column}
-        position = {name: number for name, number in place.items() if number}
+        numbers = {"line": error.where.line, "column": error.where.column}
+        position = {name: number for name, number in numbers.items() if number}
         body["where"] = {"file": error.where.file, **position}
     if error.details:
         body["details"] = error.details

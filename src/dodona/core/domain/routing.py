@@ -43,9 +43,9 @@ class Binding:
         return tuple(name for name in BINDING_FIELDS if getattr(self, name) is not None)
 
     def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
+        location = f" ({self.where})" if self.where else ""
         conditions = " and ".join(f"{name} {getattr(self, name)}" for name in self.fields)
-        return f"the binding{place} for {conditions}"
+        return f"the binding{location} for {conditions}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,11 +74,10 @@ class RunJournal:
         self._past = past
         self._open_steps: dict[str, dict[str, Any]] = {}  # steps in progress
         self._pending = PendingWrites()
-        self._noted_count = self._durable_count = 0  # how many notes were made, and are on the disk
+        self._record_count = self._durable_count = 0  # records so far, and on disk
         self._write_lock = asyncio.Lock()
-        self._orphaned_write: asyncio.Future[None] | None = (
-            None  # a write whose caller was cancelled
-        )
+        # A write whose caller was cancelled.
+        self._orphaned_write: asyncio.Future[None] | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
         self._is_flushing = False
         self._error: BaseException | None = None
@@ -134,7 +133,7 @@ class RunJournal:
             self._schedule_flush()
 
     def _add_pending(self, row: dict[str, Any], *, is_start: bool = False) -> None:
-        self._noted_count += 1
+        self._record_count += 1
         self._pending.add(row, is_start=is_start)
 
     def pin(self, pins: bytes) -> None:
@@ -149,7 +148,7 @@ class RunJournal:
 
     async def flush(self) -> None:
         self._raise_if_unusable()
-        target_count = self._noted_count
+        target_count = self._record_count
         if self._durable_count >= target_count:
             return
         async with self._write_lock:
@@ -205,7 +204,7 @@ class RunJournal:
             self._orphaned_write = None
         self._raise_if_unusable()
         self._cancel_flush()
-        pending, count = self._pending.copy(), self._noted_count
+        pending, count = self._pending.copy(), self._record_count
         orphaned = asyncio.get_running_loop().create_future()
         future = self._database.submit(
             lambda tx: operation(tx, pending),

@@ -265,7 +265,7 @@ class Runs:
         self, tx: Transaction, node: RunNode, parent_id: int | None, extent: WindowExtent | None
     ) -> Claim:
         owner = self._database.owners.current
-        oldest, seen, seen_tokens = extent or (None, None, None)
+        oldest, run_count, token_count = extent or (None, None, None)
         now = time()
         row = tx.fetch_one(
             _CLAIM,
@@ -273,8 +273,8 @@ class Runs:
             new_owner=owner,
             new_parent=parent_id,
             oldest=oldest,
-            seen=seen,
-            seen_tokens=seen_tokens,
+            seen=run_count,
+            seen_tokens=token_count,
             now=now,
         )
         assert row is not None

@@ -126,9 +126,9 @@ def _downtime(step_rows: Iterable[Mapping[str, Any]], *, first: float, now: floa
     """Sum the gaps between the last known time of each attempt and the first of the next."""
     spans: dict[int, tuple[float, float]] = {}
     for step in step_rows:
-        began, ended = step["started_at"], step["ended_at"] or step["started_at"]
-        start, end = spans.get(step["attempt"], (began, ended))
-        spans[step["attempt"]] = (min(start, began), max(end, ended))
+        started, ended = step["started_at"], step["ended_at"] or step["started_at"]
+        start, end = spans.get(step["attempt"], (started, ended))
+        spans[step["attempt"]] = (min(start, started), max(end, ended))
     down, last = 0.0, first
     for attempt in sorted(spans):
         start, end = spans[attempt]
