@@ -281,9 +281,7 @@ async def test_a_file_that_another_holds_for_too_long(
         with pytest.raises(StoreError) as locked:
             await writer.submit(adding("a"))
         other.execute("COMMIT")
-    assert str(locked.value) == (
-        f"the store {path} is locked by another program. Try again when it has finished."
-    )
+    assert str(locked.value) == (f"the store {path} is locked by another program. Try again later.")
     assert await writer.submit(adding("b")) == 1
     assert kept(path) == ["b"]
 

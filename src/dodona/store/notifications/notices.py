@@ -213,8 +213,8 @@ def _check_notice(notice: NewNotice) -> None:
     required = names.get(due.until)
     for name, value in values.items():
         if (value not in (None, "")) is not (name == required):
-            verb = "needs" if name == required else "has no"
-            raise BadRequest(f"a notice deferred until a {due.until.value} {verb} {name!r}.")
+            verb = "needs" if name == required else "must not have"
+            raise BadRequest(f"a notice deferred by {due.until.value} {verb} {name!r}.")
     if due.at is not None and not isfinite(due.at):
         raise BadRequest(f"'at' must be seconds since 1970 (got {due.at}).")
     check_length("'tool'", due.tool, max_chars=_MAX_NAME_CHARS)

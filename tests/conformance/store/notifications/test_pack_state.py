@@ -30,7 +30,7 @@ VALUES = {
     "m": {},
 }
 FULL = {f"key {number:04}": number for number in range(MAX_KEYS)}
-NO_ROOM = "the pack 'p' keeps 1,000 keys at most for a user. Forget some: put them as None."
+NO_ROOM = "the pack 'p' may store at most 1,000 keys per user. Delete some: set them to None."
 
 
 async def test_values_are_kept_by_user_and_pack(store: Store) -> None:
@@ -112,7 +112,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
         "ada",
         "p",
         {"k": {1: 2}},
-        "the value of 'k' cannot be written as JSON: the key 1 of a map is no text.",
+        "the value of 'k' cannot be written as JSON: the key 1 of a map is not a text.",
     ),
     ("ada", "p", {"k": nested(100_000)}, "the value of 'k' is nested too deeply."),
 ]
