@@ -143,7 +143,8 @@ RAISE = "To raise it: dodona budget set user --{} N"
             tokens(3801, 5000),
             "the budget of user:ada for 2026-11-16 does not allow 3,801 tokens more: "
             "0 tokens of 5,000 tokens are used, 1,200 tokens reserved for calls in progress. "
-            f"Calls in progress have reserved the rest: try again later. {TODAY} {RAISE.format('tokens')}",
+            "Calls in progress have reserved the rest: try again later. "
+            f"{TODAY} {RAISE.format('tokens')}",
         ),
         (
             dollars(1.5, 2),
