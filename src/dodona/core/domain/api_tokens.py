@@ -32,5 +32,6 @@ class ApiToken:
     revoked_at: float | None = None
 
     def is_active(self, now: float) -> bool:
-        is_past = self.expires_at is not None and self.expires_at <= now
-        return self.revoked_at is None and not is_past
+        """Whether the token is neither revoked nor expired."""
+        is_expired = self.expires_at is not None and self.expires_at <= now
+        return self.revoked_at is None and not is_expired

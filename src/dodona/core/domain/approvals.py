@@ -9,6 +9,8 @@ from typing import Any
 
 
 class Decision(Enum):
+    """The state of an approval; every state except PENDING is final."""
+
     PENDING = "pending"
     APPROVED = "approved"
     DENIED = "denied"
@@ -29,6 +31,8 @@ class NewApproval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval(NewApproval):
+    """A stored request and its decision; `decided_at` and `decided_by` are None while pending."""
+
     asked_at: float
     decision: Decision
     decided_at: float | None

@@ -160,7 +160,7 @@ async def test_a_closed_store_says_so(url: str) -> None:
 
 # -- files that are left alone ---------------------------------------------------------------------
 
-ANOTHER = "is a database of another program. Nothing was changed. Name another file with "
+ANOTHER = "is a database of another program. Nothing was changed. Set [store] url to another file."
 
 
 def make_text(file: Path) -> str:
@@ -178,7 +178,7 @@ def make_foreign(file: Path) -> str:
         connection.execute("CREATE TABLE places (id INTEGER PRIMARY KEY, url TEXT)")
         connection.execute("INSERT INTO places VALUES (1, 'x')")
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_foreign_with_log(file: Path) -> str:
@@ -186,7 +186,7 @@ def make_foreign_with_log(file: Path) -> str:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("CREATE TABLE runs (id INTEGER PRIMARY KEY)")
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_foreign_with_our_version(file: Path) -> str:
@@ -194,7 +194,7 @@ def make_foreign_with_our_version(file: Path) -> str:
         connection.execute(f"CREATE TABLE {VERSION_TABLE} (version_num TEXT)")
         connection.execute(f"INSERT INTO {VERSION_TABLE} VALUES ('{NEWEST_REVISION}')")  # noqa: S608
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_marked(file: Path) -> str:
@@ -202,7 +202,7 @@ def make_marked(file: Path) -> str:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA application_id = 77")
         connection.commit()
-    return f"{ANOTHER}[store] url."
+    return ANOTHER
 
 
 def make_newer(file: Path) -> str:

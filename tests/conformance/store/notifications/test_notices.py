@@ -150,7 +150,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"event": replace(EVENT, payload={"at": math.nan})},
-        "the event of a notice cannot be written as JSON: "
+        "the event of a notice cannot be encoded as JSON: "
         "nan is neither text, number, list nor map.",
     ),
     ({"key": ""}, "the key of a notice must not be empty."),
