@@ -83,7 +83,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"messages": [{"role": "tool", "content": "x"}]},
         "messages[0].tool_call_id",
-        "a tool message needs the id of its call.",
+        "a tool's message needs the id of its call.",
     ),
     (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
