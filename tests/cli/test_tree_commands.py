@@ -152,7 +152,7 @@ def test_the_oracle_runs_into_its_limit() -> None:
     """`--set` reaches the tree: with one turn only, the turns are used up."""
     ran = dodona_("tree", "run", ORACLE, *LEAVES, "--set", "max_iterations=1")
     assert ran.code == 0
-    assert "! the turns are used up\n" in ran.out
+    assert "! maximum number of turns reached\n" in ran.out
 
 
 def test_the_oracle_is_traced() -> None:
@@ -586,7 +586,7 @@ def test_globals_that_cannot_be_read(folder: Path) -> None:
     ran = dodona_("tree", "run", "t.lisp", "--globals", "globals.json", cwd=folder)
     assert (ran.code, ran.out) == (4, "")
     assert ran.err.startswith("cannot read the global keys in globals.json: ")
-    assert ran.err.endswith(" Mend or remove the file.\n")
+    assert ran.err.endswith(" Fix or remove the file.\n")
     assert (folder / "globals.json").read_text() == "{"
 
 

@@ -211,7 +211,7 @@ async def test_runs_come_in_pages(gateway: Gateway) -> None:
         ("/api/nothing", 404, "there is nothing at '/api/nothing'."),
         ("/page/..%2Fapp.py", 404, "there is nothing at '/page/../app.py'."),
         ("/page/app.py", 404, "the page has no file 'app.py'."),
-        ("/api/events?types=tool..call", 400, "'tool..call' is no pattern of events."),
+        ("/api/events?types=tool..call", 400, "'tool..call' is not a valid event pattern."),
     ],
 )
 async def test_wrong_addresses_say_what_is_wrong(

@@ -118,10 +118,10 @@ async def test_nobody_s_edit_is_overwritten(stand: Stand) -> None:
     assert (await stand.put("a.md", "two", version=first["version"]))["outcome"] == "unchanged"
     now = second["version"]
     for given, said in (
-        ({}, f"the note 'a.md' is there already: its version is {now}."),
+        ({}, f"the note 'a.md' already exists: its version is {now}."),
         (
             {"version": first["version"]},
-            f"the note 'a.md' was changed meanwhile: its version is {now}.",
+            f"the note 'a.md' has changed: its version is {now}.",
         ),
     ):
         body = {"path": "a.md", "content": "mine", **given}
@@ -152,7 +152,7 @@ async def test_a_note_is_moved_with_its_links_and_back(stand: Stand) -> None:
     assert (stand.root / "a.md").read_text() == "see [[oak]]"
     assert await stand.error("POST", "/undo", {"move": moved["id"]}) == (
         409,
-        f"move {moved['id']} was undone already, by move {undone['id']}.",
+        f"move {moved['id']} was already undone by move {undone['id']}.",
     )
     assert await stand.error("POST", "/undo", {}) == (404, "there is no move to undo.")
     assert await stand.error("POST", "/undo", {"move": 99}) == (404, "there is no move 99.")
@@ -309,7 +309,7 @@ async def test_a_note_that_is_too_long(stand: Stand) -> None:
     body = {"path": "a.md", "content": "x" * 1_000_001}
     assert await stand.error("PUT", "/note", body) == (
         422,
-        "the content has 1,000,001 bytes, and a note at most 1,000,000.",
+        "the content has 1,000,001 bytes; a note can have at most 1,000,000.",
     )
     assert [*stand.root.iterdir()] == []
 

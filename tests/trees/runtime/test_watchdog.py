@@ -158,7 +158,7 @@ def test_the_error_says_what_the_watchdog_did(yard: Yard) -> None:
     assert outcome.error == {
         "node": "work/stuck",
         "type": "TreeError",
-        "message": "no progress for 10 s. The watchdog ended it.",
+        "message": "no progress for 10 s. The watchdog stopped it.",
     }
 
 
@@ -257,7 +257,7 @@ def test_a_sync_leaf_that_says_running_for_ever(yard: Yard) -> None:
     outcome = yard.run('(selector (never-ready) (say :word "x")) :finally (say :word "finally")')
     assert (outcome.status, outcome.end_reason) == (Status.FAILURE, "stuck")
     assert outcome.error is not None
-    assert outcome.error["message"] == "no progress for 10 s. The watchdog ended it."
+    assert outcome.error["message"] == "no progress for 10 s. The watchdog stopped it."
     assert yard.words() == ["never-ready", "finally"]
     assert yard.log[-1][0] == 10
 

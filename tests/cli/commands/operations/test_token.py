@@ -122,8 +122,8 @@ def test_where_others_can_come_in_a_token_must_be_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ('hosts = ["Dodona"]', "gateway.hosts has 'Dodona', which is no host"),
-        ('proxies = ["box"]', "gateway.proxies has 'box', which is no address"),
+        ('hosts = ["Dodona"]', "gateway.hosts contains 'Dodona', which is not a valid host"),
+        ('proxies = ["box"]', "gateway.proxies contains 'box', which is not an IP address"),
         ('host = "box"', "'box' is no address to listen on"),
     ],
 )

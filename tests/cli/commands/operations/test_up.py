@@ -38,7 +38,7 @@ def test_it_tells_where_it_is_and_what_to_ask(tmp_path: Path) -> None:
             f"dodona   {__version__}\n"
             f"address  {up.url}\n"
             "agent    extractive\n"
-            "         because there is no key, and no server on this machine\n"
+            "         because there is no API key and no local model server\n"
             f"vault    {SAMPLE}\n"
             f"store    {tmp_path}/.dodona/dodona.db\n"
             "\n"
@@ -50,7 +50,7 @@ def test_it_tells_where_it_is_and_what_to_ask(tmp_path: Path) -> None:
         up.process.send_signal(signal.SIGTERM)
         assert up.ended() == 0
         assert "Stopped.\n" in up.err
-        assert up.err.startswith("DODONA_MCP__FILES__COMMAND: nothing uses [mcp.files] yet.\n")
+        assert up.err.startswith("DODONA_MCP__FILES__COMMAND: [mcp.files] has no effect yet.\n")
         assert not file.exists()
 
 
@@ -183,4 +183,4 @@ def test_a_vault_that_is_not_there(tmp_path: Path) -> None:
     """It is told before anything is started."""
     done = dodona(tmp_path, "up", "--port", "0", DODONA_VAULT__PATH="nowhere")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("DODONA_VAULT__PATH: vault.path is no folder: ")
+    assert done.stderr.startswith("DODONA_VAULT__PATH: vault.path is not a folder: ")

@@ -56,7 +56,7 @@ def test_every_mistake_is_told(tmp_path: Path) -> None:
     done = dodona(tmp_path, "config", "check", "--config", "x.toml", DODONA_LOG__LEVEL="loud")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        'x.toml:2: agent.provider must be a provider (got "antropic"). '
+        'x.toml:2: agent.provider must be a known provider (got "antropic"). '
         "Did you mean 'anthropic'?\n"
         'x.toml:3: agent.api_key must be "env:NAME" or "file:PATH", never the secret itself. '
         "Write env: and the name of a variable, or file: and the path of a file that only you may "
@@ -89,7 +89,7 @@ def test_a_named_file_that_is_missing(tmp_path: Path, command: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (
         3,
         "",
-        "there is no config file x.toml. --config names it.\n",
+        "config file x.toml does not exist. Check the path in --config.\n",
     )
 
 
@@ -197,12 +197,12 @@ def test_what_nothing_uses_yet_is_told(tmp_path: Path) -> None:
     done = dodona(tmp_path, "config", "check")
     assert (done.returncode, done.stdout) == (0, "ok: dodona.toml\n")
     assert done.stderr == (
-        "dodona.toml:1: nothing uses [[plugins]] yet.\ndodona.toml:4: nothing uses [mcp.x] yet.\n"
+        "dodona.toml:1: [[plugins]] has no effect yet.\ndodona.toml:4: [mcp.x] has no effect yet.\n"
     )
     done = dodona(tmp_path, "config", "check", "--json")
     assert json.loads(done.stdout)["notes"] == [
-        "dodona.toml:1: nothing uses [[plugins]] yet.",
-        "dodona.toml:4: nothing uses [mcp.x] yet.",
+        "dodona.toml:1: [[plugins]] has no effect yet.",
+        "dodona.toml:4: [mcp.x] has no effect yet.",
     ]
 
 

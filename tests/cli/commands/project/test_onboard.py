@@ -91,7 +91,7 @@ def test_a_script_needs_nobody(tmp_path: Path) -> None:
         "model": "claude-sonnet-5-5",
         "key": str(home / "credentials" / "anthropic"),
         "config": str(home / "config.toml"),
-        "notes": ["ANTHROPIC_API_KEY is set, and comes before this key."],
+        "notes": ["ANTHROPIC_API_KEY is set and overrides this key."],
     }
     done = onboard(tmp_path, "--provider", "openai", "--key-from", "env:WORK", WORK=KEY)
     assert (done.returncode, done.stderr) == (0, "")
@@ -108,7 +108,7 @@ def test_nobody_to_ask(tmp_path: Path) -> None:
     done = onboard(tmp_path, "--provider", "openai", "--key-stdin", typed="\n")
     assert (done.returncode, done.stderr) == (2, "the key is empty. Nothing was changed.\n")
     done = onboard(tmp_path, "--provider", "openai")
-    assert "a key of openai is needed." in done.stderr
+    assert "openai needs an API key." in done.stderr
     assert kept(tmp_path) == {}
 
 
@@ -119,9 +119,7 @@ def test_a_full_disk_leaves_all_as_it_was(tmp_path: Path) -> None:
     words = ("--provider", "gemini", "--key-stdin")
     done = onboard(tmp_path, *words, typed="another-of-this", before="ulimit -f 0")
     assert done.returncode == 3
-    assert done.stderr.endswith(
-        "this cannot be written: File too large. What was there before is still there.\n"
-    )
+    assert done.stderr.endswith("cannot write: File too large. The old content is unchanged.\n")
     assert "another-of-this" not in done.stderr + done.stdout
     assert kept(tmp_path) == before
     assert sorted(os.listdir(tmp_path / ".dodona")) == ["config.toml", "credentials"]
