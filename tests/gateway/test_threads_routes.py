@@ -121,7 +121,7 @@ async def test_a_thread_is_read_page_by_page(stand: Stand) -> None:
         ("", {"title": "x" * 201, "content": "x"}, "title must have at most 200 characters"),
         ("/1", {"content": "x" * 20_001}, "content must have at most 20,000 characters"),
         ("/1", {"content": "x", "entry_type": "rumour"}, "entry_type must be one of thought"),
-        ("", {"contents": "x"}, "3 mistakes."),
+        ("", {"contents": "x"}, "3 problems."),
     ],
     ids=str,
 )

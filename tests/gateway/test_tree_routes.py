@@ -194,7 +194,7 @@ async def test_labels(tree: Tree) -> None:
     check("Labelled", told)
     assert (status, told) == (200, {"context_id": "node-1", "label": "start"})
     status, told = await tree.post("label", {"context_id": "node-2", "label": "start"})
-    assert (status, told["error"]["message"]) == (400, "the label 'start' is that of run 1.")
+    assert (status, told["error"]["message"]) == (400, "the label 'start' belongs to run 1.")
     assert (await tree.post("label", {"context_id": "node-1", "label": None}))[0] == 200
     assert (await tree.post("label", {"context_id": "node-2", "label": "start"}))[0] == 200
 

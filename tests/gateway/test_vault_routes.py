@@ -228,7 +228,7 @@ async def test_no_path_leaves_the_vault(stand: Stand, path: str, status: int) ->
             {"path": "a.md", "content": "x", "versoin": ""},
             "there is no field 'versoin'.",
         ),
-        ("POST", "/move", {}, "2 mistakes."),
+        ("POST", "/move", {}, "2 problems."),
         ("POST", "/undo", {"move": "1"}, "move must be a whole number."),
         ("POST", "/undo", {"move": True}, "move must be a whole number."),
         ("POST", "/undo", {"move": 0}, "move must be from 1 to 999999999999999999."),

@@ -91,7 +91,7 @@ async def test_a_person_decides(asking: Client, script: Script, approved: bool) 
     assert await pending(asking) == []
     again = await asking.send("POST", place(chunk, stream.run_id), {"approved": not approved})
     assert again.status == 409
-    assert again.error["hint"] == "It is decided once."
+    assert again.error["hint"] == "A decision is final."
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

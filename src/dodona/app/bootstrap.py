@@ -32,7 +32,6 @@ from dodona.app.projects.code import CodeIndexes, code_folders, open_code_embedd
 from dodona.app.projects.vaults import VaultIndexes, vault_folder
 from dodona.app.projects.web import register_web_tools
 from dodona.app.telemetry.collect import ServerStatus, add_collectors, subscribe_metrics
-from dodona.core.domain.api_tokens import ApiTokens
 from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.projects import LOCAL_USER
 from dodona.core.domain.routing import LiveRouter
@@ -42,6 +41,7 @@ from dodona.net.http import HttpPool
 from dodona.net.redactor import Redactor
 from dodona.notify.bus import Bus
 from dodona.store import Store, parse_location
+from dodona.store.accounts.api_tokens import ApiTokens
 from dodona.store.accounts.audit import AuditLog
 from dodona.telemetry.metrics import Metrics
 from dodona.tools import notify_self

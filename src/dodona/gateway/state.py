@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from dodona.agent.api import AgentApi
-from dodona.core.domain.api_tokens import ApiTokens
-from dodona.core.domain.audit import Audit, AuditEntry
 from dodona.core.domain.routing import LiveRouter
 from dodona.gateway.security.quotas import RequestQuotas
 from dodona.gateway.security.token_cache import TokenCache
 from dodona.gateway.settings import GatewaySettings
 from dodona.gateway.shutdown import Shutdown
 from dodona.net.redactor import Redactor
+from dodona.store.accounts.api_tokens import ApiTokens
+from dodona.store.accounts.audit import AuditLog
 from dodona.telemetry.metrics import Metrics
 
 ReadinessCheck: TypeAlias = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -23,14 +23,6 @@ StatusProvider: TypeAlias = ReadinessCheck
 
 async def empty_status() -> Mapping[str, Any]:
     return {}
-
-
-class ReadableAudit(Audit, Protocol):
-    async def page(
-        self, *, since: float = 0.0, kind: str = "", before: int | None = None, limit: int = 100
-    ) -> list[AuditEntry]:
-        """Entries, the newest first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +34,7 @@ class GatewayServices:
     """
 
     tokens: ApiTokens | None = None
-    audit: ReadableAudit | None = None
+    audit: AuditLog | None = None
     metrics: Metrics = field(default_factory=Metrics)
     get_status: StatusProvider = empty_status
     routing: LiveRouter = field(default_factory=LiveRouter)

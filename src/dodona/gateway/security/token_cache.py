@@ -8,12 +8,13 @@ from hashlib import sha256
 from time import monotonic, time
 from typing import Final
 
-from dodona.core.domain.api_tokens import TOKEN_PATTERN, ApiToken, ApiTokens
+from dodona.core.domain.api_tokens import TOKEN_PATTERN, ApiToken
 from dodona.core.errors import StoreError, Unauthorized
 from dodona.gateway.errors import TooManyRequests
 from dodona.gateway.security.client_address import client_key
 from dodona.gateway.security.rate_limit import TokenBuckets
 from dodona.gateway.settings import RequestLimits
+from dodona.store.accounts.api_tokens import ApiTokens
 
 CACHE_SECONDS: Final = (
     0.5  # seconds for which a token is not looked up again: so soon a revocation counts

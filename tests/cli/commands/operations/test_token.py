@@ -53,7 +53,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     assert (token["active"], token["scopes"]) == (False, ["admin", "chat"])
     assert token["revoked_at"] is not None
     told = dodona(tmp_path, "audit", "--since", "1h", "--kind", "admin").stdout
-    assert "token 1 was made for ada: admin, chat." in told
+    assert "token 1 was created for ada: admin, chat." in told
     assert "token 1 of ada was revoked." in told
     assert done.stdout.strip() not in told
     entries = json.loads(dodona(tmp_path, "audit", "--json", "--limit", "1").stdout)["entries"]
@@ -67,7 +67,7 @@ def test_a_token_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("create", "--user", "A/b", "--scope", "chat"), "'A/b' is no name for a user."),
+        (("create", "--user", "A/b", "--scope", "chat"), "'A/b' is not a valid user name."),
         (("create", "--user", "ada", "--scope", "chatt"), "there is no scope 'chatt'. Did you"),
         (
             ("create", "--user", "ada", "--scope", "chat", "--expires", "soon"),

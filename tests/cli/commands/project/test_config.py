@@ -335,7 +335,7 @@ def test_a_broken_file_ends_other_commands_too(tmp_path: Path) -> None:
     done = dodona(tmp_path, "status", "--json")
     report = json.loads(done.stdout)
     assert (done.returncode, report["error"]["code"]) == (3, "config_invalid")
-    assert report["error"]["message"] == "3 mistakes."
+    assert report["error"]["message"] == "3 problems."
     assert len(report["error"]["problems"]) == 3
 
 
