@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from dodona.core.errors import AccessDenied, ConfigError, DodonaError
-from dodona.gateway import GatewaySettings, make_app, open_listener, serve
+from dodona.gateway import GatewaySettings, GatewayState, make_app, open_listener, serve
 from tests.gateway.plain_agency import LONG, PlainAgency, until
 from tests.gateway.talking import Following, events, gateway_up, nothing, ready
 
@@ -206,7 +206,9 @@ async def test_a_stream_under_way_ends_when_it_is_cancelled() -> None:
 
 
 async def _serve(host: str, port: int, address: asyncio.Future[str] | None = None) -> None:
-    app = make_app(PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
+    app = make_app(
+        GatewayState(api=PlainAgency(), settings=GatewaySettings(), check_readiness=ready)
+    )
     started = address.set_result if address else lambda _: None
     with open_listener(host, port) as listener:
         await serve(app, listener, on_started=started, finish_runs=nothing)
