@@ -63,7 +63,7 @@ def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
     if not is_own and not caller.has_scope("channel"):
         raise AccessDenied(
             f"{caller.user_id} may send only as {caller.user_id}.",
-            hint=f"Set account to {caller.user_id} without a peer, or use a token with scope channel.",
+            hint=f"Set account to {caller.user_id} and omit peer, or use a token with scope channel.",
         )
     return is_own
 
@@ -147,7 +147,7 @@ METHODS: Final = (
     ),
     Method(
         name="chat.events",
-        description="Follow the events of a run after a given event, for example after a lost connection.",
+        description="Follow the events of a run, for example after a lost connection.",
         result="`run_id` and `session_key`; the events follow.",
         handle=stream_events,
         parameters=(

@@ -65,7 +65,7 @@ METHODS: Final = (
     ),
     Method(
         name="session.clear",
-        description="Start a new conversation with the next message of a session. The old one is kept.",
+        description="Start a new conversation with the next message. The old one is kept.",
         result="`session`: as in `session.list`.",
         handle=clear_session,
         scope="chat",

@@ -43,7 +43,7 @@ METHODS: Final = (
     Method(
         name="status",
         description="Show whether the gateway is ready, the agents and the authenticated user.",
-        result="`status`, `version`, `user`, `default_agent`, `agents`, and the details of `/readyz`.",
+        result="`status`, `version`, `user`, `default_agent`, `agents` and those of `/readyz`.",
         handle=get_status,
     ),
     Method(
