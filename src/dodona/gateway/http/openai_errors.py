@@ -1,4 +1,6 @@
-"""Errors in OpenAI's format. The status decides which exception OpenAI's clients raise:
+"""Errors in OpenAI's format.
+
+The status decides which exception OpenAI's clients raise:
 
     400 BadRequestError · 401 AuthenticationError · 403 PermissionDeniedError · 404 NotFoundError
     409 ConflictError · 429 RateLimitError · 5xx InternalServerError

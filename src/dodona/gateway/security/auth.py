@@ -1,4 +1,4 @@
-"""Authentication. A token that is sent is always checked; without one, only the operator has access.
+"""Authentication. A token is always checked; without one, only the operator has access.
 
 A request is the operator's if it comes from this machine, names this machine as its host, did not
 pass a proxy, and the gateway is not reachable from the network. A local proxy would turn every

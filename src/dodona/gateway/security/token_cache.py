@@ -40,7 +40,7 @@ class TokenCache:
         self._recording_tasks: set[asyncio.Task[None]] = set()
 
     async def verify(self, text: str, address: str) -> ApiToken:
-        """Return the token with this text. Raises Unauthorized, or TooManyRequests in a cooldown."""
+        """Return a valid token. Raises Unauthorized, or TooManyRequests during a cooldown."""
         digest = sha256(text.encode("latin-1", "replace")).hexdigest()
         cached = self._cached.get(digest)
         if cached is None:

@@ -55,7 +55,7 @@ class RunCompletion:
         )
 
     async def stream(self) -> AsyncGenerator[bytes]:
-        """Yield the encoded chunks. Raises errors; cancels the run if the stream is closed early."""
+        """Yield the encoded chunks. Cancels the run if the stream is closed early."""
         deltas, completion = RunDeltas(is_streaming=True), self.completion
         has_started = False
         try:

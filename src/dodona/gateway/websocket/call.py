@@ -13,7 +13,6 @@ from dodona.agent.api import AgentApi
 from dodona.core import chunks
 from dodona.core.chunks import StreamChunk
 from dodona.core.errors import DodonaError
-from dodona.gateway.security.caller import Caller
 from dodona.gateway.state import GatewayState
 from dodona.gateway.websocket.frame import RequestId, error_frame
 from dodona.gateway.websocket.parameter import MethodParameter
@@ -105,7 +104,7 @@ Handler: TypeAlias = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """A callable method. The return value of `handle` is the result, unless one was already sent."""
+    """A method. The return value of `handle` is the result, unless one was already sent."""
 
     name: str
     description: str

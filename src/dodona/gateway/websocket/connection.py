@@ -113,7 +113,7 @@ class Connection:
         id_ = None
         try:
             if self._token is not None:
-                # Checked for each frame, as for each HTTP request: it may be revoked or rate limited.
+                # Checked for each frame, as for each HTTP request: it may have been revoked.
                 self.caller = await authenticate(self.state, connection, self._token)
             document = frame.parse_frame(message, self.state.settings.max_body_bytes)
             id_ = self._check_id_unused(frame.id_of(document))

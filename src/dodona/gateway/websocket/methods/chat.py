@@ -63,7 +63,7 @@ def _authorize_sender(caller: Caller, account: str, peer: str | None) -> bool:
     if not is_own and not caller.has_scope("channel"):
         raise AccessDenied(
             f"{caller.user_id} may send only as {caller.user_id}.",
-            hint=f"Set account to {caller.user_id} and omit peer, or use a token with scope channel.",
+            hint=f"Set account to {caller.user_id} and no peer, or use a token with scope channel.",
         )
     return is_own
 
@@ -119,9 +119,7 @@ METHODS: Final = (
         handle=send,
         scope="chat",
         parameters=(
-            _name_parameter(
-                "channel", "The channel of the message, such as `telegram`.", is_required=True
-            ),
+            _name_parameter("channel", "The channel, such as `telegram`.", is_required=True),
             _name_parameter("account", "The account within the channel.", is_required=True),
             _name_parameter("peer", "The user or group that sent the message."),
             _name_parameter("guild", "The guild or server."),
