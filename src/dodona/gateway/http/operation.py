@@ -138,11 +138,11 @@ class Operation:
         return {*self.errors, *always, *((408, 413, 415) if has_body else ())}
 
     def _query_errors(self, request: Request) -> Iterator[DodonaError]:
-        known = [each.name for each in self.parameters if each.location == "query"]
+        query_names = [each.name for each in self.parameters if each.location == "query"]
         names = [name for name, _ in request.query_params.multi_items()]
         for name in dict.fromkeys(names):
-            if name not in known:
-                hint = did_you_mean(name, known)
+            if name not in query_names:
+                hint = did_you_mean(name, query_names)
                 yield BadRequest(f"there is no parameter {name!r:.80}.", hint=hint)
             elif names.count(name) > 1:
                 yield BadRequest(f"{name} is given more than once.")

@@ -97,10 +97,10 @@ class ChatRequest:
 
 
 def _unknown_field_errors(body: Mapping[str, Any]) -> Iterator[InvalidParameter]:
-    known = (*_READERS, *FIXED_FIELDS, *IGNORED_FIELDS)
+    field_names = (*_READERS, *FIXED_FIELDS, *IGNORED_FIELDS)
     for name in body:
-        if name not in known:
-            hint = did_you_mean(name, known)
+        if name not in field_names:
+            hint = did_you_mean(name, field_names)
             yield InvalidParameter(f"there is no field {name!r:.80}.", param=name[:80], hint=hint)
 
 
