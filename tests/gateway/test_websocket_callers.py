@@ -91,7 +91,7 @@ async def test_only_the_adapter_of_a_channel_speaks_for_others(
     if not is_allowed:
         assert answer["error"] == {
             "code": "access_denied",
-            "message": "ada may speak for ada alone.",
+            "message": "ada may send only as ada.",
             "hint": "Set account to ada and no peer, or use a token with scope channel.",
         }
 

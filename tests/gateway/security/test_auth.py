@@ -157,7 +157,7 @@ async def test_a_proxy_that_says_nothing_of_itself_needs_a_token(
     gateway, _ = keyed
     answer = await gateway.raw(b"GET /api/runs HTTP/1.0\r\nHost: 127.0.0.1:PORT\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 401 ")
-    assert b"what comes through a proxy needs a token." in answer
+    assert b"requests through a proxy need a token." in answer
 
 
 async def test_whoever_comes_by_a_configured_name_needs_a_token(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_where_others_can_come_in_a_token_must_be_there(tmp_path: Path) -> None:
     [
         ('hosts = ["Dodona"]', "gateway.hosts has 'Dodona', which is no host"),
         ('proxies = ["box"]', "gateway.proxies has 'box', which is no address"),
-        ('host = "box"', "'box' is no address to listen on"),
+        ('host = "box"', "'box' is not an IP address to listen on"),
     ],
 )
 def test_settings_of_the_gateway_are_checked(tmp_path: Path, line: str, told: str) -> None:
