@@ -178,7 +178,7 @@ def test_every_call_has_an_id_of_its_own() -> None:
 
 
 def test_a_relayed_answer_cannot_begin_anew() -> None:
-    with pytest.raises(AnswerRestarted, match="anew: cut"):
+    with pytest.raises(AnswerRestarted, match="restarted its answer: cut"):
         calls(TextDelta("a"), Restart("cut"))
 
 

@@ -88,7 +88,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]},
         "messages[0].tool_calls[0]",
-        'a call must look like {"id": …, "type": "function", "function": '
+        'a tool call must look like {"id": …, "type": "function", "function": '
         '{"name": …, "arguments": "{}"}}.',
     ),
     ({"temprature": 1}, "temprature", "there is no field 'temprature'."),
