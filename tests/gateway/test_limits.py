@@ -184,7 +184,10 @@ async def test_a_user_has_so_many_runs(tmp_path: Path) -> None:
         async with gateway.client.post(url, data=body, headers=token) as response:
             assert response.status == 429
             told = await response.json()
-            assert told["error"]["message"] == "this user already has 2 runs that are queued or running."
+            assert (
+                told["error"]["message"]
+                == "this user already has 2 runs that are queued or running."
+            )
         assert len(gateway.agency.oracle.runs) == 2
         async with gateway.client.post(url, data=body, headers=JSON) as response:
             assert response.status == 200

@@ -96,7 +96,9 @@ async def test_whoever_still_waits_is_sent_away(tmp_path: Path) -> None:
             assert await Following(listening).rest() == ""
             status, told = await asking
         assert (status, told["error"]["code"]) == (503, "shutting_down")
-        assert told["error"]["message"] == "Dodona is shutting down. Run 2 resumes after the restart."
+        assert (
+            told["error"]["message"] == "Dodona is shutting down. Run 2 resumes after the restart."
+        )
         assert await stand.ends() == 0
 
 

@@ -257,7 +257,9 @@ WRONG = [
     ("[" * 100_000, bad_request(None, "the frame is nested too deeply.")),
     (
         {"id": 7},
-        bad_request(7, "method must be the name of a method.", "The hello event lists the methods."),
+        bad_request(
+            7, "method must be the name of a method.", "The hello event lists the methods."
+        ),
     ),
     (
         {"id": 1.5, "method": "ping"},

@@ -402,7 +402,7 @@ async def test_a_format_is_passed_on_with_tools(ai: Any, client: Client, script:
     )
     sent = script.asked[0].json
     assert (sent["response_format"], sent["tool_choice"]) == (wanted, "none")
-    with pytest.raises(openai.BadRequestError, match="an agent that uses its tools") as raised:
+    with pytest.raises(openai.BadRequestError, match="an agent that uses its own tools") as raised:
         await ai.chat.completions.create(**body(client, response_format=wanted))
     assert raised.value.param == "response_format"
 

@@ -218,7 +218,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             ),
             RequestParameter(
                 name="view",
-                description="all, or path: from the head to the root, with the first node of each branch.",
+                description="all, or path: from the head to the root, plus the start of branches.",
                 default="all",
             ),
             RequestParameter(
