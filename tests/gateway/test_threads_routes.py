@@ -113,8 +113,8 @@ async def test_a_thread_is_read_page_by_page(stand: Stand) -> None:
         ("", {"title": "Oaks"}, "content is missing."),
         ("", {"content": "x"}, "title is missing."),
         ("/1", {}, "content is missing."),
-        ("/1", {"content": 5}, "content must be a text."),
-        ("/1", {"content": None}, "content must be a text."),
+        ("/1", {"content": 5}, "content must be a string."),
+        ("/1", {"content": None}, "content must be a string."),
         ("/1", {"content": ""}, "content must not be empty."),
         ("/1", {"content": "x", "title": "Elms"}, "there is no field 'title'."),
         ("/1", {"content": "x", "author": "oracle"}, "there is no field 'author'."),
@@ -172,8 +172,8 @@ async def test_what_is_not_there_or_anothers_is_404(stand: Stand) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("/search", "say what to search for."),
-        ("/search?query=", "query must be a text of 1 to 200 characters (got '')."),
+        ("/search", "query is required."),
+        ("/search?query=", "query must be a string of 1 to 200 characters (got '')."),
         ("/search?query=x&limit=0", "limit must be a whole number from 1 to 100 (got '0')."),
         ("?limit=-1", "limit must be a whole number from 1 to 200 (got '-1')."),
         ("/1?after=-1", f"after must be a whole number from 0 to {10**18 - 1} (got '-1')."),

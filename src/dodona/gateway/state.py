@@ -1,4 +1,4 @@
-"""What stands behind the routes."""
+"""The state that all requests share: services, settings, limits and caches."""
 
 from __future__ import annotations
 
@@ -22,38 +22,32 @@ StatusProvider: TypeAlias = ReadinessCheck
 
 
 async def empty_status() -> Mapping[str, Any]:
+    """Return no status: the default where the process measures nothing."""
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayServices:
-    """What stands beside the agency: who may come in, what is noted and measured.
+@dataclass(slots=True, kw_only=True)
+class GatewayState:
+    """Everything that routes and middleware need.
 
-    Without `tokens` every token is wrong, and there is but the operator. `status` tells what is
-    being done. Whoever has the `routing` may give it another router at any time.
+    `check_readiness` returns the readiness details and raises if something does not work.
+    `get_status` returns the current activity. Without `tokens`, every token is invalid and only
+    the operator has access. The router inside `routing` can be replaced while the gateway runs.
     """
 
+    api: AgentApi
+    settings: GatewaySettings
+    check_readiness: ReadinessCheck
     tokens: ApiTokens | None = None
     audit: AuditLog | None = None
     metrics: Metrics = field(default_factory=Metrics)
     get_status: StatusProvider = empty_status
     routing: LiveRouter = field(default_factory=LiveRouter)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewayState:
-    """`ready` tells what works; it raises when something does not."""
-
-    api: AgentApi
-    settings: GatewaySettings
-    check_readiness: ReadinessCheck
-    openapi: Mapping[str, Any]  # OpenAPI
-    token_cache: TokenCache
-    quotas: RequestQuotas
-    services: GatewayServices
     redactor: Redactor | None = None
     shutdown: Shutdown = field(default_factory=Shutdown)
+    token_cache: TokenCache = field(init=False)
+    quotas: RequestQuotas = field(init=False)
 
-    @property
-    def routing(self) -> LiveRouter:
-        return self.services.routing
+    def __post_init__(self) -> None:
+        self.token_cache = TokenCache(self.tokens, self.settings.limits)
+        self.quotas = RequestQuotas(self.settings.limits)

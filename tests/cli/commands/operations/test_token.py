@@ -124,7 +124,7 @@ def test_where_others_can_come_in_a_token_must_be_there(tmp_path: Path) -> None:
     [
         ('hosts = ["Dodona"]', "gateway.hosts contains 'Dodona', which is not a valid host"),
         ('proxies = ["box"]', "gateway.proxies contains 'box', which is not an IP address"),
-        ('host = "box"', "'box' is no address to listen on"),
+        ('host = "box"', "'box' is not an IP address to listen on"),
     ],
 )
 def test_settings_of_the_gateway_are_checked(tmp_path: Path, line: str, told: str) -> None:

@@ -34,7 +34,7 @@ from dodona.gateway.app import make_app
 from dodona.gateway.security.client_address import is_loopback
 from dodona.gateway.server import open_listener, parse_listen_host, serve, tuned_gc
 from dodona.gateway.settings import GatewaySettings, RequestLimits
-from dodona.gateway.state import GatewayServices
+from dodona.gateway.state import GatewayState
 from dodona.net.redactor import Redactor
 from dodona.tools.vault.notes.files import walk_notes
 
@@ -103,19 +103,18 @@ async def _run_gateway(
             _print_stopped(await runtime.shutdown(SHUTDOWN_TIMEOUT))
 
         try:
-            app = make_app(
-                runtime.api,
+            state = GatewayState(
+                api=runtime.api,
                 settings=_gateway_settings(config.settings.gateway, needs_token=not is_here),
                 check_readiness=runtime.status.check_ready,
-                services=GatewayServices(
-                    tokens=runtime.tokens,
-                    audit=runtime.audit,
-                    metrics=runtime.metrics,
-                    get_status=runtime.status.snapshot,
-                    routing=runtime.router,
-                ),
+                tokens=runtime.tokens,
+                audit=runtime.audit,
+                metrics=runtime.metrics,
+                get_status=runtime.status.snapshot,
+                routing=runtime.router,
                 redactor=redactor,
             )
+            app = make_app(state)
             with tuned_gc():
                 await serve(app, listener, on_started=tell, finish_runs=leave)
         finally:
