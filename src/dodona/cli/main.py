@@ -74,7 +74,9 @@ app.command(
     help="Show and change a project's conversation.",
 )
 app.command(
-    "dodona.cli.commands.project.rules:app", name="rules", help="List, check, test and change rules."
+    "dodona.cli.commands.project.rules:app",
+    name="rules",
+    help="List, check, test and change rules.",
 )
 app.command(
     "dodona.cli.commands.conversation.approve:approve",
@@ -182,7 +184,9 @@ def _run(redactor: Redactor) -> object:
 def _redact_tracebacks(redactor: Redactor) -> None:
     """Remove secrets from the traceback of an uncaught exception."""
 
-    def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def print_traceback(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         print_note(redactor.scrub("".join(traceback.format_exception(kind, error, trace))), end="")
 
     sys.excepthook = print_traceback

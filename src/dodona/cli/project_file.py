@@ -49,7 +49,5 @@ def suggest_project_id(folder: Path) -> str:
     """Derive a project name from the name of a folder."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.name).strip("._-")[:64]
     if not name:
-        raise BadRequest(
-            f"cannot derive a project name from {folder}.", hint="Use --project NAME."
-        )
+        raise BadRequest(f"cannot derive a project name from {folder}.", hint="Use --project NAME.")
     return name

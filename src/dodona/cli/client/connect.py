@@ -33,7 +33,9 @@ def load_config_quietly(file: Path | None, redactor: Redactor) -> Config:
 def find_announcement(config: Config, credentials: Credentials) -> Announcement | None:
     """Return the gateway announced for the same store. It may not respond."""
     announcement = Announcement.read(config.home)
-    if announcement is None or announcement.store != str(parse_location(store_url(config, credentials))):
+    if announcement is None or announcement.store != str(
+        parse_location(store_url(config, credentials))
+    ):
         return None
     return announcement
 

@@ -52,7 +52,9 @@ def check_home_folder(home: Path) -> Finding:
     try:
         home_stat = home.stat()
     except FileNotFoundError:
-        return warning("home", f"{home} does not exist yet.", "It is created on first use.", mkdir_fix(home))
+        return warning(
+            "home", f"{home} does not exist yet.", "It is created on first use.", mkdir_fix(home)
+        )
     except OSError as error:
         return wrong("home", f"{home}: {error.strerror}.", "Set DODONA_HOME to another folder.")
     if not stat.S_ISDIR(home_stat.st_mode):
@@ -80,9 +82,7 @@ def check_credentials(folder: Path) -> Iterator[Finding]:
         yield wrong("credentials", f"{folder}: {error.strerror}.", f"chown or chmod {folder}")
         return
     expected_modes = [(folder, 0o700), *((file, 0o600) for file in files if file.is_file())]
-    problems = [
-        problem for path, mode in expected_modes if (problem := _check_private(path, mode))
-    ]
+    problems = [problem for path, mode in expected_modes if (problem := _check_private(path, mode))]
     yield from problems
     if not problems:
         count = f"{len(files)} file{'s' * (len(files) != 1)}"

@@ -32,7 +32,9 @@ async def run_checks(
 ) -> AsyncIterator[Finding]:
     """Check the model of each agent, and its fallbacks."""
     async with HttpPool() as http:
-        selector = ModelSelector(config, credentials, http=http, targets=default_targets(os.environ))
+        selector = ModelSelector(
+            config, credentials, http=http, targets=default_targets(os.environ)
+        )
         for agent in ("", *config.settings.agents):
             name = f"agents.{agent}" if agent else "agent"
             try:

@@ -83,9 +83,7 @@ def _check_future_runs(path: Path) -> Iterator[Finding]:
         (newest,) = db.execute("SELECT max(created_at) FROM runs").fetchone()
     if newest is not None and newest > time() + _MAX_SKEW_SECONDS:
         when = datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")
-        yield warning(
-            "clock", f"the store has a run from the future ({when}).", "Check the clock."
-        )
+        yield warning("clock", f"the store has a run from the future ({when}).", "Check the clock.")
 
 
 def _check_disk(path: Path) -> Finding:

@@ -86,7 +86,7 @@ class Screen:
             self._is_thinking_open = not text.endswith("\n")
 
     def _print_note(self, text: str) -> None:
-        """Print a line to standard error; on a shared terminal, end the line of the answer first."""
+        """Print a line to standard error. On a shared terminal, first end the answer's line."""
         self._end_thinking()
         if self._is_shared:
             self._end_line()

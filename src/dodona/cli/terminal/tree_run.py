@@ -49,9 +49,9 @@ class TreeRunFlags:
             help="Pause before this node, leaf or path.",
         ),
     ] = ()
-    watchdog: Annotated[
-        float, Parameter(help="Seconds without progress before a step fails.")
-    ] = 60.0
+    watchdog: Annotated[float, Parameter(help="Seconds without progress before a step fails.")] = (
+        60.0
+    )
     globals: Annotated[
         Path | None, Parameter(help="JSON file that stores global keys between runs.")
     ] = None
@@ -237,9 +237,8 @@ def _print_timings(trace: Trace) -> None:
     width = max(map(len, paths), default=4)
     print_text(f"\n{'node'.ljust(width)}  visits    elapsed       busy")
     for row, path in zip(rows, paths, strict=True):
-        print_text(
-            f"{path.ljust(width)}  {row.visits:6}  {_format_duration(row.elapsed_seconds)}  {_format_duration(row.busy_seconds)}"
-        )
+        elapsed, busy = _format_duration(row.elapsed_seconds), _format_duration(row.busy_seconds)
+        print_text(f"{path.ljust(width)}  {row.visits:6}  {elapsed}  {busy}")
 
 
 def _format_duration(seconds: float) -> str:

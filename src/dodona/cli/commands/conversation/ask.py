@@ -39,13 +39,15 @@ class AskOptions:
     context: Annotated[
         str | None, Parameter(help="Continue from this context_id of an earlier answer.")
     ] = None
-    max_tokens: Annotated[int | None, Parameter(help="Maximum length of the answer, in tokens.")] = None
+    max_tokens: Annotated[
+        int | None, Parameter(help="Maximum length of the answer, in tokens.")
+    ] = None
     sources: Annotated[
         str | None, Parameter(help="Kinds of tools to allow, such as: vault,web")
     ] = None
-    thinking: Annotated[
-        bool | None, Parameter(help="Enable or disable thinking, and show it.")
-    ] = None
+    thinking: Annotated[bool | None, Parameter(help="Enable or disable thinking, and show it.")] = (
+        None
+    )
 
     def question(self, text: str, *, new: bool = False) -> Question:
         """Build and validate a question. Raises one error with all problems."""
@@ -66,7 +68,9 @@ class AskOptions:
 def ask(
     question: Annotated[
         str,
-        Parameter(help="The question. Use - to read it from standard input.", allow_leading_hyphen=True),
+        Parameter(
+            help="The question. Use - to read it from standard input.", allow_leading_hyphen=True
+        ),
     ],
     /,
     *,

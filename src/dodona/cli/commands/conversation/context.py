@@ -67,7 +67,9 @@ def tree(
     Nodes on the path to the head are marked with ●.
     """
     context = _ProjectContext(project, config, redactor)
-    lines, document = context.run(lambda trees, _: _load_tree(trees, context.project, fold=not every))
+    lines, document = context.run(
+        lambda trees, _: _load_tree(trees, context.project, fold=not every)
+    )
 
     def text() -> str:
         is_terminal = sys.stdout.isatty()
@@ -104,9 +106,7 @@ def checkout(
 
 @app.command
 def branch(
-    origin: Annotated[
-        str, Parameter(name="FROM", help="A message ID, a context_id or a label.")
-    ],
+    origin: Annotated[str, Parameter(name="FROM", help="A message ID, a context_id or a label.")],
     /,
     *,
     label: Annotated[str | None, Parameter(help="A label for the branching point.")] = None,

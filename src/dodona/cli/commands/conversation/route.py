@@ -35,24 +35,24 @@ def route(
     message = {"channel": channel, "account": account, "peer": peer, "guild": guild, "team": team}
     message = {name: value or None for name, value in message.items()}
     router = make_router(load_config(os.environ, config))
-    resolved = router.resolve(**message)
-    key = session_key(resolved.agent_id, channel, account, peer) if account else None
-    others = [each for each in router.candidates(**message) if each is not resolved.binding]
+    result = router.resolve(**message)
+    key = session_key(result.agent_id, channel, account, peer) if account else None
+    others = [each for each in router.candidates(**message) if each is not result.binding]
     if json:
         print_json(
             {
-                "agent_id": resolved.agent_id,
-                "level": resolved.level,
-                "explanation": resolved.explanation,
-                "binding": _binding_json(resolved.binding) if resolved.binding else None,
+                "agent_id": result.agent_id,
+                "level": result.level,
+                "explanation": result.explanation,
+                "binding": _binding_json(result.binding) if result.binding else None,
                 "others": [_binding_json(each) for each in others],
                 "session_key": key,
             }
         )
         return
     rows = [
-        ("agent", resolved.agent_id),
-        ("reason", resolved.explanation),
+        ("agent", result.agent_id),
+        ("reason", result.explanation),
         ("session", key or "needs --account"),
         *(("also matches", f"{each.agent_id}: {each}.") for each in others),
     ]

@@ -66,9 +66,7 @@ def show(
 ) -> None:
     """Show the question, answer and steps of a run."""
     loaded = load_config_quietly(config, redactor)
-    document = asyncio.run(
-        _with_views(loaded, redactor, lambda views: views.show(LOCAL_USER, run))
-    )
+    document = asyncio.run(_with_views(loaded, redactor, lambda views: views.show(LOCAL_USER, run)))
     if json:
         print_json(redactor.scrub_all(document))
     else:

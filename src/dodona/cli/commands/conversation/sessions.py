@@ -69,7 +69,9 @@ def show(
     lines = [f"{each['timestamp'][:16]}  {each['role']}: {each['content']}" for each in messages]
     print_text(
         redactor.scrub(
-            strip_control_chars("\n\n".join(lines) or "No messages yet, or the session was cleared.")
+            strip_control_chars(
+                "\n\n".join(lines) or "No messages yet, or the session was cleared."
+            )
         )
     )
 
