@@ -31,7 +31,10 @@ def cli_page() -> str:
             `dodona --version` prints the version."""),
         table(
             ("command", "what it does"),
-            [(f"[`{name}`](#{name.replace(' ', '-')})", command.help) for name, command in found],
+            [
+                (f"[`{name}`](#{name.replace(' ', '-')})", _summary(command))
+                for name, command in found
+            ],
         ),
         *(_command(name, command) for name, command in found),
         "## Exit codes",
@@ -56,16 +59,20 @@ def _command(name: str, command: App) -> str:
         [
             f"## {name}",
             f"```text\n{' '.join([name, *_placed(arguments), '[OPTIONS]'])}\n```",
-            _told(command),
+            _description(command),
             table(("argument", "takes", "default", ""), [_row(each) for each in arguments]),
         ]
     )
 
 
-def _told(command: App) -> str:
-    """What its function says of itself, which may be more than its line in the list."""
-    said = inspect.getdoc(command.default_command) if command.default_command else ""
-    return prose(said.partition("\n\n")[0]) if said else str(command.help)
+def _summary(command: App) -> str:
+    """The first paragraph of the help text."""
+    return " ".join(inspect.cleandoc(command.help).partition("\n\n")[0].split())
+
+
+def _description(command: App) -> str:
+    """The whole help text."""
+    return "\n\n".join(map(prose, inspect.cleandoc(command.help).split("\n\n")))
 
 
 def _placed(arguments: Iterable[Argument]) -> Iterator[str]:

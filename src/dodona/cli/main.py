@@ -33,23 +33,25 @@ app.command(
     name="ask",
     help="""Ask a question.
 
-    The answer is printed as it arrives. Ctrl-C cancels the run and saves the partial answer.""",
+    The answer is printed as it arrives. Ctrl-C cancels the run and saves the
+    partial answer.""",
 )
 app.command(
     "dodona.cli.commands.conversation.chat:chat",
     name="chat",
     help="""Start an interactive conversation.
 
-    Ctrl-C cancels the current answer and saves it. Ctrl-D or /quit ends the conversation.""",
+    Ctrl-C cancels the current answer and saves it. Ctrl-D or /quit ends the
+    conversation.""",
 )
 app.command(
     "dodona.cli.commands.project.onboard:onboard",
     name="onboard",
     help="""Choose a model provider and save its API key.
 
-    Without options, you are prompted for each value. The key is never shown, is saved in a file
-    that only you can read, and is not checked yet. Comments and other settings in the config file
-    are preserved.""",
+    Without options, you are prompted for each value. The key is never shown, is
+    saved in a file that only you can read, and is not checked yet. Comments and
+    other settings in the config file are preserved.""",
 )
 app.command(
     "dodona.cli.commands.project.init:init",
@@ -63,7 +65,8 @@ app.command(
     name="index",
     help="""Index a folder of code or notes.
 
-    A new folder of code is added to the project. Later runs index only the changed files.""",
+    A new folder of code is added to the project. Later runs index only the
+    changed files.""",
 )
 app.command(
     "dodona.cli.commands.project.vault:app", name="vault", help="List, search and move notes."
@@ -83,8 +86,8 @@ app.command(
     name="approve",
     help="""Approve or deny pending tool calls.
 
-    Without arguments, pending calls are listed. CALL may be omitted if the run has only one
-    pending call.""",
+    Without arguments, pending calls are listed. CALL may be omitted if the run
+    has only one pending call.""",
 )
 app.command("dodona.cli.commands.conversation.run:app", name="run", help="List and show runs.")
 app.command(
@@ -129,8 +132,9 @@ app.command(
     name="doctor",
     help="""Check the installation for problems.
 
-    ✓ is fine, ! is a warning, ✗ is an error. The exit code is 0 if there are no errors. Models are
-    not called, so nothing is billed. Nothing is changed without --fix.""",
+    ✓ is fine, ! is a warning, ✗ is an error. The exit code is 0 if there are no
+    errors. Models are not called, so nothing is billed. Nothing is changed
+    without --fix.""",
 )
 app.command(
     "dodona.cli.commands.operations.token:app",

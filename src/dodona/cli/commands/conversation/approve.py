@@ -33,7 +33,9 @@ def approve(
     deny: Annotated[
         bool, Parameter(negative="", show_default=False, help="Deny the call.")
     ] = False,
-    note: Annotated[str, Parameter(help="Reason for the denial, shown to the model.")] = "",
+    note: Annotated[
+        str, Parameter(show_default=False, help="Reason for the denial, shown to the model.")
+    ] = "",
     json: AsJson = False,
     config: ConfigFile = None,
     redactor: InjectedRedactor,

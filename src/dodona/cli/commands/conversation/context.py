@@ -44,7 +44,7 @@ def show(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Show the state, summary and recent messages of a project's conversation."""
+    """Show the conversation: its state, summary and recent messages."""
     context = _ProjectContext(project, config, redactor)
     state = context.run(lambda _, contexts: contexts.show(LOCAL_USER, context.project))
     context.print_result(state, as_json=json, text=lambda: "\n".join(_format_context(state)))
@@ -109,7 +109,7 @@ def branch(
     origin: Annotated[str, Parameter(name="FROM", help="A message ID, a context_id or a label.")],
     /,
     *,
-    label: Annotated[str | None, Parameter(help="A label for the branching point.")] = None,
+    label: Annotated[str | None, Parameter(help="Label for the branching point.")] = None,
     project: ProjectName = None,
     json: AsJson = False,
     config: ConfigFile = None,
@@ -117,7 +117,8 @@ def branch(
 ) -> None:
     """Start a branch at a message.
 
-    A branch at a question replaces the question; a branch at an answer continues after it.
+    A branch at a question replaces the question; a branch at an answer continues
+    after it.
     """
     context = _ProjectContext(project, config, redactor)
     start = {"message_id": origin} if origin.isdecimal() else {"name": origin}
@@ -192,7 +193,10 @@ def close(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Close the conversation. The next question starts a new one."""
+    """Close the conversation.
+
+    The next question starts a new one.
+    """
     context = _ProjectContext(project, config, redactor)
     closed = context.run(lambda _, contexts: contexts.close(LOCAL_USER, context.project))
     line = f"The conversation of {context.project} is closed. The next question starts a new one."

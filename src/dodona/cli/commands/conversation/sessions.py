@@ -86,9 +86,9 @@ def clear(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Start a new conversation with the next message of a session.
+    """Clear a session.
 
-    The old conversation is kept.
+    Its next message starts a new conversation. The old conversation is kept.
     """
     session = _with_views(config, redactor, lambda views: views.clear(user, key))
     if json:

@@ -47,8 +47,9 @@ def create(
 ) -> None:
     """Back up the store.
 
-    The backup is a consistent snapshot; the gateway may keep running. The config file is included,
-    with anything that looks like a secret redacted. Keys, notes and code are not included.
+    The backup is a consistent snapshot; the gateway may keep running. The config
+    file is included, with anything that looks like a secret redacted. Keys,
+    notes and code are not included.
     """
     loaded, location = _load_with_location(config, redactor)
     folder = path or Path(f"dodona-backup-{datetime.now():%Y%m%d-%H%M%S}")
@@ -66,8 +67,8 @@ def create(
 def verify(path: Folder, /, *, json: AsJson = False, redactor: InjectedRedactor) -> int:
     """Verify a backup.
 
-    Checks the checksums, the database and the row counts. The exit code is 0 if the backup is
-    intact.
+    Checks the checksums, the database and the row counts. The exit code is 0 if
+    the backup is intact.
     """
     manifest = Manifest.read(path)
     results: list[CheckResult] = []
@@ -100,8 +101,8 @@ def restore(
 ) -> None:
     """Restore a backup.
 
-    The existing store is kept under another name. Nothing is changed if the backup is damaged or
-    the store is in use.
+    The existing store is kept under another name. Nothing is changed if the
+    backup is damaged or the store is in use.
     """
     _, location = _load_with_location(config, redactor)
     manifest = Manifest.read(path)

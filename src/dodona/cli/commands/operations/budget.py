@@ -68,7 +68,10 @@ def set_(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Set a budget in the config file. A running gateway applies it immediately."""
+    """Set a budget in the config file.
+
+    A running gateway applies it immediately.
+    """
     limits = {
         name: value for name, value in (("tokens", tokens), ("usd", usd)) if value is not None
     }

@@ -31,7 +31,9 @@ def create(
     *,
     user: Annotated[str, Parameter(help="Owner of the token, its runs and its projects.")],
     scope: Annotated[str, Parameter(help=f"Scopes, separated by commas: {', '.join(SCOPES)}.")],
-    label: Annotated[str, Parameter(help="Label to recognise the token by.")] = "",
+    label: Annotated[
+        str, Parameter(show_default=False, help="Label to recognise the token by.")
+    ] = "",
     expires: Annotated[
         str | None, Parameter(help="Lifetime, such as 12h, 90d or 1y. Unlimited by default.")
     ] = None,
@@ -88,7 +90,10 @@ def revoke(
     config: ConfigFile = None,
     redactor: InjectedRedactor,
 ) -> None:
-    """Revoke a token. A running gateway applies this within a second."""
+    """Revoke a token.
+
+    A running gateway applies this within a second.
+    """
     loaded = load_config_quietly(config, redactor)
     revoked = asyncio.run(_revoke(loaded, redactor, token))
     if json:

@@ -49,9 +49,7 @@ NO_CONFIG_FILE = "no config file, defaults and environment only"
 Key = Annotated[
     str, Parameter(name="KEY", help="Setting, such as agent.model or bindings[0].agent_id.")
 ]
-ConfigFile = Annotated[
-    Path | None, Parameter(name="--config", help="Config file. Defaults to the usual locations.")
-]
+ConfigFile = Annotated[Path | None, Parameter(name="--config", help="Path to the config file.")]
 InjectedRedactor = Annotated[Redactor, Parameter(parse=False)]  # injected by `main`
 
 
@@ -85,7 +83,8 @@ def check(*, config: ConfigFile = None, json: AsJson = False, redactor: Injected
 def show(*, config: ConfigFile = None, json: AsJson = False, redactor: InjectedRedactor) -> None:
     """Show all settings and where each one is set.
 
-    The origin is a line of the config file, an environment variable, or the default.
+    The origin is a line of the config file, an environment variable, or the
+    default.
     """
     loaded = load_config(os.environ, config)
     rows = [
@@ -161,8 +160,8 @@ def set_(
 ) -> None:
     """Change one setting in the config file.
 
-    Comments and other settings are preserved. The result is checked before it is written. A
-    missing file is created.
+    Comments and other settings are preserved. The result is checked before it
+    is written. A missing file is created.
     """
     path = _parse_key(key)
     if (value is None) != unset:

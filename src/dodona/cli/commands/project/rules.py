@@ -99,12 +99,17 @@ def test(
     /,
     *,
     event: Annotated[
-        str, Parameter(help="Event as JSON (type, severity, payload). Defaults to a minimal event.")
+        str,
+        Parameter(
+            show_default=False,
+            help="Event as JSON (type, severity, payload). Defaults to a minimal matching event.",
+        ),
     ] = "{}",
     context: Annotated[
         str,
         Parameter(
-            help="Context as JSON (turn, history, user, project, result). Defaults to a new run."
+            show_default=False,
+            help="Context as JSON (turn, history, user, project, result). Defaults to a new run.",
         ),
     ] = "{}",
     json: AsJson = False,
@@ -142,7 +147,10 @@ def enable(
 def disable(
     rule: RuleId, /, *, json: AsJson = False, config: ConfigFile = None, redactor: InjectedRedactor
 ) -> None:
-    """Disable a rule for yourself. Core rules cannot be disabled."""
+    """Disable a rule for yourself.
+
+    Core rules cannot be disabled.
+    """
     _change_rule(rule, {"enabled": False}, config, redactor, as_json=json)
 
 

@@ -151,7 +151,8 @@ def trace(
 def test(*files: TreeFile, leaves: Leaves = (), json: AsJson = False) -> int:
     """Run the tests of tree files.
 
-    Tests of NAME.lisp are in that file and in NAME.test.lisp. The exit code is 0 if all pass.
+    Tests of NAME.lisp are in that file and in NAME.test.lisp. The exit code is 0
+    if all pass.
     """
     arguments = sort_files(files, leaves)
     load_leaves(arguments.leaves)

@@ -43,7 +43,10 @@ Limit = Annotated[
 ]
 NotePath = Annotated[str, Parameter(name="PATH", help="Path of a note, relative to the vault.")]
 Folder = Annotated[
-    str, Parameter(name="FOLDER", help="Folder in the vault. Defaults to the whole vault.")
+    str,
+    Parameter(
+        name="FOLDER", show_default=False, help="Folder in the vault. Defaults to the whole vault."
+    ),
 ]
 
 
@@ -226,7 +229,8 @@ def index(
     /,
     *,
     title: Annotated[
-        str, Parameter(help="Title of a new index. Defaults to the folder name.")
+        str,
+        Parameter(show_default=False, help="Title of a new index. Defaults to the folder name."),
     ] = "",
     project: Project = None,
     json: AsJson = False,
