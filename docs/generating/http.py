@@ -28,7 +28,7 @@ def http_page() -> str:
             from."""),
         prose(f"""On this machine no token is needed. Elsewhere, and through a proxy, every
             request but `/healthz` carries one: `Authorization: Bearer dod_…`
-            ([how](../how-to/let-others-in.md)). The scope that it needs is named with each route:
+            ([how](../how-to/give-others-access.md)). The scope that it needs is named with each route:
             {_scopes()}."""),
         prose("""A body is a JSON object, sent with `Content-Type: application/json`. Fields and
             parameters that are not named here are refused, with the name that may have been

@@ -101,7 +101,7 @@ def test_memory_stays_small() -> None:
     """A process that has evaluated the worst of them has not grown by much."""
     code = (
         "import resource, sys\n"
-        "from dodona.conditions import Given, compile_condition\n"
+        "from dodona.conditions import BoundedValues, compile_condition\n"
         "values = {'v': {'list': list(range(200)), 'text': 'a' * 2000, 'needle': 'b',"
         " 'deep': [[['x' * 90] * 8] * 8] * 8}}\n"
         "used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"

@@ -62,7 +62,7 @@ def adding(*words: str, then: BaseException | None = None) -> Callable[[Any], in
 
     def operation(tx: Any) -> int:
         for word in words:
-            tx.run(ADD, word=word)
+            tx.execute(ADD, word=word)
         if then is not None:
             raise then
         return len(words)
@@ -190,8 +190,8 @@ async def test_a_commit_that_fails_fails_the_whole_group(writer: Writer, path: P
     """Each operation had worked, and none is kept; the next group works."""
 
     def orphan(tx: Any) -> None:
-        tx.run(DEFER)
-        tx.run(ADD_CHILD, parent=7)
+        tx.execute(DEFER)
+        tx.execute(ADD_CHILD, parent=7)
 
     failed = await grouped(writer, adding("a"), orphan, adding("b"))
     for error in failed:
@@ -210,7 +210,7 @@ async def test_an_operation_that_loses_the_transaction_fails_its_group(
     """Whatever happened to it: who was told nothing must not believe that it is written."""
 
     def lose(tx: Any) -> None:
-        tx.run(statement(text("ROLLBACK")))
+        tx.execute(statement(text("ROLLBACK")))
         raise ValueError("where is it?")
 
     first, second, third = await grouped(writer, adding("a"), lose, adding("b"))
@@ -307,7 +307,7 @@ def test_whoever_has_gone_is_not_told(path: Path) -> None:
     def slowly(tx: Any) -> None:
         entered.set()
         assert go_on.wait(10)
-        tx.run(ADD, word="a")
+        tx.execute(ADD, word="a")
 
     async def leave() -> None:
         writer.submit(slowly)
@@ -331,7 +331,7 @@ LEVEL = statement(text("PRAGMA synchronous"))
 
 def level(tx: Any) -> int:
     """2 waits for the disk, 1 does not."""
-    return tx.row(LEVEL)[0]
+    return tx.fetch_one(LEVEL)[0]
 
 
 @pytest.fixture

@@ -307,7 +307,7 @@ class Loader:
                     seen.add(key)
                     yield LoadError(
                         f"key ':{key}' is in no schema.",
-                        where=span.where(),
+                        where=span.location(),
                         hint=did_you_mean(key, known) or "Declare it in :blackboard-schema.",
                     )
 

@@ -359,9 +359,9 @@ def test_help_imports_nothing_heavy() -> None:
 def test_a_crash_tells_no_secret() -> None:
     """A bug is told with its traceback, and what looks like a key is scrubbed from it."""
     script = (
-        "from dodona.cli.main import _scrub_crashes\n"
+        "from dodona.cli.main import _redact_tracebacks\n"
         "from dodona.net.redactor import Redactor\n"
-        "_scrub_crashes(Redactor())\n"
+        "_redact_tracebacks(Redactor())\n"
         f"raise RuntimeError('{KEY}')\n"
     )
     done = subprocess.run(  # noqa: S603 - ourselves

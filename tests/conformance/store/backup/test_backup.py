@@ -91,7 +91,7 @@ async def test_there_and_back_again(url: str, tmp_path: Path) -> None:
     location, folder = parse_location(url), tmp_path / "backups" / "first"
     async with opened(url) as store:
         talk = await fill(store, "before")
-        made = await make(location, folder, more={"config.toml": b"# mine\n"})
+        made = await make(location, folder, extra_files={"config.toml": b"# mine\n"})
         before = (await rows_of(store, messages), await rows_of(store, thread_entries))
         await fill(store, "after")
     assert (made.schema, made.tables["messages"]) == (NEWEST_REVISION, 6)

@@ -282,7 +282,7 @@ def test_no_room_for_a_new_store(tmp_path: Path) -> None:
         "from dodona.store import Store\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))\n"
         "try:\n"
-        "    asyncio.run(Store.open(sys.argv[1], hide=str))\n"
+        "    asyncio.run(Store.open(sys.argv[1], redact=str))\n"
         "except StoreError as error:\n"
         "    print(error)\n"
     )

@@ -94,7 +94,7 @@ def _get_parser(language: str) -> Parser | None:
 def _get_cursor(language: str, *, with_names: bool) -> QueryCursor:
     cursors: dict[tuple[str, bool], QueryCursor] = _thread_local.__dict__.setdefault("cursors", {})
     if (language, with_names) not in cursors:
-        cursors[language, with_names] = QueryCursor(_load_query(language, names=with_names))
+        cursors[language, with_names] = QueryCursor(_load_query(language, with_names=with_names))
     return cursors[language, with_names]
 
 
