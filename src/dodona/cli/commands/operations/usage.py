@@ -129,7 +129,7 @@ def _format_figures(row: dict[str, Any]) -> tuple[str, ...]:
     input_tokens, output_tokens = row["input_tokens"], row["output_tokens"]
     cost = f"${row['cost_usd']:,.4f}"
     if row["unpriced"]:
-        cost += f" (without {row['unpriced']} calls of unknown price)"
+        cost += f" (excluding {row['unpriced']} unpriced)"
     counts = (input_tokens + output_tokens, input_tokens, output_tokens, row["calls"])
     return *(f"{count:,}" for count in counts), cost
 
