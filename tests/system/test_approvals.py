@@ -155,7 +155,7 @@ async def test_another_process_decides(asking: Client, script: Script) -> None:
     assert script.asked[1].results == [
         "Error: vault_write was not called: the user refused it. They said: No."
     ]
-    assert await approve(asking) == "Nothing waits for you.\n"
+    assert await approve(asking) == "No pending approvals.\n"
 
 
 async def test_nobody_in_time(own: Client, script: Script, wire: WireModel) -> None:

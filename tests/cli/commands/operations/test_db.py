@@ -15,7 +15,7 @@ def test_a_store_is_made_once(tmp_path: Path) -> None:
     file = tmp_path / ".dodona" / "dodona.db"
     done = dodona(tmp_path, "db", "migrate")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{file}: made, with schema {NEWEST_REVISION}\n"
+    assert done.stdout == f"{file}: created with schema {NEWEST_REVISION}\n"
     assert (
         dodona(tmp_path, "db", "migrate").stdout
         == f"{file}: schema {NEWEST_REVISION}, nothing to do\n"

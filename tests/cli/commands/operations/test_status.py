@@ -52,7 +52,7 @@ def test_a_key_chooses_and_is_not_shown(tmp_path: Path) -> None:
     assert re.fullmatch(
         rf"dodona  {re.escape(__version__)}\n"
         r"config  no config file, defaults and environment only\n"
-        rf"store   {re.escape(str(tmp_path))}/\.dodona/dodona\.db \(not there yet\)\n"
+        rf"store   {re.escape(str(tmp_path))}/\.dodona/dodona\.db \(does not exist yet\)\n"
         rf"agent   anthropic, {re.escape(PROVIDERS['anthropic'].default_model)}\n"
         r"        because ANTHROPIC_API_KEY is set\n"
         r"        [\d,]+ tokens of context; \$[\d.]+ in, \$[\d.]+ out per million tokens\n",
@@ -88,7 +88,7 @@ def test_without_anything_it_tells_how_to_get_a_better_one(tmp_path: Path) -> No
     assert lines[3:6] == [
         "agent   extractive",
         "        because there is no API key and no local model server",
-        "        It quotes what tools find; no language model is used. Looked for:",
+        "        No language model is used: answers quote search results. Tried:",
     ]
     assert "          ANTHROPIC_API_KEY is not set" in lines
     assert "          Ollama at http://127.0.0.1:1/v1: no server" in lines

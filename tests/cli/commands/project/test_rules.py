@@ -118,11 +118,11 @@ def test_what_cannot_be_changed(folder: Path) -> None:
     )
     assert refused(folder, "set", "calm") == (
         2,
-        "say what to set. Like: dodona rules set calm NAME=VALUE\n",
+        "no parameter given. Example: dodona rules set calm NAME=VALUE\n",
     )
     assert refused(folder, "set", "calm", "tool") == (
         2,
-        "a parameter is set with NAME=VALUE (got 'tool').\n",
+        "a parameter must have the form NAME=VALUE (got 'tool').\n",
     )
     assert refused(folder, "enable", "clam") == (
         2,
@@ -170,7 +170,7 @@ def test_a_rule_that_is_off_is_tried_too(folder: Path) -> None:
     [
         (
             ("--event", "{"),
-            "--event is no JSON: Expecting property name enclosed in double quotes: "
+            "--event is not valid JSON: Expecting property name enclosed in double quotes: "
             "line 1 column 2 (char 1).",
         ),
         (("--event", "[]"), "--event must be a JSON object."),
