@@ -55,7 +55,7 @@ async def test_all_that_is_wrong_with_a_question_is_told_at_once(gateway: Gatewa
         messages = [problem["message"] for problem in told["error"]["problems"]]
         assert messages == [
             "there is no field 'modle'.",
-            "question must be a text of 1 to 10,000 characters (got 0).",
+            "question must be a string of 1 to 10,000 characters (got 0).",
         ]
     assert not gateway.agency.oracle.runs
 

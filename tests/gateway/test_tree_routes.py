@@ -227,7 +227,7 @@ async def test_pruning(tree: Tree) -> None:
         ("branch", {"message_id": "1", "context_id": "node-1"}, 400, "name either"),
         ("branch", {"message_id": "99"}, 404, "there is no message '99'"),
         ("branch", {"message_id": "1; DROP TABLE runs"}, 404, "there is no message"),
-        ("branch", {"context_id": "node-1", "label": "x" * 81}, 400, "a label must be a text"),
+        ("branch", {"context_id": "node-1", "label": "x" * 81}, 400, "a label must have 1 to 80"),
         ("label", {"context_id": "node-1"}, 400, "context_id and label are required."),
         ("label", {"label": "x"}, 400, "context_id and label are required."),
         ("label", {"context_id": "node-1", "label": "node-2"}, 400, "would be taken for something"),

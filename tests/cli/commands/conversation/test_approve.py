@@ -94,7 +94,7 @@ def test_a_call_is_refused_with_a_note(folder: Path, asked: Started) -> None:
     done = json.loads(ran(folder, "1", "--deny", "--note", "Not today.", "--json"))
     assert (done["decision"], done["note"], done["decided_by"]) == ("denied", "Not today.", "local")
     assert asked.ended() == 0
-    refusal = "vault_list was not called: the user refused it. They said: Not today."
+    refusal = "vault_list was not called: the user denied it. Their note: Not today."
     assert refusal in asked.err
     again = dodona(folder, "approve", "1", done["call"])
     assert again.returncode != 0

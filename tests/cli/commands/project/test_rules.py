@@ -106,7 +106,7 @@ def test_what_cannot_be_changed(folder: Path) -> None:
     """Each says what could be."""
     assert refused(folder, "disable", "token_budget") == (
         2,
-        "token_budget is a core rule, and cannot be turned off. Its parameters can be set.\n",
+        "token_budget is a core rule and cannot be disabled. You can set its parameters.\n",
     )
     assert refused(folder, "set", "calm", "tol=x") == (
         2,
@@ -174,14 +174,14 @@ def test_a_rule_that_is_off_is_tried_too(folder: Path) -> None:
             "line 1 column 2 (char 1).",
         ),
         (("--event", "[]"), "--event must be a JSON object."),
-        (("--event", '{"typ": "x"}'), "there is no 'typ' in an event. Did you mean 'type'?"),
+        (("--event", '{"typ": "x"}'), "an event has no field 'typ'. Did you mean 'type'?"),
         (
             ("--event", '{"severity": "bad"}'),
-            "event.severity is no severity. There are: debug, info, warning, error, critical.",
+            "event.severity is not valid. Use one of: debug, info, warning, error, critical.",
         ),
         (
             ("--context", '{"tun": {}}'),
-            "there is no 'tun' in a context. Did you mean 'turn'?",
+            "a context has no field 'tun'. Did you mean 'turn'?",
         ),
     ],
 )
