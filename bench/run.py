@@ -8,8 +8,8 @@ so that a busy moment of the machine hits all of them; the best round of each co
 latencies the one in the middle. A round in which a run is lost does not count, and is a fault.
 CPU is that of the whole process with its threads.
 
-Ours is asked through `Oracle.ask` and `Oracle.stream_chunks`, as the gateway does it, with tree, journal,
-metering and persistence on. The limit is aiohttp, json and one commit per run, and nothing else.
+Dodona is called through `Oracle.ask` and `Oracle.stream_chunks`, as the gateway does, with tree,
+journal, metering and persistence. The limit is aiohttp, json and one commit per run.
 Each run is in a new session, except where sessions are the point.
 
 Parts: cpu, sessions (64 at once), stream (many answers on one core), history, latency, help, idle.

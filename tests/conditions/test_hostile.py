@@ -46,7 +46,10 @@ REFUSED = [
     (f"v.text.matches('{'a?' * 60}')", "a pattern must have at most 100 characters"),
     ("v.list.all(a, v.text.matches('a'))", "'matches' cannot be used inside a macro"),
     ("v.text.matches('a')" + " || v.text.matches('a')" * 4, "at most 4 patterns"),
-    ("v.list.all(a, " + " && ".join(["v.deep == v.deep"] * 20) + ")", "too much for each list element"),
+    (
+        "v.list.all(a, " + " && ".join(["v.deep == v.deep"] * 20) + ")",
+        "too much for each list element",
+    ),
     ("v.list. // here\n all(a, v.list\n.all(b, true))", "'all' cannot be nested in a macro"),
     ("r'\\' == '' || v.list.all(a, v.list.all(b, true))", "'all' cannot be nested in a macro"),
     ("'''x'y''' == '' || v.list.all(a, v.list.all(b, true))", "'all' cannot be nested in a macro"),

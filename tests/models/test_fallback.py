@@ -324,7 +324,9 @@ async def test_a_cost_that_is_partly_unknown_is_unknown(
     async with chain.stream(REQUEST) as stream:
         done = done_of([event async for event in stream])
         assert stream.usage == Usage(2, 4, 6, 8, 10, total, wires[-1])
-    assert [attempt.reason for attempt in done.attempts] == ["the answer ended without a finish reason."]
+    assert [attempt.reason for attempt in done.attempts] == [
+        "the answer ended without a finish reason."
+    ]
 
 
 async def test_a_cancel_ends_a_pause_at_once() -> None:

@@ -39,7 +39,8 @@ MISTAKES: list[tuple[str, str, dict[str, Any], str]] = [
         "openai",
         "m",
         {"api_key": "a-key-with\n-a-line-end"},
-        "the API key of openai contains an invalid character. Check OPENAI_API_KEY for a stray line "
+        "the API key of openai contains an invalid character. Check OPENAI_API_KEY for a stray "
+        "line "
         "break, space or quote.",
     ),
 ]

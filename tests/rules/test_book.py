@@ -180,8 +180,8 @@ def test_a_rule_that_fails_is_logged_once(tmp_path: Path, caplog: pytest.LogCapt
             assert [fired.rule for fired in fire(rules, "on_turn_start")] == ["good"]
     assert [record.message for record in caplog.records] == [
         "rule bad could not be evaluated: the key 'nmber' is missing. Test with has(…) first.",
-        "rule worse could not be evaluated: 1: the template uses an undefined value: 'dict object' has "
-        "no attribute 'nmber'.",
+        "rule worse could not be evaluated: 1: the template uses an undefined value: "
+        "'dict object' has no attribute 'nmber'.",
     ]
 
 

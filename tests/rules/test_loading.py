@@ -114,9 +114,7 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
     text = rule(priority='"x"', condition='"tru"', once="1", action='kind = "log"\nlevel = "loud"')
     file = tmp_path / "rules/0.toml"
     assert book(tmp_path, text).problems() == [
-        f'{file}:4: rule.priority must be a whole number (got '
-        ''
-        '"x").',
+        f'{file}:4: rule.priority must be a whole number (got "x").',
         f"{file}:5: rule.condition is invalid at column 1: unknown name 'tru'. Available names: "
         "context, "
         "params.",
