@@ -99,9 +99,9 @@ def _counting_protocol(
                 self._counted_transport = transport
                 super().connection_made(transport)
             else:
-                refused = cast(asyncio.Transport, transport)
-                refused.write(_OVERLOADED_RESPONSE)
-                refused.close()
+                http_transport = cast(asyncio.Transport, transport)
+                http_transport.write(_OVERLOADED_RESPONSE)
+                http_transport.close()
 
         def connection_lost(self, exc: Exception | None) -> None:
             if self._counted_transport is not None:
