@@ -318,7 +318,7 @@ async def test_a_large_result_is_summed_up(file: Path) -> None:
 
 async def test_without_a_summary_the_result_is_read_as_it_is(file: Path) -> None:
     """The Librarian's model fails, or a setting says no: nothing is lost."""
-    for more in ({"summarises": False}, {}):
+    for more in ({"summarise_results": False}, {}):
         oracle = ScriptedModel([calls(("echo", "oak " * 5000)), "Oaks."], name="oracle")
         broken = ScriptedModel([], name="broken")
         async with opened(file, oracle, broken, **more) as here:

@@ -22,7 +22,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "DodonaError": ("error", 1, 500),
     "ConfigError": ("config_invalid", 3, 500),
     "StoreError": ("store_unavailable", 4, 503),
-    "Fenced": ("run_fenced", 4, 409),
+    "RunFenced": ("run_fenced", 4, 409),
     "TreeError": ("tree_invalid", 1, 422),
     "ReadError": ("tree_unreadable", 1, 422),
     "UnexpectedEnd": ("tree_incomplete", 1, 422),
@@ -30,7 +30,7 @@ CLASSES: dict[str, tuple[str, int, int]] = {
     "ExpressionError": ("expression_failed", 1, 422),
     "BlackboardError": ("blackboard_refused", 1, 422),
     "KeyMissing": ("blackboard_key_missing", 1, 422),
-    "Diverged": ("run_diverged", 1, 409),
+    "RunDiverged": ("run_diverged", 1, 409),
     "ToolFailed": ("tool_failed", 1, 502),
     "ToolRetry": ("tool_call_invalid", 1, 422),
     "Conflict": ("conflict", 1, 409),
@@ -59,7 +59,7 @@ def defined() -> dict[str, type[DodonaError]]:
 
 def bare(name: str) -> DodonaError:
     """An error with nothing but a message, and what its class insists on."""
-    insists = {"ProviderError": {"fault": ProviderErrorKind.SERVER, "provider": "acme"}}
+    insists = {"ProviderError": {"kind": ProviderErrorKind.SERVER, "provider": "acme"}}
     return defined()[name]("it is so.", **insists.get(name, {}))
 
 
@@ -139,7 +139,7 @@ def test_several_mistakes_in_one_error() -> None:
     assert as_json(gathered) == {
         "error": {
             "code": "tree_invalid",
-            "message": "2 mistakes.",
+            "message": "2 problems.",
             "hint": "",
             "problems": [
                 {

@@ -29,11 +29,8 @@ REASON: Final = (
     "after text from the web has entered this conversation, only URLs that the user typed or "
     "a search returned can be fetched"
 )
-REFUSED: Final = "send_letter was not called: the user refused it."
-ASKED: Final = (
-    "text from outside (web) has entered this conversation, and what send_letter does cannot be "
-    "taken back."
-)
+REFUSED: Final = "send_letter was not called: the user denied it."
+ASKED: Final = "this conversation contains untrusted text (web), and send_letter cannot be undone."
 
 
 def not_fetched(url: str) -> str:
@@ -316,7 +313,7 @@ async def test_a_page_that_was_summed_up_is_a_page_still(
     site.pages["/long"] = answer(f"{PAGE} {'Oaks stand in the wind. ' * 1_000}")
 
     def answers(asked: Asked) -> Reply:
-        if "Sum up the result of a tool" in asked.question:
+        if "Summarise the tool result" in asked.question:
             return says("Oaks want a letter.")
         return (fetch(site, "/long"), LETTER, says("I may not."))[asked.round]
 

@@ -27,7 +27,7 @@ def test_it_is_a_schema_of_every_section() -> None:
     assert SCHEMA["$schema"] == DIALECT
     assert jsonschema_rs.meta.is_valid(SCHEMA)
     assert set(SCHEMA["properties"]) == set(Settings.model_fields)
-    agent = SCHEMA["definitions"]["Agent"]["properties"]
+    agent = SCHEMA["definitions"]["AgentSection"]["properties"]
     assert all(value.get("description") for key, value in agent.items() if key != "timeouts")
 
 

@@ -62,7 +62,7 @@ def adding(*words: str, then: BaseException | None = None) -> Callable[[Any], in
 
     def operation(tx: Any) -> int:
         for word in words:
-            tx.run(ADD, word=word)
+            tx.execute(ADD, word=word)
         if then is not None:
             raise then
         return len(words)
@@ -164,8 +164,8 @@ async def test_a_full_disk_fails_the_whole_group(writer: Writer, path: Path) -> 
     for error in failed:
         assert isinstance(error, StoreError)
         assert str(error) == (
-            f"the store {path} cannot grow: the disk is full. Nothing that was acknowledged is "
-            "lost. Make room; what failed can then be repeated."
+            f"the store {path} cannot grow: the disk is full. Acknowledged data is safe. "
+            "Free disk space, then repeat the failed request."
         )
     assert kept(path) == ["before"]
 
@@ -190,8 +190,8 @@ async def test_a_commit_that_fails_fails_the_whole_group(writer: Writer, path: P
     """Each operation had worked, and none is kept; the next group works."""
 
     def orphan(tx: Any) -> None:
-        tx.run(DEFER)
-        tx.run(ADD_CHILD, parent=7)
+        tx.execute(DEFER)
+        tx.execute(ADD_CHILD, parent=7)
 
     failed = await grouped(writer, adding("a"), orphan, adding("b"))
     for error in failed:
@@ -210,7 +210,7 @@ async def test_an_operation_that_loses_the_transaction_fails_its_group(
     """Whatever happened to it: who was told nothing must not believe that it is written."""
 
     def lose(tx: Any) -> None:
-        tx.run(statement(text("ROLLBACK")))
+        tx.execute(statement(text("ROLLBACK")))
         raise ValueError("where is it?")
 
     first, second, third = await grouped(writer, adding("a"), lose, adding("b"))
@@ -281,9 +281,7 @@ async def test_a_file_that_another_holds_for_too_long(
         with pytest.raises(StoreError) as locked:
             await writer.submit(adding("a"))
         other.execute("COMMIT")
-    assert str(locked.value) == (
-        f"the store {path} is locked by another program. Try again when it has finished."
-    )
+    assert str(locked.value) == (f"the store {path} is locked by another program. Try again later.")
     assert await writer.submit(adding("b")) == 1
     assert kept(path) == ["b"]
 
@@ -307,7 +305,7 @@ def test_whoever_has_gone_is_not_told(path: Path) -> None:
     def slowly(tx: Any) -> None:
         entered.set()
         assert go_on.wait(10)
-        tx.run(ADD, word="a")
+        tx.execute(ADD, word="a")
 
     async def leave() -> None:
         writer.submit(slowly)
@@ -331,7 +329,7 @@ LEVEL = statement(text("PRAGMA synchronous"))
 
 def level(tx: Any) -> int:
     """2 waits for the disk, 1 does not."""
-    return tx.row(LEVEL)[0]
+    return tx.fetch_one(LEVEL)[0]
 
 
 @pytest.fixture

@@ -264,7 +264,10 @@ async def test_an_engine_that_redirects_is_not_followed(
         says(redirect(target))
         outcome = await search(engine, "!!g all that I know")
         assert outcome.result.failed
-        assert outcome.result.text == "site.test redirects elsewhere, which is not followed."
+        assert (
+            outcome.result.text
+            == "site.test redirects to another URL, and redirects are not followed."
+        )
     assert "/away" not in site.paths()
 
 

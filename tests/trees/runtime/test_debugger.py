@@ -369,7 +369,7 @@ def test_cancel_while_paused_runs_finally(bench: Bench) -> None:
         return outcome
 
     outcome = play(cancelled)
-    assert (outcome.status, outcome.ended) == (FAILURE, "cancelled")
+    assert (outcome.status, outcome.end_reason) == (FAILURE, "cancelled")
     assert bench.log == ["first", "ending"]
 
 
@@ -388,7 +388,7 @@ def test_cancel_while_paused_stops_what_runs_beside(bench: Bench) -> None:
         run.cancel()
         return await task
 
-    assert play(cancelled).ended == "cancelled"
+    assert play(cancelled).end_reason == "cancelled"
     assert bench.log == ["slow begins", "slow is cancelled", "ending"]
 
 

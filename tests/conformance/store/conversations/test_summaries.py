@@ -32,9 +32,9 @@ async def asked(store: Store, question: str, *, tokens: int = 10, **more: Any) -
     return found.claimed
 
 
-async def said(store: Store, question: str, *, anew: bool = False, **more: Any) -> int:
+async def said(store: Store, question: str, *, new_conversation: bool = False, **more: Any) -> int:
     """A run that was asked and answered, and what it leaves."""
-    run = await asked(store, question, new_conversation=anew)
+    run = await asked(store, question, new_conversation=new_conversation)
     journal = await store.journals.open(run.claim)
     message = NewMessage("assistant", f"on {question}", 10)
     await journal.end(RunEnd(status=RunStatus.SUCCEEDED, messages=(message,), model="oak", **more))
@@ -135,7 +135,7 @@ async def test_anothers_run_is_not_found(store: Store) -> None:
 async def test_insights_stay_in_the_conversation(store: Store) -> None:
     """One for a run of another conversation changes nothing there."""
     elsewhere = await said(store, "elsewhere")
-    here = await said(store, "here", anew=True)
+    here = await said(store, "here", new_conversation=True)
     assert await store.summaries.save("ada", summed(here, insights={elsewhere: "planted"}))
     kept = await store.runs.messages("ada", elsewhere)
     assert [message.key_insight for message in kept] == [None, None]
@@ -144,7 +144,7 @@ async def test_insights_stay_in_the_conversation(store: Store) -> None:
 async def test_a_closed_context_counts_nothing(store: Store) -> None:
     """The summary is kept for whoever reads the conversation."""
     run_id = await said(store, "one")
-    await said(store, "two", anew=True)
+    await said(store, "two", new_conversation=True)
     assert await store.summaries.save("ada", summed(run_id, decisions=("old",)))
     context = await store.contexts.get("ada", "default")
     assert (context.compression_count, context.key_decisions) == (0, ())

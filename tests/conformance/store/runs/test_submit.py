@@ -204,7 +204,7 @@ async def test_a_question_may_go_on_from_an_earlier_run(store: Store) -> None:
     """It is a branch: the window is that of its parent, and the head stays."""
     first, _ = await exchanged(store, "one")
     second, ended = await exchanged(store, "two")
-    run = await driven(store, "three", parent=first)
+    run = await driven(store, "three", parent_id=first)
     assert run.claim.parent_id == first
     assert words(run) == ["one", "on one"]
     done = await answered(store, run)
@@ -214,14 +214,14 @@ async def test_a_question_may_go_on_from_an_earlier_run(store: Store) -> None:
 
 async def test_a_question_that_names_the_head_moves_it(store: Store) -> None:
     first, _ = await exchanged(store, "one")
-    run = await driven(store, "two", parent=first)
+    run = await driven(store, "two", parent_id=first)
     assert (await answered(store, run)).head_moved
 
 
 async def test_a_question_that_names_its_parent_keeps_it_while_it_waits(store: Store) -> None:
     first, _ = await exchanged(store, "one")
     run = await driven(store, "two")
-    waiting = await store.runs.submit(asking("three", parent=first))
+    waiting = await store.runs.submit(asking("three", parent_id=first))
     await answered(store, run)
     after = await next_driven(store, waiting)
     assert after.claim.parent_id == first
@@ -233,18 +233,18 @@ async def test_a_parent_must_be_there(store: Store) -> None:
     await exchanged(store, "one")
     other, _ = await exchanged(store, "his", user_id="bob")
     old, _ = await exchanged(store, "old", user_id="eve")
-    await exchanged(store, "new", user_id="eve", anew=True)
+    await exchanged(store, "new", user_id="eve", new_conversation=True)
     before = await rows_of(store, runs)
     for user, parent in (("ada", other), ("ada", 999_999), ("eve", old)):
         with pytest.raises(NotFound, match=f"there is no run {parent}"):
-            await store.runs.submit(asking("?", user_id=user, parent=parent))
+            await store.runs.submit(asking("?", user_id=user, parent_id=parent))
     assert await rows_of(store, runs) == before
 
 
 async def test_a_parent_must_have_ended(store: Store) -> None:
     run = await driven(store, "one")
     with pytest.raises(BadRequest) as refused:
-        await store.runs.submit(asking("two", parent=run.claim.run_id))
+        await store.runs.submit(asking("two", parent_id=run.claim.run_id))
     assert str(refused.value) == (
         f"run {run.claim.run_id} is running. Wait until it has ended, or cancel it."
     )
@@ -273,11 +273,11 @@ async def test_a_closed_context_begins_anew(store: Store) -> None:
 async def test_who_wants_to_begins_anew(store: Store) -> None:
     """Though the context is open, and a run goes on in it."""
     run = await driven(store, "one")
-    fresh = await driven(store, "two", anew=True)
+    fresh = await driven(store, "two", new_conversation=True)
     assert fresh.claim.conversation_id != run.claim.conversation_id
     assert words(fresh) == []
     assert (await answered(store, run)).head_moved
-    assert (await driven(store, "three", anew=True)).claim.parent_id is None
+    assert (await driven(store, "three", new_conversation=True)).claim.parent_id is None
 
 
 async def test_a_deleted_conversation_is_replaced(store: Store) -> None:
@@ -306,7 +306,7 @@ async def test_a_run_of_an_earlier_conversation_is_still_driven(
     """Its context is in another conversation by now; the run is told of its own."""
     run = await driven(store, "one")
     waiting = await store.runs.submit(asking("two"))
-    await driven(store, "three", anew=True)
+    await driven(store, "three", new_conversation=True)
     await answered(store, run)
     after = await next_driven(second, waiting)
     assert after.inputs.context.conversation_id == waiting.conversation_id
@@ -334,7 +334,7 @@ async def test_who_knows_the_window_is_not_told_again(store: Store) -> None:
     """As long as nothing has moved since; then the window counts on from what it knows."""
     known: CachedWindow | None = None
     for number in range(4):
-        run = await driven(store, f"q{number}", known=known)
+        run = await driven(store, f"q{number}", cached_window=known)
         assert (run.inputs.window is None) == (number > 0)
         assert run.inputs.cached_window is known
         ended = await answered(store, run, f"a{number}")
@@ -351,7 +351,7 @@ async def test_who_knows_something_old_is_told(store: Store) -> None:
         CachedWindow(first + 1, ended.updated_at),
         CachedWindow(first, ended.updated_at + 1),
     ):
-        run = await driven(store, "two", known=known)
+        run = await driven(store, "two", cached_window=known)
         assert words(run)[:2] == ["one", "on one"]
         await store.runs.cancel("ada", run.claim.run_id)
         journal = await store.journals.open(run.claim)
@@ -364,7 +364,7 @@ async def test_who_knows_something_old_is_told(store: Store) -> None:
         talk = await store.conversations.get("ada", context.conversation_id)
         ended = replace(ended, updated_at=talk.updated_at)
     await store.summaries.save("ada", NewSummary(run_id=first, content="briefly", token_count=3))
-    run = await driven(store, "three", known=CachedWindow(first, ended.updated_at))
+    run = await driven(store, "three", cached_window=CachedWindow(first, ended.updated_at))
     assert run.inputs.window is not None
     assert run.inputs.window.summary is not None
     assert run.inputs.window.summary.content == "briefly"
@@ -374,9 +374,11 @@ async def test_who_knows_a_branch_is_told_of_the_head(store: Store) -> None:
     """A run that did not become the head is not what the next one follows."""
     first, _ = await exchanged(store, "one")
     await exchanged(store, "two")
-    run = await driven(store, "three", parent=first)
+    run = await driven(store, "three", parent_id=first)
     ended = await answered(store, run)
-    after = await driven(store, "four", known=CachedWindow(run.claim.run_id, ended.updated_at))
+    after = await driven(
+        store, "four", cached_window=CachedWindow(run.claim.run_id, ended.updated_at)
+    )
     assert words(after) == ["one", "on one", "two", "on two"]
 
 
@@ -385,11 +387,11 @@ async def test_a_full_window_is_told_whoever_knows_it(store: Store) -> None:
     await store.settings.update("ada", lambda _: {"max_context_nodes": 4})
     known: CachedWindow | None = None
     for number in range(5):
-        run = await driven(store, f"q{number}", known=known)
+        run = await driven(store, f"q{number}", cached_window=known)
         assert (run.inputs.window is None) == (number > 0)
         ended = await answered(store, run, f"a{number}")
         known = CachedWindow(run.claim.run_id, ended.updated_at)
-    run = await driven(store, "more", known=known)
+    run = await driven(store, "more", cached_window=known)
     assert words(run) == ["q3", "a3", "q4", "a4"]
 
 
@@ -537,7 +539,7 @@ async def test_a_run_without_tools_costs_few_statements(tmp_path: Any) -> None:
         connection.set_trace_callback(seen.append)
         try:
             known = CachedWindow(first, ended.updated_at)
-            run, asks = await counted(driven(store, "two", known=known))
+            run, asks = await counted(driven(store, "two", cached_window=known))
             ends = await counted(answered(store, run, model="oak", context_tokens=9))
             after = await counted(driven(store, "three"))
         finally:
@@ -557,7 +559,7 @@ async def test_soft_writes_do_not_wait_for_the_disk(store: Store, url: str) -> N
     show = _SHOW[name]
 
     def level(tx: Any) -> Any:
-        row = tx.row(show)
+        row = tx.fetch_one(show)
         return None if row is None else row[0]
 
     levels = [await store.database.write(level, soft=soft) for soft in (False, True, True, False)]
