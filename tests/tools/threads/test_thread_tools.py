@@ -143,7 +143,11 @@ async def test_a_call_that_a_crash_cut_is_made_again(oracle: Agent) -> None:
     [
         ("thread_push", {"title": "x"}, "'content' is missing."),
         ("thread_push", {"content": "x"}, "an entry needs exactly one thread. Give thread_id, or"),
-        ("thread_push", {"content": "x", "title": "x", "thread_id": 1}, "an entry needs exactly one"),
+        (
+            "thread_push",
+            {"content": "x", "title": "x", "thread_id": 1},
+            "an entry needs exactly one",
+        ),
         ("thread_push", {"content": " ", "title": "x"}, "content must not be empty."),
         ("thread_push", {"content": "x", "title": "x", "author": "user"}, "no parameter 'author'"),
         ("thread_push", {"content": "x", "title": "x", "entry_type": "y"}, "entry_type"),
