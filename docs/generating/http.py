@@ -29,13 +29,8 @@ def http_page() -> str:
             questions."""),
         prose(f"""Requests from this machine need no token. Requests from other machines or through
             a proxy need one, except `/healthz`: `Authorization: Bearer dod_…`
-<<<<<<< HEAD
             ([how](../how-to/give-others-access.md)). Each route states the scope it requires.
             Scopes: {_scopes()}."""),
-=======
-            ([how](../how-to/give-others-access.md)). Each route states the scope it
-            requires. Scopes: {_scopes()}."""),
->>>>>>> prose-app
         prose("""A request body is a JSON object, sent with `Content-Type: application/json`.
             Unknown fields and parameters are rejected; the error suggests a similar name."""),
         table(
