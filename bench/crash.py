@@ -1,12 +1,12 @@
-"""Kills the gateway with -9, hundreds of times, and shows whether anything came of it.
+"""Kill the gateway with SIGKILL hundreds of times, and check that nothing is lost or repeated.
 
     python bench/crash.py [--kills 200] [--seed N] [--keep FOLDER] [--json FILE]
 
-Clients ask all the time, some of them two in one lane; their questions make the model call tools
-of every effect. The gateway dies at random: at one of its commits, right before or right after it
-is made, or from outside, at any time or shortly after a model request, an effect or a chunk. It is
-started again; the clients follow their streams with Last-Event-ID. Model requests and effects are
-counted where they arrive, which is not in the process that is killed.
+Clients ask questions all the time, some of them two in one lane; the questions make the model call
+tools of every effect. The gateway dies at random: right before or right after one of its commits,
+or killed from outside, at any time or shortly after a model request, an effect or a chunk. It is
+restarted, and the clients resume their streams with Last-Event-ID. Model requests and effects are
+counted by a process that is not killed.
 """
 
 from __future__ import annotations
