@@ -334,7 +334,7 @@ def start_postgres(folder: Path) -> str:
 
 
 def show(results: dict[str, Result]) -> bool:
-    print(f"{CALLS:,} calls under five ceilings, {AT_ONCE} at once:\n")
+    print(f"{CALLS:,} calls under five ceilings, {AT_ONCE} concurrent:\n")
     names = ("calls/s", "allowed", "refused", "deadlocks", "held", "over")
     print(f"{'':20}" + "".join(f"{name:>12}" for name in names))
     for contestant, result in results.items():
@@ -344,15 +344,15 @@ def show(results: dict[str, Result]) -> bool:
         ours_ = results[database]
         is_met = ours_.held == ours_.over == ours_.deadlocks == 0
         met = met and is_met
-        told = "met" if is_met else "MISSED"
-        print(f"{database}: nothing over, nothing held in the end, no deadlock: {told}")
+        verdict = "met" if is_met else "MISSED"
+        print(f"{database}: no ceiling exceeded, no reservation left, no deadlock: {verdict}")
     return met
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args()
     results = bench(options.rounds)
     met = show(results)

@@ -163,7 +163,7 @@ def unchanged(figures: Figures, folder: Path, rounds: int) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
     index = opened([root], folder / "many.db")
-    note(f"{index.refresh().files:,} files, looked at again")
+    note(f"{index.refresh().files:,} files, refreshed without changes")
     for _ in range(rounds):
         started = perf_counter()
         state = index.refresh()
@@ -181,7 +181,7 @@ def answers(figures: Figures, folder: Path, rounds: int) -> None:
     roots = [SITE]
     place = folder / "all.db"
     index = opened(roots, place)
-    note("indexing all that is installed")
+    note("indexing all installed packages")
     state = index.refresh()
     figures.rows["chunks"] = {"dodona": state.chunks}
     figures.targets.append(
@@ -503,7 +503,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="without the 160,000 chunks")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     figures = Figures()
     with tempfile.TemporaryDirectory(prefix="dodona-bench-") as made:

@@ -52,18 +52,18 @@ def show(found: dict[str, Any], broken: dict[str, list[str]]) -> None:
     for name, value in rows.items():
         print(f"{name:{width}}  {value:>8,}")
     print()
-    for what, told in broken.items():
-        print(f"{what:{width}}  {f'{len(told)} BREACHES' if told else 'holds':>8}")
-        for breach in told[:10]:
-            print(f"    {breach[:300]}")
+    for name, violations in broken.items():
+        print(f"{name:{width}}  {f'{len(violations)} VIOLATIONS' if violations else 'holds':>8}")
+        for violation in violations[:10]:
+            print(f"    {violation[:300]}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=4)
-    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--keep", type=Path, help="use this new folder, and keep it")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
 
     def progress(number: int, moment: str) -> None:

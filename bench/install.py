@@ -62,7 +62,7 @@ def run(command: list[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="dodona-install-") as folder:
         found = installed(Path(folder))
@@ -73,7 +73,7 @@ def main() -> int:
         ),
     }
     print(f"A default install takes {found['mb']} MB in {found['distributions']} distributions;")
-    print(f"most take (MB): {found['largest']}\n")
+    print(f"largest (MB): {found['largest']}\n")
     for check, met in checks.items():
         print(f"  {'met   ' if met else 'MISSED'}  {check}")
     if given.json:

@@ -274,7 +274,7 @@ def table(rows: list[dict[str, object]]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description="CPU per stream event of the model wires.")
     options.add_argument("--rounds", type=int, default=7)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     options.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.serve:

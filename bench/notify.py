@@ -170,7 +170,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     bus, inbox, rows = per_second(given.rounds), per_event(given.rounds), tokens()
     heads = ("", *bus)

@@ -259,7 +259,7 @@ def table(found: dict[str, Any]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--seconds", type=float, default=60.0)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     found = figures(*asyncio.run(measured(given.seconds)))
     print(table(found))

@@ -59,9 +59,9 @@ class Entrant:
         try:
             line = await asyncio.wait_for(self.process.stdout.readline(), PATIENCE)
         except TimeoutError:
-            raise Lost(f"{self.name} does not answer") from None
+            raise Lost(f"{self.name} does not respond") from None
         if not line:
-            raise Lost(f"{self.name} has ended with {await self.process.wait()}")
+            raise Lost(f"{self.name} exited with {await self.process.wait()}")
         return json.loads(line)
 
 
@@ -107,7 +107,7 @@ async def ready(entrants: dict[str, Entrant]) -> dict[str, Entrant]:
         try:
             await entrant.reply()
         except Lost as lost:
-            note(f"left out: {lost}")
+            note(f"skipped: {lost}")
         else:
             found[name] = entrant
     return found

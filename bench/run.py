@@ -280,7 +280,7 @@ PARTS: dict[str, Callable[[Race], Awaitable[None]]] = {
 async def bench(parts: Sequence[str], names: Sequence[str], size: Size, python: Path) -> Figures:
     figures = Figures()
     if (load := os.getloadavg()[0]) > BUSY:
-        note(f"the machine is busy (load {load:.1f}): runs a second and latencies mean little now")
+        note(f"the machine is busy (load {load:.1f}): throughput and latency are not reliable")
     async with race(names, python) as entrants:
         for name, part in PARTS.items():
             if name in parts:
@@ -298,18 +298,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="about three minutes")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART")
-    parser.add_argument("--no-peers", action="store_true", help="ours and the limit alone")
+    parser.add_argument("--no-peers", action="store_true", help="only Dodona and the limit")
     parser.add_argument(
         "--peers-python",
         type=Path,
         default=Path(".venv-bench/bin/python"),
-        help="a Python that has the peers (group `bench-run`)",
+        help="a Python with the peers installed (group `bench-run`)",
     )
-    parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     given = parser.parse_args()
     peers = () if given.no_peers else PEERS
     if peers and not given.peers_python.exists():
-        note(f"{given.peers_python} is not there: the peers are left out (see make bench-run)")
+        note(f"{given.peers_python} does not exist: the peers are skipped (see make bench-run)")
         peers = ()
     names = (*OURS, *peers)
     size = QUICK if given.quick else FULL
@@ -317,7 +317,7 @@ def main() -> int:
     found = [t for t in targets(figures, peers) if t.met is not None or given.only == list(PARTS)]
     print(table(figures, names) + "\n")
     for fault in figures.faults:
-        print(f"  FAULT         {fault}")
+        print(f"  ERROR         {fault}")
     show(found)
     document = {
         **figures.as_json(),

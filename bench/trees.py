@@ -306,14 +306,14 @@ def table(rows: list[dict[str, object]]) -> str:
 def main() -> int:
     options = argparse.ArgumentParser(description="Ticks per second of the tree runtime.")
     options.add_argument("--rounds", type=int, default=9)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     print("Ticks per second, the best of", given.rounds, "interleaved rounds:\n", flush=True)
     rows = asyncio.run(measure(given.rounds))
     print(table(rows))
     held = [row for row in rows if row["shape"] != POLLED]
     seed, memory = load_seed(), asyncio.run(memory_per_run())
-    print(f"\nLoading the seed's program: {seed:.1f} ms (limit 20)")
+    print(f"\nLoading the seed program: {seed:.1f} ms (limit 20)")
     print(f"1,000 concurrent runs of a 60-node tree: {memory:.1f} KB each (limit 20)")
     checks = {
         "at least 25 times py_trees": all(float(str(row["x py_trees"])) >= 25 for row in held),

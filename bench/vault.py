@@ -337,7 +337,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--notes", type=int, default=20_000)
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     if given.notes <= BACKLINKS:
         options.error(f"--notes must be more than {BACKLINKS:,}.")

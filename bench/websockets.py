@@ -54,7 +54,7 @@ class Peer:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("the clients have ended")
+            raise SystemExit("the clients exited")
         return json.loads(line)
 
     def go_on(self) -> None:
@@ -213,7 +213,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--connections", type=int, default=10_000)
     options.add_argument("--seconds", type=float, default=30.0)
-    options.add_argument("--json", type=Path, help="write the figures here too")
+    options.add_argument("--json", type=Path, help="also write the figures to this file")
     given = options.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -233,7 +233,7 @@ def main() -> int:
     }
     print()
     for fault in figures["faults"]:
-        print(f"  fault: {fault}")
+        print(f"  error: {fault}")
     for check, is_met in met.items():
         print(f"  {'met   ' if is_met else 'MISSED'}  {check}")
     document = {"websockets": figures, "routing": routes, "met": met}

@@ -95,7 +95,7 @@ class Gateway:
             return True
         code = await self._process.wait()
         if not (die_at and code == -9):
-            raise CannotStart(f"the gateway ended with {code}: {self.last_words()}")
+            raise CannotStart(f"the gateway exited with {code}: {self.last_words()}")
         self.deaths += 1
         return False
 
