@@ -29,6 +29,7 @@ from dodona.core.ports.tools import ToolCategory, ToolContext, ToolOutput
 from dodona.gateway.app import make_app
 from dodona.gateway.server import open_listener, serve
 from dodona.gateway.settings import GatewaySettings
+from dodona.gateway.state import GatewayState
 from dodona.net.redactor import Redactor
 from dodona.tools.registry import ToolRegistry
 
@@ -104,7 +105,12 @@ async def up(config: Config, world: str) -> None:
             await runtime.shutdown(10.0)
 
         app = make_app(
-            runtime.api, settings=GatewaySettings(), check_readiness=ready, redactor=redactor
+            GatewayState(
+                api=runtime.api,
+                settings=GatewaySettings(),
+                check_readiness=ready,
+                redactor=redactor,
+            )
         )
         with open_listener("127.0.0.1", 0) as listener:
             await serve(

@@ -35,7 +35,7 @@ Sums = Callable[[dict[str, Any]], str | Exception]
 
 def is_summing(request: ModelRequest) -> bool:
     system = request.messages[0]
-    return isinstance(system, SystemText) and "memory of a conversation" in system.text
+    return isinstance(system, SystemText) and "summarise a conversation" in system.text
 
 
 def talker(sums: Sums, said: str = "So be it.") -> ScriptedModel:
@@ -224,7 +224,7 @@ async def test_a_branch_from_before_it_sees_its_own(file: Path) -> None:
         await here.answered("A branch.", context_id=context_id(6))
         sent = last_request(model)
 
-    assert "What was said before" not in sent
+    assert "Summary of the conversation so far" not in sent
     for n in range(5):
         assert exchange(n)[0].content in sent
     assert exchange(5)[0].content not in sent
@@ -304,7 +304,7 @@ async def test_it_can_be_turned_off(file: Path) -> None:
 async def test_a_project_has_its_own_prompt(file: Path, tmp_path: Path) -> None:
     """And the user's subagent_model is the one that sums up."""
     folder = plain_prompts(tmp_path / "prompts")
-    (folder / "compression.md").write_text("memory of a conversation, {{ tokens }} tokens")
+    (folder / "compression.md").write_text("summarise a conversation, {{ tokens }} tokens")
     usual, cheap = talker(failing), ScriptedModel([honestly_asked] * 9, name="cheap")
     async with opened(file, usual, cheap, prompts=folder) as here:
         await here.set(subagent_model="cheap")
@@ -314,7 +314,7 @@ async def test_a_project_has_its_own_prompt(file: Path, tmp_path: Path) -> None:
         (row,) = await rows_of(here.store, summaries)
 
     assert row["model"] == "cheap"
-    assert cheap.requests[0].messages[0].text == "memory of a conversation, 1600 tokens"
+    assert cheap.requests[0].messages[0].text == "summarise a conversation, 1600 tokens"
 
 
 def honestly_asked(request: ModelRequest) -> str:
@@ -381,7 +381,7 @@ async def test_the_answer_is_not_delayed(file: Path) -> None:
         model.gate.set()
         await compressed(here, 1)
         await here.answered("And then?")
-        assert "What was said before" in last_request(model.model)
+        assert "Summary of the conversation so far" in last_request(model.model)
 
 
 async def test_a_crash_costs_nothing(file: Path) -> None:
@@ -429,7 +429,7 @@ async def test_two_processes(file: Path) -> None:
     async with opened(file, model := talker(honestly)) as here:
         await here.answered("And now?")
         sent = last_request(model)
-    assert "What was said before" in sent
+    assert "Summary of the conversation so far" in sent
     for n in range(4):
         assert decision(n) in sent
 

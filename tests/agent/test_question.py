@@ -16,9 +16,9 @@ FINE: list[dict[str, Any]] = [
     {"question": "Why?", "sources": ["vault", "web", "code", "thread"]},
     {"question": "Why?", "project_id": None, "model": None, "context_id": None},
 ]
-TEXT = "question must be a text of 1 to 10,000 characters"
+TEXT = "question must be a string of 1 to 10,000 characters"
 TOKENS = "max_tokens must be a whole number from 1 to 1,000,000"
-SOURCES = "sources must be a list of vault, thread, code, web."
+SOURCES = "sources must be a list with any of vault, thread, code, web."
 WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({}, [f"{TEXT}."]),
     ({"question": ""}, [f"{TEXT} (got 0)."]),
@@ -34,17 +34,17 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"question": "?", "sources": [["web"]]}, [SOURCES]),
     ({"question": "?", "thinking": "yes"}, ["thinking must be true or false."]),
     ({"question": "?", "new": 1}, ["new must be true or false."]),
-    ({"question": "?", "model": ""}, ["model must be a text of 1 to 200 characters."]),
+    ({"question": "?", "model": ""}, ["model must be a string of 1 to 200 characters."]),
     (
         {"question": "?", "project_id": "x" * 201},
-        ["project_id must be a text of 1 to 200 characters."],
+        ["project_id must be a string of 1 to 200 characters."],
     ),
     (
         {"question": 1, "model": 2, "what": 3},
         [
             "there is no field 'what'.",
             f"{TEXT}.",
-            "model must be a text of 1 to 200 characters.",
+            "model must be a string of 1 to 200 characters.",
         ],
     ),
 ]

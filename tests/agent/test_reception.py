@@ -144,7 +144,7 @@ async def test_an_agent_that_is_gone_cannot_answer(file: Path) -> None:
         here.tools.gate.set()
     async with opened(file, ScriptedModel(["So."]), agents=Agents()) as here:
         (error,) = bodies(await here.chunks(waiting.run_id), "error")
-        assert "there is no agent 'work' any more" in error["error"]["message"]
+        assert "agent 'work' no longer exists" in error["error"]["message"]
         with pytest.raises(NotFound, match="there is no agent 'oracel'") as caught:
             await send(here, agent="oracel")
         assert caught.value.hint == "Did you mean 'oracle'?"
@@ -205,7 +205,7 @@ async def test_sessions_are_answered_side_by_side(file: Path) -> None:
 @pytest.mark.parametrize("content", ["", "  ", "x" * 10_001])
 async def test_a_message_has_a_size(file: Path, content: str) -> None:
     async with opened(file, ScriptedModel([]), agents=AGENTS) as here:
-        with pytest.raises(BadRequest, match="a message has 1 to 10,000 characters"):
+        with pytest.raises(BadRequest, match="a message must have 1 to 10,000 characters"):
             await send(here, content)
 
 

@@ -55,7 +55,7 @@ async def test_a_call_is_denied_with_a_reason(file: Path, rules: Path) -> None:
     async with opened(file, model, rules=rules) as here:
         chunks = await here.chunks(await here.ask())
         refused, made = results(model, 1)
-        assert (refused.text, refused.failed) == ("once was refused: no effects on default.", True)
+        assert (refused.text, refused.failed) == ("once was denied: no effects on default.", True)
         assert made.text == "echo says y"
         assert here.tools.of("once") == []
         assert [b["status"] for b in bodies(chunks, "tool_call")] == ["pending", "pending"]
@@ -68,7 +68,7 @@ async def test_a_rule_holds_for_the_librarian_too(file: Path, rules: Path) -> No
     async with opened(file, model, rules=rules) as here:
         await here.answered()
         (refused,) = results(model, 1)
-        assert refused.text == "delegate_librarian was refused: no effects on default."
+        assert refused.text == "delegate_librarian was denied: no effects on default."
         assert len(model.requests) == 2
 
 
@@ -101,7 +101,7 @@ async def test_a_person_decides(file: Path, rules: Path, approved: bool) -> None
         (result,) = results(model, 1)
         assert result.failed is not approved
         if not approved:
-            assert result.text == "once was not called: the user refused it. They said: No."
+            assert result.text == "once was not called: the user denied it. Their note: No."
         assert await here.agency.approvals.pending(USER) == []
 
 
@@ -198,9 +198,7 @@ async def test_nobody_answers_in_time(file: Path, rules: Path) -> None:
         run_id = await here.ask()
         await here.answer(run_id)
         (result,) = results(model, 1)
-        assert result.text == (
-            "once was not called: nobody allowed it in time. It cannot be undone."
-        )
+        assert result.text == ("once was not called: the approval expired. It cannot be undone.")
         with pytest.raises((Conflict, NotFound)):
             await here.agency.approvals.decide(USER, run_id, "call-1", approved=True)
 
@@ -326,7 +324,7 @@ tree = "careful.lisp"
         assert list(here.agency.rules._rules.problems()) == []
         await here.answered()
         assert [r.text for r in results(model, 1)] == [
-            "once was refused: the tree says no.",
+            "once was denied: the tree says no.",
             "echo says y",
         ]
 
@@ -449,7 +447,7 @@ model = true
     model = ScriptedModel([calls(("echo", "x")), "the model says no.", "Done."])
     async with opened(file, model, rules=rules) as here:
         await here.answered()
-        assert [r.text for r in results(model, 2)] == ["echo was refused: the model says no."]
+        assert [r.text for r in results(model, 2)] == ["echo was denied: the model says no."]
         assert len(await here.records()) == 3
     write(rules, "asking", text.replace("true", "false"))
     async with opened(file, ScriptedModel([]), rules=rules) as here:

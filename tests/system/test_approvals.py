@@ -86,12 +86,12 @@ async def test_a_person_decides(asking: Client, script: Script, approved: bool) 
     (told,) = script.asked[1].results
     if not approved:
         assert told == (
-            "Error: vault_write was not called: the user refused it. They said: Not there."
+            "Error: vault_write was not called: the user denied it. Their note: Not there."
         )
     assert await pending(asking) == []
     again = await asking.send("POST", place(chunk, stream.run_id), {"approved": not approved})
     assert again.status == 409
-    assert again.error["hint"] == "It is decided once."
+    assert again.error["hint"] == "A decision is final."
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -153,9 +153,9 @@ async def test_another_process_decides(asking: Client, script: Script) -> None:
     assert text_of(chunks) == "Done."
     assert not note(asking).exists()
     assert script.asked[1].results == [
-        "Error: vault_write was not called: the user refused it. They said: No."
+        "Error: vault_write was not called: the user denied it. Their note: No."
     ]
-    assert await approve(asking) == "Nothing waits for you.\n"
+    assert await approve(asking) == "No pending approvals.\n"
 
 
 async def test_nobody_in_time(own: Client, script: Script, wire: WireModel) -> None:
@@ -168,7 +168,7 @@ async def test_nobody_in_time(own: Client, script: Script, wire: WireModel) -> N
     chunks = await own.streamed("Write it.")
     assert text_of(chunks) == "Nobody was there."
     assert script.asked[1].results == [
-        f"Error: vault_write was not called: nobody allowed it in time. {REASON}"
+        f"Error: vault_write was not called: the approval expired. {REASON}"
     ]
     assert of_type(chunks, "system") == [], "no limit was near"
     assert not note(own).exists()
@@ -262,7 +262,7 @@ async def test_a_rule_denies(own: Client, script: Script) -> None:
     )
     chunks = await own.streamed("Write it.")
     refused, read = script.asked[1].results
-    assert refused == f"Error: vault_write was refused: {REASON}"
+    assert refused == f"Error: vault_write was denied: {REASON}"
     assert "spoke through its leaves" in read
     assert of_type(chunks, "approval") == []
     assert not note(own).exists()

@@ -103,9 +103,9 @@ async def test_a_core_subscriber_cannot_be_turned_off(client: Client, script: Sc
     refused = await switch(client, "budget_warning", on=False)
     assert refused.status == 400
     assert refused.error["message"] == (
-        "budget_warning is a core subscriber, and cannot be turned off."
+        "budget_warning is a core subscriber and cannot be disabled."
     )
-    assert refused.error["hint"] == "It tells of limits, which nobody should miss."
+    assert refused.error["hint"] == "It reports limits, which every user must see."
     await client.set(max_iterations=2)
     script.will(calls(Call("vault_list")), says("Done."))
     assert said(await client.streamed("List."), "limit_warning")

@@ -158,7 +158,7 @@ class Asked:
     @property
     def is_summing(self) -> bool:
         """Is it to sum up older exchanges? Nobody waits for that."""
-        return text_of(self.messages[0]).startswith("You keep the memory of a conversation")
+        return text_of(self.messages[0]).startswith("You summarise a conversation")
 
     @property
     def results(self) -> list[str]:

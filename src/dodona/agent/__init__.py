@@ -1,1 +1,1 @@
-"""Agents: what bounds a run, decides its turns and drives its tree."""
+"""Agents: the limits of a run, the decision about each turn, and the execution of its tree."""

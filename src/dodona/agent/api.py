@@ -1,4 +1,4 @@
-"""The agency: all that a gateway or a command needs of agents, put together."""
+"""The agent API: everything a gateway or a command needs from the agent layer, in one object."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ ORACLE_TREE: Final = _PACKAGE_DIR / "trees" / "oracle.lisp"
 RECOVERY_TREE: Final = _PACKAGE_DIR / "trees" / "recovery.lisp"
 PROMPTS_DIR: Final = _PACKAGE_DIR / "prompts"
 
-# Longer than a model may take to its first word, and than any tool.
+# Longer than the time to a model's first token, and longer than any tool call.
 WATCHDOG_TIMEOUT_SECONDS: Final = 300.0
 
 
 class Events(Protocol):
-    """What happens, for those who may know."""
+    """A stream of events, filtered by type and by user."""
 
     def subscribe(
         self, *, types: tuple[str, ...] = ("*",), user_id: str | None
@@ -57,6 +57,8 @@ class Events(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentApi:
+    """The entry points of the agent layer."""
+
     oracle: Oracle
     messages: MessageSubmitter
     client_histories: ClientHistoryIndex
@@ -87,7 +89,10 @@ def build_agent_api(
     prompt_folder: Callable[[RunInputs], Path | None],
     is_server: bool,
 ) -> AgentApi:
-    """An agency on these means. One that serves takes up what others have left."""
+    """Build the agent API on these dependencies.
+
+    With `is_server`, the engine also resumes runs whose process has died.
+    """
     storage = deps.storage
     histories = HistoryCache()
     recovery = load(RECOVERY_TREE, registry=REGISTRY)

@@ -1,4 +1,7 @@
-"""One call of a model: reserved, streamed, settled. There is no other way to a model."""
+"""Model calls: reserve budget, stream the response, settle the usage.
+
+Every model call of the agent layer goes through this module.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any, TypeAlias
 
 from dodona.agent.run_context.context import PartialAnswer, RunContext
 from dodona.agent.run_context.deps import RunDeps
-from dodona.core.domain.audit import Audit, AuditEntry
+from dodona.core.domain.audit import AuditEntry
 from dodona.core.domain.budgets import (
     CallPlan,
     Meter,
@@ -29,13 +32,14 @@ from dodona.core.ports.model import (
     ModelStream,
     Usage,
 )
+from dodona.store.accounts.audit import AuditLog
 
 Commit: TypeAlias = Callable[[Operation[Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """A call that is about to be made; `step_key` says in the books what it was for."""
+    """A model call to make. `step_key` states its purpose in the usage records."""
 
     chosen_model: ChosenModel
     request: ModelRequest
@@ -45,13 +49,14 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingScope:
-    """Who pays for calls. What is settled may be written later than what is reserved.
+    """The user, agent and session that a model call is billed to.
 
-    Within a run it is the run's; outside it has an `owner`, the process.
+    A settlement may be committed later than its reservation. A call within a run has `run_id` and
+    `attempt`; a call outside of runs has `owner`, the process.
     """
 
     meter: Meter
-    audit: Audit
+    audit: AuditLog
     reserve: Commit
     settle: Commit
     user_id: str
@@ -65,23 +70,23 @@ class BillingScope:
 async def call_metered(
     scope: BillingScope, call: ModelCall, on_event: Callable[[ModelEvent], None]
 ) -> Done:
-    """The whole answer; pieces are heard as they come.
+    """Return the complete response; pass each event to `on_event` as it arrives.
 
-    What was used is settled whatever happens: of a call that was cut, as far as it is known.
+    Usage is always settled: for an interrupted call, as far as it is known.
     """
     plan = _build_plan(scope, call)
-    paying = _CallReservation(scope, plan)
-    await paying.reserve()
-    request = replace(call.request, max_tokens=plan.max_output_tokens, on_retry=paying.retry)
+    reservation = _CallReservation(scope, plan)
+    await reservation.reserve()
+    request = replace(call.request, max_tokens=plan.max_output_tokens, on_retry=reservation.retry)
     stream: ModelStream | None = None
     try:
         async with call.chosen_model.model.stream(request) as stream:
             done = _fill_usage(await _consume_until_done(stream, on_event, plan.provider), plan)
-            await paying.settle(ModelUsage(done.provider, done.model, done.usage))
+            await reservation.settle(ModelUsage(done.provider, done.model, done.usage))
     except BaseException as error:
-        billed = not isinstance(error, ProviderError) or error.may_be_billed
-        await paying.settle_interrupted(
-            Usage() if stream is None else stream.usage, may_be_billed=billed
+        may_be_billed = not isinstance(error, ProviderError) or error.may_be_billed
+        await reservation.settle_interrupted(
+            Usage() if stream is None else stream.usage, may_be_billed=may_be_billed
         )
         raise
     return done
@@ -95,12 +100,14 @@ async def _consume_until_done(
             return event
         on_event(event)
     raise ProviderError(
-        "the answer ended without a finish.", kind=ProviderErrorKind.INTERRUPTED, provider=provider
+        "the response ended without a final event.",
+        kind=ProviderErrorKind.INTERRUPTED,
+        provider=provider,
     )
 
 
 def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
-    chosen, most = call.chosen_model, call.request.max_tokens
+    chosen, max_tokens = call.chosen_model, call.request.max_tokens
     return CallPlan(
         user_id=scope.user_id,
         agent_id=scope.agent_id,
@@ -111,7 +118,7 @@ def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
         provider=chosen.model.provider,
         model=chosen.model.name,
         input_tokens=call.input_tokens,
-        max_output_tokens=max(1, chosen.max_tokens if most is None else most),
+        max_output_tokens=max(1, chosen.max_tokens if max_tokens is None else max_tokens),
         at=time(),
         fallbacks=chosen.fallbacks,
         owner=scope.owner,
@@ -119,7 +126,7 @@ def _build_plan(scope: BillingScope, call: ModelCall) -> CallPlan:
 
 
 def _fill_usage(done: Done, plan: CallPlan) -> Done:
-    """The answer, with what it was made of: of that a provider without accounts says nothing."""
+    """Add the planned input tokens if the provider reports no usage."""
     usage = done.usage
     if not usage.estimated or usage.input_tokens:
         return done
@@ -127,38 +134,38 @@ def _fill_usage(done: Done, plan: CallPlan) -> Done:
 
 
 class _CallReservation:
-    """What is put aside for a call: for one attempt at a time, since each may be billed."""
+    """The reservation of a call: one attempt at a time, since each attempt may be billed."""
 
     def __init__(self, scope: BillingScope, plan: CallPlan) -> None:
         self._scope = scope
         self._plan = plan
         self._reservation: Reservation | None = None
-        self._answering_model = (plan.provider, plan.model)  # who answers, as far as we know
+        self._answering_model = (plan.provider, plan.model)  # changes with a fallback
 
     async def reserve(self) -> None:
-        payer = self._scope
+        scope = self._scope
         try:
-            self._reservation = await payer.reserve(payer.meter.reserve(self._plan))
-        except BudgetExceeded as refused:
-            what = f"{payer.agent_id}: {refused.message}"
-            payer.audit.record(AuditEntry(kind="budget", what=what, user_id=payer.user_id))
+            self._reservation = await scope.reserve(scope.meter.reserve(self._plan))
+        except BudgetExceeded as error:
+            what = f"{scope.agent_id}: {error.message}"
+            scope.audit.record(AuditEntry(kind="budget", what=what, user_id=scope.user_id))
             raise
 
     async def settle(self, *used: ModelUsage) -> None:
-        """Settle what is put aside, once."""
+        """Settle the current reservation. A second call does nothing."""
         if self._reservation is not None:
-            hold, self._reservation = self._reservation, None
-            await self._scope.settle(self._scope.meter.settle(hold, self._plan, used))
+            reservation, self._reservation = self._reservation, None
+            await self._scope.settle(self._scope.meter.settle(reservation, self._plan, used))
 
     async def retry(self, attempt: FailedAttempt, model: Model) -> None:
-        """An attempt came to nothing, and another is about to be made: that is a call too."""
+        """Settle a failed attempt and reserve budget for the next, which is billed separately."""
         self._answering_model = (attempt.provider, attempt.model)
         await self.settle_interrupted(attempt.usage, may_be_billed=attempt.may_be_billed)
         self._answering_model = (model.provider, model.name)
         await self.reserve()
 
     async def settle_interrupted(self, usage: Usage, *, may_be_billed: bool) -> None:
-        """Settle what a call used that came to nothing."""
+        """Settle a call that failed or was cancelled."""
         if not has_no_usage(usage):
             await self.settle(ModelUsage(*self._answering_model, usage))
         elif may_be_billed:
@@ -168,33 +175,33 @@ class _CallReservation:
 
 
 async def call_in_run(
-    host: RunContext,
+    context: RunContext,
     call: ModelCall,
     on_event: Callable[[ModelEvent], None],
     partial_answer: PartialAnswer,
 ) -> Done:
-    """The whole answer; pieces are shown as they come."""
+    """Make a call that is billed to the run; collect its text in `partial_answer` meanwhile."""
 
-    def hear(event: ModelEvent) -> None:
+    def handle(event: ModelEvent) -> None:
         partial_answer.add(event)
         on_event(event)
 
-    return await call_metered(_billing_scope(host), call, hear)
+    return await call_metered(_billing_scope(context), call, handle)
 
 
-def _billing_scope(host: RunContext) -> BillingScope:
+def _billing_scope(context: RunContext) -> BillingScope:
     async def settle(operation: Operation[Any]) -> None:
-        host.journal.add_to_next_commit(operation)
+        context.journal.add_to_next_commit(operation)
 
-    claim = host.claim
+    claim = context.claim
     return BillingScope(
-        meter=host.deps.meter,
-        audit=host.deps.storage.audit,
-        reserve=host.journal.commit,
+        meter=context.deps.meter,
+        audit=context.deps.storage.audit,
+        reserve=context.journal.commit,
         settle=settle,
-        user_id=host.user_id,
-        agent_id=host.agent_id,
-        session_key=host.session_key,
+        user_id=context.user_id,
+        agent_id=context.agent_id,
+        session_key=context.session_key,
         run_id=claim.run_id,
         attempt=claim.attempt,
     )
@@ -202,7 +209,7 @@ def _billing_scope(host: RunContext) -> BillingScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundCall(ModelCall):
-    """A call, and who pays for it."""
+    """A model call outside of runs, with the user, agent and session that it is billed to."""
 
     user_id: str
     agent_id: str
@@ -216,13 +223,13 @@ def _ignore_event(event: ModelEvent) -> None:
 async def call_outside_run(
     deps: RunDeps, call: BackgroundCall, on_event: Callable[[ModelEvent], None] = _ignore_event
 ) -> Done:
-    """The whole answer; pieces are heard as they come.
+    """Make a call that belongs to no run; pass each event to `on_event` as it arrives.
 
-    What was used is settled whatever happens, also when it is cancelled. If the process dies,
-    whoever opens the store next settles it.
+    Usage is always settled, also after a cancellation. If the process dies, the next process that
+    opens the store settles it.
     """
     storage = deps.storage
-    payer = BillingScope(
+    scope = BillingScope(
         meter=deps.meter,
         audit=storage.audit,
         reserve=storage.commit,
@@ -232,4 +239,4 @@ async def call_outside_run(
         session_key=call.session_key,
         owner=storage.owner,
     )
-    return await call_metered(payer, call, on_event)
+    return await call_metered(scope, call, on_event)

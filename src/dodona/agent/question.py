@@ -1,4 +1,4 @@
-"""What is asked, and what comes back: the documents of `/api/oracle` and of `dodona ask`."""
+"""Question and answer: the request and response of `/api/oracle` and `dodona ask`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _CONTEXT_ID_PATTERN = re.compile(r"node-([1-9][0-9]{0,17})")
 
 
 def context_id(run_id: int) -> str:
-    """The opaque name of the node that a run is in its conversation."""
+    """Return the opaque ID of a run's node in its conversation."""
     return f"node-{run_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`sources` are the kinds of tools that may be used; None allows all.
+    """A request to the Oracle.
 
-    `new` begins another conversation. `context_id` goes on from a node, not from the head.
+    `sources` limits the categories of tools; None allows all. `new` starts another conversation.
+    `context_id` continues from that node instead of from the head.
     """
 
     question: str
@@ -41,9 +42,9 @@ class Question:
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Self:
-        """From a request; all that is wrong with it is told at once."""
-        names = [known.name for known in fields(cls)]
-        wrong: list[DodonaError] = [
+        """Read a request body; raise one `BadRequest` with all problems."""
+        names = [each.name for each in fields(cls)]
+        problems: list[DodonaError] = [
             BadRequest(f"there is no field {name!r:.80}.", hint=did_you_mean(name, names))
             for name in body
             if name not in names
@@ -53,39 +54,39 @@ class Question:
             for name, value in body.items()
             if name in names and (value is not None or name == "question")
         }
-        wrong += [
-            BadRequest(mistake)
+        problems += [
+            BadRequest(problem)
             for name in ("question", *(n for n in values if n != "question"))
-            if (mistake := _field_problem(name, values.get(name)))
+            if (problem := _field_problem(name, values.get(name)))
         ]
-        if wrong:
-            raise BadRequest.combine(wrong)
+        if problems:
+            raise BadRequest.combine(problems)
         if "sources" in values:
             values["sources"] = tuple(values["sources"])
         return cls(**values)
 
     @property
     def parent_run_id(self) -> int | None:
-        """The run that the question goes on from."""
+        """The run that the question continues from; None for the head of the conversation."""
         if self.context_id is None:
             return None
-        found = _CONTEXT_ID_PATTERN.fullmatch(self.context_id)
-        if found is None:
+        match = _CONTEXT_ID_PATTERN.fullmatch(self.context_id)
+        if match is None:
             raise NotFound(
                 f"there is no context {self.context_id!r:.80}.",
-                hint="Use a context_id that an answer gave, or leave it out.",
+                hint="Use the context_id of an earlier answer, or omit it.",
             )
-        return int(found[1])
+        return int(match[1])
 
     def options(self) -> dict[str, Any]:
-        """What is asked for beside the answer; it is kept with the question."""
-        found = {
+        """Options of the request that are set; they are stored with the question."""
+        options = {
             "model": self.model,
             "max_tokens": self.max_tokens,
             "sources": None if self.sources is None else list(self.sources),
             "thinking": self.thinking,
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 def _field_problem(name: str, value: Any) -> str:
@@ -94,7 +95,7 @@ def _field_problem(name: str, value: Any) -> str:
             if isinstance(value, str) and value.strip() and len(value) <= MAX_QUESTION_CHARS:
                 return ""
             size = f" (got {len(value):,})" if isinstance(value, str) else ""
-            return f"question must be a text of 1 to {MAX_QUESTION_CHARS:,} characters{size}."
+            return f"question must be a string of 1 to {MAX_QUESTION_CHARS:,} characters{size}."
         case "max_tokens":
             if type(value) is int and 1 <= value <= MAX_OUTPUT_TOKENS:
                 return ""
@@ -107,19 +108,19 @@ def _field_problem(name: str, value: Any) -> str:
         case _:
             if isinstance(value, str) and 0 < len(value) <= 200:
                 return ""
-            return f"{name} must be a text of 1 to 200 characters."
+            return f"{name} must be a string of 1 to 200 characters."
 
 
 def _sources_problem(value: Any) -> str:
-    listed = cast("list[object]", value) if isinstance(value, list | tuple) else None
-    if listed is not None and all(each in SOURCES for each in listed):
+    items = cast("list[object]", value) if isinstance(value, list | tuple) else None
+    if items is not None and all(each in SOURCES for each in items):
         return ""
-    return f"sources must be a list of {', '.join(SOURCES)}."
+    return f"sources must be a list with any of {', '.join(SOURCES)}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleAnswer:
-    """What a run came to."""
+    """The answer of a run, with its sources, tool calls and token counts."""
 
     answer: str
     sources: tuple[Mapping[str, Any], ...]

@@ -64,7 +64,7 @@ def found(answer: str, *turns: Turn, question: str = "Why?", **more: Any) -> Ins
         ("Thanks", "You're welcome!", None),
         ("Where?", f"{NO_MODEL_NOTICE}\n\nNothing relevant to the question was found.\n", None),
         ("Why?", "No answer: the provider is down.", None),
-        ("Why?", "The answer was cut before it began.", None),
+        ("Why?", "The answer was cut off before it began.", None),
         ("Why?", "", None),
         ("Why?", "```python\nx = 1\n```", None),
         (

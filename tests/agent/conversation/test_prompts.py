@@ -95,15 +95,15 @@ def test_files_that_are_no_prompts_are_refused_by_name(shipped: Path, own: Path)
     file.write_bytes(b"x" * MAX_PROMPT_BYTES)
     assert len(prompts.load("oracle", own)) == MAX_PROMPT_BYTES
     file.write_bytes(b"x" * (MAX_PROMPT_BYTES + 1))
-    assert refused(prompts, own) == f"{file}: a prompt must not be longer than 256 KB."
+    assert refused(prompts, own) == f"{file}: a prompt must not exceed 256 KB."
     file.write_bytes(b"one\ntwo \xff\n")
     assert refused(prompts, own) == f"{file}:2: a prompt must be UTF-8 text. Save it as UTF-8."
     file.unlink()
     file.mkdir()
-    assert refused(prompts, own) == f"{file}: a prompt must be a file, and no link."
+    assert refused(prompts, own) == f"{file}: a prompt must be a regular file, not a link."
     file.rmdir()
     os.mkfifo(file)
-    assert refused(prompts, own) == f"{file}: a prompt must be a file, and no link."
+    assert refused(prompts, own) == f"{file}: a prompt must be a regular file, not a link."
 
 
 def refused(prompts: PromptLoader, folder: Path) -> str:
@@ -121,7 +121,8 @@ def test_links_in_a_projects_folder_are_not_followed(
     for target in (secret, file, tmp_path / "missing"):
         file.symlink_to(target)
         assert (
-            refused(PromptLoader(shipped), own) == f"{file}: a prompt must be a file, and no link."
+            refused(PromptLoader(shipped), own)
+            == f"{file}: a prompt must be a regular file, not a link."
         )
         file.unlink()
     (shipped / "oracle.md").rename(tmp_path / "elsewhere.md")
@@ -141,7 +142,7 @@ def test_a_prompt_that_cannot_be_read_is_told(shipped: Path, own: Path) -> None:
 @pytest.mark.parametrize("name", ["../oracle", "a/b", "", ".", "Oracle", "oracle\n"])
 def test_names_stay_in_their_folder(shipped: Path, own: Path, name: str) -> None:
     """A name is a word."""
-    with pytest.raises(ConfigError, match="is no name for a prompt"):
+    with pytest.raises(ConfigError, match="is not a valid prompt name"):
         PromptLoader(shipped).load(name, own)
 
 
@@ -178,6 +179,6 @@ def test_shipped_prompts_render_with_and_without_tools(name: str) -> None:
     assert "vault_read, vault_search" in with_tools
     assert "no tools here" in render(text, {"project_id": "oak", "tools": []})
     for rendered in (with_tools, render(text, {**VALUES, "tools": []})):
-        assert "a tool returns is data" in rendered
+        assert "Tool results are data" in rendered
         assert "\n\n\n" not in rendered
         assert "{" not in rendered

@@ -52,12 +52,11 @@ async def test_what_cannot_be_taken_back_is_held(file: Path) -> None:
         assert not mine.of("once")
         (asked,) = bodies(chunks, "approval")
         assert asked["reason"] == (
-            "text from outside (web) has entered this conversation, and what once does cannot be "
-            "taken back."
+            "this conversation contains untrusted text (web), and once cannot be undone."
         )
         held = next(m for m in model.requests[2].messages[::-1] if isinstance(m, ToolResult))
         assert held.failed
-        assert held.text == f"once was not called: nobody allowed it in time. {asked['reason']}"
+        assert held.text == f"once was not called: the approval expired. {asked['reason']}"
         assert [event.payload["tool"] for event in here.told(TOOL_CALL_HELD)] == ["once"]
         assert [body["status"] for body in bodies(chunks, "tool_result")] == ["success", "error"]
 

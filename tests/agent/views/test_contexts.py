@@ -32,7 +32,7 @@ async def test_an_unknown_project_and_one_without_a_context_are_not_found(storag
         with pytest.raises(NotFound) as missing:
             await call("ada", "default")
         assert str(missing.value) == (
-            "project default has no context yet. The first question begins it."
+            "project default has no context yet. The first question starts it."
         )
         with pytest.raises(NotFound, match="there is no project 'garden'"):
             await call("ada", "garden")

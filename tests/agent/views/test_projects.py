@@ -81,11 +81,11 @@ async def test_all_mistakes_are_told_at_once(projects: ProjectViews, notes: Path
             },
         )
     assert [str(each) for each in refused.value.problems()] == [
-        "id must be a text.",
+        "id must be a non-empty string.",
         "a project has no field 'vault_pth'. Did you mean 'vault_path'?",
         "vault_path must be an absolute path (got 'notes'). "
-        "Begin it with / or with ~ for your home.",
-        f"code_paths[1] is no folder: {str(notes / 'file')!r}. Make it first.",
+        "Start it with / or, for your home directory, with ~.",
+        f"code_paths[1] is not a folder: {str(notes / 'file')!r}. Create it first.",
         "settings must be an object.",
     ]
     assert len(await projects.list("ada")) == 1
@@ -112,10 +112,10 @@ async def test_code_paths_are_a_list_of_folders(projects: ProjectViews, paths: A
     ("values", "told"),
     [
         ({}, "a project needs an id. Give it a name, such as 'garden'."),
-        ({"id": ""}, "id must be a text."),
-        ({"id": None}, "id must be a text."),
-        ({"id": "../x"}, "'../x' is no name for a project."),
-        ({"id": "default"}, "there is a project default already."),
+        ({"id": ""}, "id must be a non-empty string."),
+        ({"id": None}, "id must be a non-empty string."),
+        ({"id": "../x"}, "'../x' is not a valid project name."),
+        ({"id": "default"}, "the project default already exists."),
         ({"id": "garden", "user_id": "ben"}, "a project has no field 'user_id'."),
     ],
 )
@@ -141,9 +141,9 @@ async def test_some_fields_change_and_the_rest_stay(projects: ProjectViews, note
             "ada", "garden", {"id": "park", "setings": {}, "code_paths": ["/x y"]}
         )
     assert [str(each) for each in refused.value.problems()] == [
-        "the id of a project stays. Create another one.",
+        "the id of a project cannot change. Create another project.",
         "a project has no field 'setings'. Did you mean 'settings'?",
-        "code_paths[0] is no folder: '/x y'. Make it first.",
+        "code_paths[0] is not a folder: '/x y'. Create it first.",
     ]
     assert await projects.get("ada", "garden") == changed
 

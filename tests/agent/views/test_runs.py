@@ -71,7 +71,7 @@ async def test_what_makes_no_page_is_refused(storage: Store) -> None:
     for limit in (0, 201, -1):
         with pytest.raises(BadRequest, match=rf"from 1 to 200 \(got {limit}\)"):
             await runs.list("ada", limit=limit)
-    with pytest.raises(BadRequest, match="before must be the id of a run"):
+    with pytest.raises(BadRequest, match="before must be a run ID"):
         await runs.list("ada", before=0)
     with pytest.raises(NotFound, match="there is no project 'garden'"):
         await runs.list("ada", project_id="garden")
@@ -203,6 +203,4 @@ async def test_a_run_that_is_not_there_or_anothers_is_not_found(
     for each in (run_id, theirs):
         with pytest.raises(NotFound) as missing:
             await RunViews(storage).show("ada", each)
-        assert str(missing.value) == (
-            f"there is no run {each}. Look for it in the list of your runs."
-        )
+        assert str(missing.value) == (f"there is no run {each}. Find it in the list of your runs.")

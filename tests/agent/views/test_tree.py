@@ -99,7 +99,7 @@ async def test_what_makes_no_tree_is_refused(storage: Store, tree: TreeViews) ->
         with pytest.raises(NotFound) as missing:
             await call("default")
         assert str(missing.value) == (
-            "project default has no conversation yet. The first question begins it."
+            "project default has no conversation yet. The first question starts it."
         )
         with pytest.raises(NotFound, match="there is no project 'garden'"):
             await call("garden")
@@ -158,8 +158,7 @@ async def test_whoever_saw_another_head_is_told(storage: Store, tree: TreeViews)
         with pytest.raises(HeadMoved) as moved:
             await tree.checkout(*MINE, second, expected=expected)
     assert str(moved.value) == (
-        "the conversation has gone on elsewhere meanwhile. "
-        "Look where its head is now, then choose again."
+        "the head of the conversation has changed. Load the tree again, then retry."
     )
     assert await head(tree) == third
     results = await asyncio.gather(
@@ -201,7 +200,7 @@ async def test_a_closed_context_is_shown_and_no_more(storage: Store, tree: TreeV
         with pytest.raises(BadRequest) as closed:
             await call
         assert str(closed.value) == (
-            "the context of project default is closed. The next question begins a new conversation."
+            "the context of project default is closed. The next question starts a new conversation."
         )
 
 
@@ -270,11 +269,11 @@ async def test_a_branch_is_labelled_where_it_begins(storage: Store, tree: TreeVi
     first, second, third = await talked(storage)
     await tree.branch(*MINE, name=second, label=" second thoughts ")
     assert await tree.find(*MINE, "second thoughts") == second
-    with pytest.raises(BadRequest, match="the label 'second thoughts' is that of run"):
+    with pytest.raises(BadRequest, match="the label 'second thoughts' belongs to run"):
         await tree.branch(*MINE, name=third, label="second thoughts")
     assert await head(tree) == second
     question = (await exchanges(storage))[0]["id"]
-    with pytest.raises(BadRequest, match="before the first message has no label"):
+    with pytest.raises(BadRequest, match="before the first message, cannot have a label"):
         await tree.branch(*MINE, message_id=question, label="root of all")
     assert (await tree.branch(*MINE, name="second thoughts"))["head"] == second
     assert (await tree.branch(*MINE, name=first))["head"] == first
@@ -315,8 +314,8 @@ async def test_branching_beside_a_run(storage: Store, tree: TreeViews) -> None:
     with pytest.raises(BadRequest) as unknown:
         await tree.branch(*MINE, message_id=str(question.id))
     assert str(unknown.value) == (
-        f"run {waiting.run_id} is queued: what it will follow is not known yet. "
-        "Wait until it has begun, or cancel it."
+        f"run {waiting.run_id} is queued: its parent is not known yet. "
+        "Wait until it has started, or cancel it."
     )
 
 
@@ -326,7 +325,7 @@ async def test_branching_beside_a_run(storage: Store, tree: TreeViews) -> None:
 async def test_labels_are_given_and_taken_away(storage: Store, tree: TreeViews) -> None:
     first, second = await talked(storage, 2)
     assert await tree.label("ada", first, "draft") == {"context_id": first, "label": "draft"}
-    with pytest.raises(BadRequest, match="the label 'draft' is that of run"):
+    with pytest.raises(BadRequest, match="the label 'draft' belongs to run"):
         await tree.label("ada", second, "draft")
     assert await tree.label("ada", first, None) == {"context_id": first, "label": None}
     assert await tree.label("ada", second, "ö" * 80) == {"context_id": second, "label": "ö" * 80}

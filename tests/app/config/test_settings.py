@@ -11,7 +11,7 @@ from dodona.app.config.config import load_config
 from dodona.app.config.settings import Settings
 from dodona.core.errors import ConfigError, as_text
 
-NO_MORE = "Whoever answers, the agent's own is used."
+NO_MORE = "A fallback always uses the value of its agent."
 
 
 @pytest.fixture(autouse=True)

@@ -121,8 +121,8 @@ def test_a_configured_folder_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         code_folders(load_config({"HOME": str(tmp_path)}, config))
     assert as_text(caught.value) == (
-        f"{config}:2: code.paths names no folder: {tmp_path}/gone. "
-        "Make it, or name the folder your code is in."
+        f"{config}:2: code.paths contains a path that is not a folder: {tmp_path}/gone. "
+        "Create it, or set code.paths to the folders of your code."
     )
 
 

@@ -62,7 +62,7 @@ async def test_configured_names_are_ours() -> None:
 @pytest.mark.parametrize("host", ["", "a b", "http://x", "x/y", "x:", "x:y", "*", "EXAMPLE"])
 def test_a_configured_name_must_be_one(host: str) -> None:
     """A mistake there would open the door, or shut it for good."""
-    with pytest.raises(ConfigError, match="is no host"):
+    with pytest.raises(ConfigError, match="is not a valid host"):
         GatewaySettings(hosts=(host,))
 
 
@@ -197,7 +197,7 @@ async def test_a_body_of_the_largest_size_is_read(gateway: Gateway) -> None:
     status, told = await _post(gateway, BytesIO(body))
     assert (status, told["error"]["message"]) == (
         400,
-        f"question must be a text of 1 to 10,000 characters (got {(1 << 20) - 16:,}).",
+        f"question must be a string of 1 to 10,000 characters (got {(1 << 20) - 16:,}).",
     )
 
 

@@ -1,1 +1,1 @@
-"""What a model is shown: history, prompts, summaries and where texts come from."""
+"""The input of the model: history, prompts, summaries, and the provenance of texts."""

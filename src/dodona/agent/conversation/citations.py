@@ -1,10 +1,9 @@
-"""Citations: what an answer says that it is from, checked against what tools have returned.
+"""Citations of an answer, checked against the sources that tools returned.
 
-A citation is the target of a Markdown link or a wikilink that names a note, a file, an entry of a
-thread or a page; a code span that names something a tool returned, or lines of a file; and the bare
-address of a page, unless it is the user's own or only repeats what a tool returned. `path:12`,
-`path#L12` and `path, lines 3–9` name lines. Text in code blocks cites nothing, nor does a
-quotation: the links in what a tool returned are its own.
+A citation is: the target of a Markdown link or wikilink to a note, file, thread entry or page; a
+code span that names a returned source, or lines of a file; a bare URL, unless it comes from the
+user or from a tool result. `path:12`, `path#L12` and `path, lines 3–9` name lines. Code blocks
+contain no citations, nor do quotations of tool results: their links belong to the quoted source.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _CODE_SPAN = re.compile(r"`([^`\n]{1,300})`(?:, lines? (\d+)(?:[–-](\d+))?)?")
 _LINE_RANGE = re.compile(r"(?:#L?|:)(\d{1,7})(?:[-–]L?(\d{1,7}))?(?::\d+)?$")
 _BLOCKQUOTE = re.compile(r"^ {0,3}>[ \t]?(.*)$", re.M)
 _FILE_EXTENSION = re.compile(r"\.[A-Za-z0-9]{1,8}$")
-# A file, when somebody names lines of it; `example.org:80` is a server.
+# A file path that may have line numbers; `example.org:80` is a server.
 _FILE_PATH = re.compile(
     r"[\w.@+-]*/[\w./@+-]*\.[A-Za-z]\w{0,7}"
     r"|[\w-][\w.-]*\.(?:md|py|[jt]sx?|go|rs|java|cc?|cpp|hh?|hpp|rb|cs|php|sh|lisp|toml|ya?ml|json)"
@@ -36,12 +35,12 @@ _SPAN_WITH_LINES = re.compile(r"`[^`\n]{1,300}[:#]L?\d[^`\n]{0,40}`|`, lines? \d
 _BARE_URL = re.compile(
     r"https?://[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,63}(?![\w.-])[^\s<>\"'`|\[\](){}]*"
 )
-_TRAILING_PUNCTUATION: Final = ".,;:!?*_"  # what follows an address, and is no part of it
+_TRAILING_PUNCTUATION: Final = ".,;:!?*_"  # not part of a URL at its end
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """`target` as the answer has it; `found` when a tool has returned it."""
+    """`target` is as written in the answer; `found` states whether a tool returned it."""
 
     target: str
     found: bool
@@ -56,7 +55,7 @@ class _Reference:
     path: str
     first_line: int = 0
     last_line: int = 0
-    by_name: bool = False  # as wikilinks do, without folders and the ending
+    by_name: bool = False  # a wikilink: no folders, no extension
 
 
 def find_citations(
@@ -67,28 +66,29 @@ def find_citations(
     *,
     user_texts: Sequence[str] = (),
 ) -> list[Citation]:
-    """The citations of an answer, each once.
+    """Find the citations of an answer, without duplicates.
 
-    `results` are what tools returned for it, and may be quoted; `earlier_results` are earlier ones;
-    `asked` is what the user said.
+    `results` are the tool results of this run, which the answer may quote; `earlier_results` are
+    those of earlier runs; `user_texts` are the messages of the user.
     """
-    known = _ReturnedSources(sources, earlier_results)
+    returned = _ReturnedSources(sources, earlier_results)
     text = _FENCE.sub("\n", answer)
     text = _BLOCKQUOTE.sub(lambda quote: "" if _occurs_in(quote[1], results) else quote[0], text)
-    found: dict[str, Citation] = {}
-    heard = (*results, *known.earlier_results, *user_texts)
-    for cited in (
+    citations: dict[str, Citation] = {}
+    seen_texts = (*results, *returned.earlier_results, *user_texts)
+    for reference in (
         *_find_links(text),
-        *_find_code_spans(text, known, heard),
-        *_find_bare_urls(text, known, heard),
+        *_find_code_spans(text, returned, seen_texts),
+        *_find_bare_urls(text, returned, seen_texts),
     ):
-        if cited.target not in found and len(found) < MAX_CITATIONS:
-            found[cited.target] = Citation(cited.target, known.contains(cited))
-    return list(found.values())
+        target = reference.target
+        if target not in citations and len(citations) < MAX_CITATIONS:
+            citations[target] = Citation(target, returned.contains(reference))
+    return list(citations.values())
 
 
 def may_contain_citation(answer: str) -> bool:
-    """Can there be a citation in it? A quick look."""
+    """Whether an answer may contain a citation. A fast check without false negatives."""
     signs = ("](", "[[", "://")
     return any(sign in answer for sign in signs) or _SPAN_WITH_LINES.search(answer) is not None
 
@@ -100,16 +100,16 @@ def _occurs_in(line: str, results: Iterable[str]) -> bool:
 def _find_links(text: str) -> Iterator[_Reference]:
     plain = _CODE_SPAN.sub(" ", text)
     for link in _LINK.finditer(plain):
-        cited = _parse_link_target(link[1])
-        if cited is not None:
-            yield cited
+        reference = _parse_link_target(link[1])
+        if reference is not None:
+            yield reference
     for link in _WIKILINK.finditer(plain):
         name = link[1].strip()
         yield _Reference(f"[[{name}]]", name, by_name=True)
 
 
 def _parse_link_target(target: str) -> _Reference | None:
-    """What a link names, if that is a source; anchors and addresses of other kinds are not."""
+    """The reference of a link; None for anchors and other kinds of URLs, which are no sources."""
     if target.startswith(("http://", "https://")):
         return _Reference(target, target.partition("#")[0])
     if target.startswith("thread:"):
@@ -128,34 +128,34 @@ def _find_code_spans(
         path, first, last = _split_line_range(span[1])
         if span[2]:
             first, last = int(span[2]), int(span[3] or span[2])
-        is_made_up = first and _FILE_PATH.fullmatch(path) and not _occurs_in(span[1], seen_texts)
-        if returned.has_path(path) or is_made_up:
+        is_invented = first and _FILE_PATH.fullmatch(path) and not _occurs_in(span[1], seen_texts)
+        if returned.has_path(path) or is_invented:
             yield _Reference(span[0].replace("`", ""), path, first, last)
 
 
 def _find_bare_urls(
     text: str, returned: _ReturnedSources, seen_texts: Sequence[str]
 ) -> Iterator[_Reference]:
-    """Addresses that stand by themselves. One that was heard of, but not read, is no source."""
+    """Bare URLs in the text. A URL that was mentioned but not fetched is not a citation."""
     plain = _LINK.sub(" ", _CODE_SPAN.sub(" ", text))
-    for found in islice(_BARE_URL.finditer(plain), MAX_CITATIONS):
-        target = found[0].rstrip(_TRAILING_PUNCTUATION)
+    for match in islice(_BARE_URL.finditer(plain), MAX_CITATIONS):
+        target = match[0].rstrip(_TRAILING_PUNCTUATION)
         path = target.partition("#")[0]
         if returned.has_path(path) or not _occurs_in(path, seen_texts):
             yield _Reference(target, path)
 
 
 def _split_line_range(target: str) -> tuple[str, int, int]:
-    """A path, and the lines that it names; 0 for none."""
-    place = _LINE_RANGE.search(target)
-    if place is None or target.startswith("thread:"):
+    """Split a target into path, first and last line; the lines are 0 if it names none."""
+    match = _LINE_RANGE.search(target)
+    if match is None or target.startswith("thread:"):
         return target, 0, 0
-    first = int(place[1])
-    return target[: place.start()], first, int(place[2] or first)
+    first = int(match[1])
+    return target[: match.start()], first, int(match[2] or first)
 
 
 class _ReturnedSources:
-    """What tools have returned."""
+    """The sources that tools returned."""
 
     def __init__(self, sources: Sequence[SourceReference], earlier_results: Iterable[str]) -> None:
         self._lines: dict[str, list[tuple[int, int]]] = {}
@@ -174,7 +174,7 @@ class _ReturnedSources:
             ) or self._is_in_earlier_results(reference)
         ranges = self._lines.get(reference.path) or self._lines.get(reference.path.rstrip("/"))
         if ranges is None:
-            entries = f"{reference.path}#"  # of a thread: whoever has read some may cite it
+            entries = f"{reference.path}#"  # reading one entry allows citing the whole thread
             is_thread = reference.path.startswith("thread:")
             is_read = is_thread and any(path.startswith(entries) for path in self._lines)
             return is_read or self._is_in_earlier_results(reference)
@@ -185,18 +185,18 @@ class _ReturnedSources:
         )
 
     def _is_in_earlier_results(self, reference: _Reference) -> bool:
-        """In an earlier exchange, whose sources are not at hand: was the name in a result?"""
+        """Whether an earlier tool result mentions the path; its sources are not available here."""
         return any(reference.path in text for text in self.earlier_results)
 
 
 def _parse_lines(lines: str) -> tuple[int, int]:
-    """`3–9` as numbers; a source without lines is all of it."""
-    found = [int(number) for number in re.findall(r"\d+", lines)]
-    if not found:
+    """Parse `3–9` into numbers; a source without lines covers the whole file."""
+    numbers = [int(number) for number in re.findall(r"\d+", lines)]
+    if not numbers:
         return 0, 10**9
-    return found[0], found[-1]
+    return numbers[0], numbers[-1]
 
 
 def _matches_name(path: str, name: str) -> bool:
-    known, wanted = (each.casefold().removesuffix(".md") for each in (path, name))
-    return known == wanted or known.endswith(f"/{wanted}")
+    full, short = (each.casefold().removesuffix(".md") for each in (path, name))
+    return full == short or full.endswith(f"/{short}")

@@ -1,7 +1,7 @@
-"""Exchanges: what a run keeps of itself, and what a later one reads of it.
+"""Exchanges: a question and its answer as they are stored, and as a later run reads them.
 
-A run keeps one message of the user and one of the assistant. Turns with tools are in the
-assistant's metadata, each with its calls and results, so that a later model sees what happened.
+A run stores one user message and one assistant message. Turns with tool calls and their results
+are in the metadata of the assistant message, so that later model calls see them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dodona.core.ports.tools import SourceReference
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer of a model, and what the tools it called returned, in the order of the calls."""
+    """One response of a model, and the results of its tool calls, in call order."""
 
     answer: AssistantText
     results: tuple[ToolResult, ...] = ()
@@ -79,7 +79,7 @@ class Turn:
 
 
 def parse_arguments(arguments: str) -> dict[str, Any]:
-    """The arguments of a call for people and programs; what is no object is shown in one."""
+    """Parse the arguments of a tool call; invalid JSON is returned as {"malformed": text}."""
     try:
         parsed: object = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -88,8 +88,8 @@ def parse_arguments(arguments: str) -> dict[str, Any]:
 
 
 def to_model_messages(messages: Iterable[StoredMessage]) -> tuple[Message, ...]:
-    """Kept messages as a model reads them; a call and its result stay together."""
-    return tuple(said for message in messages for said in _expand(message))
+    """Convert stored messages to model messages; a tool call and its result stay together."""
+    return tuple(expanded for message in messages for expanded in _expand(message))
 
 
 def _expand(message: StoredMessage) -> Iterator[Message]:
@@ -97,32 +97,32 @@ def _expand(message: StoredMessage) -> Iterator[Message]:
         case "user":
             yield UserText(message.content)
         case "assistant":
-            kept = message.metadata or {}
-            told = [(notice["turn"], notice["text"]) for notice in kept.get("notices", ())]
+            metadata = message.metadata or {}
+            notices = [(notice["turn"], notice["text"]) for notice in metadata.get("notices", ())]
             yield from _interleave_notices(
-                [Turn.read(turn) for turn in kept.get("turns", ())], told
+                [Turn.read(turn) for turn in metadata.get("turns", ())], notices
             )
             yield AssistantText(message.content, raw=message.raw)
         case _:
-            # Written by somebody else: whom it answers is not known here.
+            # Not written by Dodona, so the call that it answers is unknown.
             yield SystemText(f"A tool returned: {message.content}")
 
 
 def _interleave_notices(
     turns: Sequence[Turn], notices: Sequence[tuple[int, str]]
 ) -> Iterator[Message]:
-    """The turns, and between them what the model was told there."""
-    for place in range(len(turns) + 1):
-        texts = [text for at, text in notices if at == place and text]
+    """The messages of the turns, with the notices between them."""
+    for index in range(len(turns) + 1):
+        texts = [text for turn, text in notices if turn == index and text]
         if texts:
             yield SystemText("\n".join(texts))
-        if place < len(turns):
-            yield from turns[place].messages()
+        if index < len(turns):
+            yield from turns[index].messages()
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a run came to: its answer, the turns before it, and where it is from."""
+    """The answer of a run, the turns before it, and its sources."""
 
     content: str
     raw: RawMessage | None
@@ -131,23 +131,23 @@ class Exchange:
     is_partial: bool = False
     citations: tuple[Citation, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)
-    notices: tuple[tuple[int, Notice], ...] = ()  # with how many turns came before each
+    notices: tuple[tuple[int, Notice], ...] = ()  # each with the number of turns before it
 
     def messages(self) -> tuple[Message, ...]:
-        """As a later model reads it, after the question."""
-        told = [(place, notice.text) for place, notice in self.notices]
-        return (*_interleave_notices(self.turns, told), AssistantText(self.content, raw=self.raw))
+        """Model messages of the exchange, as they follow the question."""
+        texts = [(turn, notice.text) for turn, notice in self.notices]
+        return (*_interleave_notices(self.turns, texts), AssistantText(self.content, raw=self.raw))
 
     def metadata(self, **more: Any) -> dict[str, Any]:
-        """What an assistant's message keeps beside its text."""
-        kept: dict[str, Any] = {
+        """Metadata of the stored assistant message, without empty values."""
+        values: dict[str, Any] = {
             "turns": [turn.as_json() for turn in self.turns],
             "sources": [source.as_json() for source in self.sources],
             "citations": [citation.as_json() for citation in self.citations],
-            "notices": [{"turn": place, **notice.as_json()} for place, notice in self.notices],
+            "notices": [{"turn": turn, **notice.as_json()} for turn, notice in self.notices],
             **self.provenance.as_json(),
             **more,
         }
         if self.is_partial:
-            kept["partial"] = True
-        return {name: value for name, value in kept.items() if value not in ([], None)}
+            values["partial"] = True
+        return {name: value for name, value in values.items() if value not in ([], None)}

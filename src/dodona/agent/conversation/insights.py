@@ -1,12 +1,12 @@
-"""Insights: what is worth keeping of an exchange once its text must make room.
+"""Insights: the information to keep of an exchange when its text is summarised.
 
-    key_insight   the sentence of the answer that says most
-    symbols       identifiers that were looked up or spoken of
-    files         paths that tools were given or gave, and that the answer names
-    decisions     sentences in which somebody decides
+    key_insight   the most informative sentence of the answer
+    symbols       identifiers that were looked up or mentioned
+    files         paths in tool arguments and results, and in the answer
+    decisions     sentences that state a decision
 
-Found by rules, for English first; of other languages it finds less and breaks nothing. It looks at
-the beginning of what is long, so that it takes the same time whatever a model said.
+They are found by rules written for English; other languages yield less, without errors. Only the
+beginning of a long text is read, so that the time is bounded.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ from dodona.core.ports.tools import SourceKind
 
 MAX_INSIGHT_CHARS: Final = 300
 MAX_DECISION_CHARS: Final = 200
-MAX_SYMBOL_CHARS: Final = 120  # of a symbol
+MAX_SYMBOL_CHARS: Final = 120
 MAX_PATH_CHARS: Final = 240
 MAX_SYMBOLS: Final = 20
 MAX_FILES: Final = 20
 MAX_DECISIONS: Final = 8
-MAX_TEXT_CHARS: Final = 12_288  # characters of a text
+MAX_TEXT_CHARS: Final = 12_288  # of a text that is read
 MAX_SENTENCES: Final = 120
 MAX_TERMS: Final = 12
 MAX_CALLS: Final = 40
-SHORT_SENTENCE_BYTES: Final = (
-    25  # bytes, for not all scripts need as many letters: such a sentence says little
-)
-MIN_TEXT_CHARS: Final = 3  # … and such a text nothing
+# A shorter sentence scores lower. In bytes, since some scripts need fewer characters.
+SHORT_SENTENCE_BYTES: Final = 25
+MIN_TEXT_CHARS: Final = 3  # a shorter text is ignored
 
 _PATH_ARGUMENTS: Final = ("path", "file", "file_path", "from", "to", "new_path", "folder")
 _SYMBOL_SEARCH_TOOLS: Final = ("find_definition", "find_references", "search_code")
 
-# What runs and models say when they have nothing to say; no part of an answer.
+# Texts that Dodona itself writes in place of an answer, also in stored conversations.
 _STOCK_PHRASE = re.compile(
     r"No language model is configured|To get one, set a key|Nothing that fits the question"
     r"|To configure one, set an API key|Nothing relevant to the question|Only tool results can be"
@@ -65,7 +64,7 @@ _DIGIT = re.compile(r"\d")
 _PROPER_NAME = re.compile(r"[a-z,;] [A-Z][a-z]")
 
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_$][\w$]*)*")
-# Each of these begins once in a run of letters, so no text makes them slow.
+# Each alternative can start only once per word, so there is no slow backtracking.
 _SYMBOL_IN_TEXT = re.compile(
     r"(?<![\w/.-])(?:[A-Z][a-z0-9]+[A-Z][A-Za-z0-9]*|[a-z][a-z0-9]*[A-Z][A-Za-z0-9]*"
     r"|_?[A-Za-z][A-Za-z0-9]*_[A-Za-z0-9_]*[A-Za-z0-9])(?![\w/-]|\.\w)"
@@ -99,7 +98,7 @@ _DECISION_PHRASE = re.compile(
     r"|\bfrom now on\b|\bgoing forward\b|\bthe decision (?:is|was) to\b",
     re.IGNORECASE,
 )
-# One of these is in every text that decides: to look for them costs next to nothing.
+# Every decision contains one of these; checking for them first is cheap.
 _DECISION_CUES: Final = (
     *("decid", "decision", "agreed", "chose", "settled on", "opted", "let's", "let’s", "let us"),
     *("we will", "we'll", "we’ll", "we shall", "from now on", "going forward"),
@@ -115,7 +114,7 @@ _NON_DECISION_PHRASE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Insight:
-    """What is kept of an exchange besides its text."""
+    """Key sentence, names and decisions of an exchange."""
 
     key_insight: str | None = None
     symbols: tuple[str, ...] = ()
@@ -129,7 +128,7 @@ class _Sentence(NamedTuple):
 
 
 class _SuccessfulCall(NamedTuple):
-    """A call of a tool that had a result."""
+    """A tool call that succeeded."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -137,36 +136,41 @@ class _SuccessfulCall(NamedTuple):
 
 
 def extract_insight(question: str, exchange: Exchange) -> Insight:
-    """What a question and its answer are worth remembering for."""
-    asked = _FENCE.sub("\n", question[:MAX_TEXT_CHARS])
+    """Extract the insight of a question and its answer."""
+    question_text = _FENCE.sub("\n", question[:MAX_TEXT_CHARS])
     content = _FENCE.sub("\n", exchange.content[:MAX_TEXT_CHARS])
     sentences = _sentences(content)
     calls = list(_successful_calls(exchange))
     return Insight(
-        key_insight=_key_insight(asked, sentences),
-        symbols=_first_unique(_symbols(f"{asked}\n{content}", calls), MAX_SYMBOLS),
+        key_insight=_key_insight(question_text, sentences),
+        symbols=_first_unique(_symbols(f"{question_text}\n{content}", calls), MAX_SYMBOLS),
         files=_first_unique(_files(content, exchange, calls), MAX_FILES),
         decisions=_first_unique(
-            _decisions(asked, sentences, calls, has_untrusted=bool(exchange.provenance.untrusted)),
+            _decisions(
+                question_text,
+                sentences,
+                calls,
+                has_untrusted=bool(exchange.provenance.untrusted),
+            ),
             MAX_DECISIONS,
         ),
     )
 
 
 def plain_text(text: str, max_chars: int) -> str:
-    """A text in one line, without marks, cut where it is too long."""
+    """Return a text as one line without Markdown markup, truncated to a length."""
     line = " ".join(_EMPHASIS.sub("", _LINK.sub(r"\1", text[: 4 * max_chars])).split())
     return line if len(line) <= max_chars else line[: max_chars - 1].rstrip() + "…"
 
 
 def _terms_of(question: str) -> list[str]:
-    """The words of a question that tell what it is about."""
+    """The significant words of a question."""
     words = dict.fromkeys(_WORD.findall(question.casefold()))
     return [word for word in words if word not in _STOP_WORDS][:MAX_TERMS]
 
 
 def information_score(sentence: str, terms: Sequence[str] = ()) -> float:
-    """How much a sentence says: terms of the question, code, names and numbers."""
+    """Score how informative a sentence is: terms of the question, code, names and numbers."""
     folded = sentence.casefold()
     score = 2.0 * sum([term in folded for term in terms]) + min(3, sentence.count("`") // 2)
     score += bool(_DIGIT.search(sentence)) + 0.5 * bool(_PROPER_NAME.search(sentence))
@@ -179,40 +183,41 @@ def information_score(sentence: str, terms: Sequence[str] = ()) -> float:
 
 
 def _key_insight(question: str, sentences: Sequence[_Sentence]) -> str | None:
-    """The sentence that says most."""
+    """The sentence with the highest score; None if all score too low."""
     terms = _terms_of(question)
-    best, most = None, -0.5  # less than that is worse than nothing
-    for place, (sentence, _) in enumerate(sentences):
-        # The answer comes first, as models are asked to give it.
-        score = information_score(sentence, terms) + max(0.0, 1.0 - 0.25 * place)
-        if score > most:
-            best, most = sentence, score
+    best, best_score = None, -0.5  # the minimum score
+    for index, (sentence, _) in enumerate(sentences):
+        # A bonus for the first sentences: the prompt asks models to answer first.
+        score = information_score(sentence, terms) + max(0.0, 1.0 - 0.25 * index)
+        if score > best_score:
+            best, best_score = sentence, score
     return None if best is None else plain_text(best, MAX_INSIGHT_CHARS)
 
 
 def _sentences(text: str) -> list[_Sentence]:
-    """The sentences of a text, without what marks its lines."""
+    """The sentences of a text, without list and quote markup."""
     return list(islice(_iter_sentences(text), MAX_SENTENCES))
 
 
 def _iter_sentences(text: str) -> Iterator[_Sentence]:
     for line in text.splitlines():
         stripped = line.strip()
-        # Headings and sources are about an answer, and no part of it.
+        # Headings, source lines and tables are not sentences of the answer.
         if not stripped or stripped.startswith(("#", "— ", "|", "---")):
             continue
         is_quoted = stripped.startswith(">")
         for sentence in _SENTENCE_END.split(_LINE_MARKUP.sub("", stripped)):
-            found = sentence.strip()
-            if len(found) > MIN_TEXT_CHARS and not _STOCK_PHRASE.match(found):
-                yield _Sentence(found, is_quoted)
+            stripped_sentence = sentence.strip()
+            is_long_enough = len(stripped_sentence) > MIN_TEXT_CHARS
+            if is_long_enough and not _STOCK_PHRASE.match(stripped_sentence):
+                yield _Sentence(stripped_sentence, is_quoted)
 
 
 # -- names -------------------------------------------------------------------------------------
 
 
 def _successful_calls(exchange: Exchange) -> Iterator[_SuccessfulCall]:
-    """The calls that went well."""
+    """The tool calls that succeeded."""
     pairs = (
         (call, result)
         for turn in exchange.turns
@@ -229,16 +234,16 @@ def _symbols(text: str, calls: Sequence[_SuccessfulCall]) -> Iterator[str]:
     tools = {call.name for call in calls}
     for call in calls:
         if call.name in _SYMBOL_SEARCH_TOOLS:
-            given = [value for value in call.arguments.values() if isinstance(value, str)]
-            yield from filter(_is_symbol, given)
+            texts = [value for value in call.arguments.values() if isinstance(value, str)]
+            yield from filter(_is_symbol, texts)
             yield from (
-                name for value in given for name in _SYMBOL_IN_TEXT.findall(value[:MAX_TEXT_CHARS])
+                name for value in texts for name in _SYMBOL_IN_TEXT.findall(value[:MAX_TEXT_CHARS])
             )
     text = _without_urls(text)
     spans = (span.removesuffix("()").strip() for span in _CODE_SPAN.findall(text))
     yield from (name for name in spans if _is_symbol(name) and name not in tools)
-    found = _SYMBOL_IN_TEXT.findall(text)
-    yield from (name for name in found if len(name) <= MAX_SYMBOL_CHARS and name not in tools)
+    names = _SYMBOL_IN_TEXT.findall(text)
+    yield from (name for name in names if len(name) <= MAX_SYMBOL_CHARS and name not in tools)
 
 
 def _without_urls(text: str) -> str:
@@ -256,11 +261,11 @@ def _is_symbol(text: str) -> bool:
 
 def _files(text: str, exchange: Exchange, calls: Sequence[_SuccessfulCall]) -> Iterator[str]:
     for call in calls:
-        given = (call.arguments.get(name) for name in _PATH_ARGUMENTS)
-        yield from (path for path in given if isinstance(path, str) and _is_path(path))
+        values = (call.arguments.get(name) for name in _PATH_ARGUMENTS)
+        yield from (path for path in values if isinstance(path, str) and _is_path(path))
     kinds = (SourceKind.NOTE, SourceKind.CODE)
     yield from (s.path for s in exchange.sources if s.kind in kinds and _is_path(s.path))
-    # Named in the answer, and not made up: a tool has returned it.
+    # Paths in the answer count only if a tool returned them: others may be invented.
     for path in dict.fromkeys(_PATH.findall(_without_urls(text))) if calls else ():
         if _EXTENSION.search(path) and any(path in call.result for call in calls):
             yield path
@@ -286,30 +291,30 @@ def _decisions(
     *,
     has_untrusted: bool,
 ) -> Iterator[str]:
-    """Those of the user, and of a model unless a stranger's text may have guided it."""
+    """Decisions of the user, and of the model unless it has read untrusted text."""
     if _has_decision_cue(question):
         yield from _decision_sentences(_sentences(question))
     if has_untrusted:
         return
     yield from _decision_sentences(answer)
     for call in calls:
-        said = call.arguments.get("content")
+        content = call.arguments.get("content")
         is_decision = call.name == "thread_push" and call.arguments.get("entry_type") == "decision"
-        if is_decision and isinstance(said, str) and said.strip():
-            yield plain_text(said, MAX_DECISION_CHARS)
+        if is_decision and isinstance(content, str) and content.strip():
+            yield plain_text(content, MAX_DECISION_CHARS)
 
 
 def _decision_sentences(sentences: Iterable[_Sentence]) -> Iterator[str]:
-    """The sentences that decide something; what is quoted was decided elsewhere."""
+    """The sentences that state a decision; quotations do not count."""
     for sentence, is_quoted in sentences:
         if is_quoted or sentence.endswith(("?", "？")) or not _has_decision_cue(sentence):
             continue
-        said = _EMPHASIS.sub("", sentence)
-        label = _DECISION_LABEL.match(said)
-        if label or (_DECISION_PHRASE.search(said) and not _NON_DECISION_PHRASE.search(said)):
-            found = plain_text(said[label.end() :] if label else said, MAX_DECISION_CHARS)
-            if len(found) > MIN_TEXT_CHARS:
-                yield found
+        text = _EMPHASIS.sub("", sentence)
+        label = _DECISION_LABEL.match(text)
+        if label or (_DECISION_PHRASE.search(text) and not _NON_DECISION_PHRASE.search(text)):
+            decision = plain_text(text[label.end() :] if label else text, MAX_DECISION_CHARS)
+            if len(decision) > MIN_TEXT_CHARS:
+                yield decision
 
 
 def _has_decision_cue(text: str) -> bool:
@@ -318,5 +323,5 @@ def _has_decision_cue(text: str) -> bool:
 
 
 def _first_unique(items: Iterable[str], limit: int) -> tuple[str, ...]:
-    """Each once, the first ones."""
+    """The first unique items, up to a limit."""
     return tuple(islice(dict.fromkeys(islice(items, 20 * limit)), limit))

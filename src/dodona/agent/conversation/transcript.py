@@ -1,6 +1,6 @@
-"""The transcript: what a run's model is sent. It grows at its end and nowhere else.
+"""The transcript: the messages sent to a run's model. It is append-only.
 
-So successive requests begin with the same bytes, and a provider's cache holds.
+Successive requests therefore share a prefix, which providers can cache.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 
 from dodona.core.messages import AssistantText, Message, ToolResult
 
-TOKENS_PER_MESSAGE: Final = 8  # tokens for a message's role and separators
+TOKENS_PER_MESSAGE: Final = 8  # for its role and separators
 
 
 class Transcript:
-    """Messages, how many tokens they come to, and a digest of all of them.
+    """Messages, their token count, and a digest of all of them.
 
-    `digest` is that of the messages it begins with.
+    The constructor takes the digest of the initial messages.
     """
 
     __slots__ = ("_hash", "_messages", "tokens")
@@ -28,12 +28,13 @@ class Transcript:
         self.tokens = tokens
 
     def add(self, message: Message, tokens: int) -> None:
+        """Append a message."""
         self._messages.append(message)
         self._hash.update(message_bytes(message))
         self.tokens += tokens + TOKENS_PER_MESSAGE
 
     def extend(self, messages: Iterable[Message], tokens: int) -> None:
-        """With messages that the digest counts already."""
+        """Append messages that the digest already covers."""
         self._messages.extend(messages)
         self.tokens += tokens
 
@@ -43,19 +44,20 @@ class Transcript:
 
     @property
     def digest(self) -> str:
-        """The same for the same messages: what a model call is known by."""
+        """A digest of all messages; it identifies a model call."""
         return self._hash.hexdigest()
 
 
 def digest_messages(messages: Iterable[Message], previous: bytes = b"") -> bytes:
-    """Of messages that follow others, whose digest is given."""
-    found = previous
+    """Return the digest of messages; `previous` is the digest of the messages before them."""
+    digest = previous
     for message in messages:
-        found = blake2b(found + message_bytes(message), digest_size=16).digest()
-    return found
+        digest = blake2b(digest + message_bytes(message), digest_size=16).digest()
+    return digest
 
 
 def message_bytes(message: Message) -> bytes:
+    """Return the bytes of a message that enter the digest."""
     text = f"{type(message).__name__}\0{message.text}\0"
     if isinstance(message, AssistantText):
         text += "".join(f"{call.id}\0{call.name}\0{call.arguments}\0" for call in message.calls)

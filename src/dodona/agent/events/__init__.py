@@ -1,1 +1,1 @@
-"""Events of a run, and who is told about them."""
+"""Events of a run, and their delivery to rules and subscribers."""

@@ -1,7 +1,8 @@
-"""Telling what happens: to the bus at once, to the run's inbox, and to the rules.
+"""Dispatch of events: to the bus, to the run's inbox, and to the rules.
 
-What a step tells is heard by nobody who resumes the run: so steps that run tools only tell the bus,
-and a pure leaf hears later of what they left. Rules may set off events, a few deep.
+A resumed run does not repeat its steps, so events handled inside a step would be lost to it.
+Steps that run tools therefore only emit to the bus; a pure leaf handles their events later, from
+the stored results. Rules may emit further events, up to `MAX_RULE_DEPTH` levels deep.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from dodona.core.domain.rules import (
 from dodona.core.events import SELF_NOTIFY, TOOL_CALL_PENDING, Event, Severity
 from dodona.trees import Blackboard, Step
 
-MAX_RULE_DEPTH: Final = 5  # of events that rules set off, each by the one before
-MAX_RESULT_CHARS: Final = 2_000  # characters of a result that rules see
+MAX_RULE_DEPTH: Final = 5  # levels of events that rules emit in response to events
+MAX_RESULT_CHARS: Final = 2_000  # of a tool result that rules see
 
 _SEVERITIES: Final = {
     "low": Severity.DEBUG,
@@ -49,54 +50,54 @@ _rule_log = logging.getLogger("dodona.rules")
 
 
 def emit_event(
-    host: RunContext, kind: str, severity: Severity = Severity.INFO, **payload: Any
+    context: RunContext, kind: str, severity: Severity = Severity.INFO, **payload: Any
 ) -> None:
-    """Tell the bus, unless it was told before a crash, and let the run hear of it."""
-    event = host.build_event(kind, severity, payload)
-    host.emit(event)
-    handle_event(host, event)
+    """Emit an event of the run: to the bus, unless this is a replay, and to the run itself."""
+    event = context.build_event(kind, severity, payload)
+    context.emit(event)
+    handle_event(context, event)
 
 
-def emit_tree_event(host: RunContext, event: Event) -> None:
-    """What a tree's runtime tells belongs to the run, and is heard by it."""
-    whose = host.build_event(event.type, event.severity, event.payload)
-    told = replace(event, payload=whose.payload)
-    host.emit(told)
-    handle_event(host, told)
+def emit_tree_event(context: RunContext, event: Event) -> None:
+    """Emit an event of the tree runtime as an event of the run."""
+    run_event = context.build_event(event.type, event.severity, event.payload)
+    event = replace(event, payload=run_event.payload)
+    context.emit(event)
+    handle_event(context, event)
 
 
 def handle_event(
-    host: RunContext,
+    context: RunContext,
     event: Event,
     *,
     result: Mapping[str, Any] | None = None,
     depth: int = 0,
 ) -> list[RuleAction]:
-    """Let subscribers and rules make of an event what they will.
+    """Pass an event to the subscribers and rules of the run.
 
-    Returned is what must be decided about the call that is pending, if that is the event.
+    For a pending tool call, return the rule actions that decide about the call.
     """
-    hearing = host.notifications
-    if hearing.has_ended and event.type == SELF_NOTIFY:
-        hearing.late_events.append(event)
+    notifications = context.notifications
+    if notifications.has_ended and event.type == SELF_NOTIFY:
+        notifications.late_events.append(event)
         return []
-    hearing.inbox.receive(event)
-    if not hearing.rules.listens_to(event.type):
+    notifications.inbox.receive(event)
+    if not notifications.rules.listens_to(event.type):
         return []
-    fired = hearing.rules.evaluate(
+    fired_actions = notifications.rules.evaluate(
         event,
-        rule_context(host, event, result or {}),
-        overrides=hearing.overrides.rules,
-        state=hearing.overrides.pack_state,
-        fired_rules=frozenset(hearing.fired_rules),
+        rule_context(context, event, result or {}),
+        overrides=notifications.overrides.rules,
+        state=notifications.overrides.pack_state,
+        fired_rules=frozenset(notifications.fired_rules),
     )
     verdicts: list[RuleAction] = []
-    for each in fired:
-        hearing.fired_rules.add(each.rule)
-        if _is_verdict(each, event):
-            verdicts.append(each)
+    for fired in fired_actions:
+        notifications.fired_rules.add(fired.rule)
+        if _is_verdict(fired, event):
+            verdicts.append(fired)
         else:
-            _apply_action(host, each, depth)
+            _apply_action(context, fired, depth)
     return verdicts
 
 
@@ -106,76 +107,76 @@ def _is_verdict(fired: RuleAction, event: Event) -> bool:
     )
 
 
-def _apply_action(host: RunContext, fired: RuleAction, depth: int) -> None:
+def _apply_action(context: RunContext, fired: RuleAction, depth: int) -> None:
     action = fired.action
     match action:
         case NotifySelf():
-            _emit_from_rule(host, fired, self_notice_event(host, action, fired.rule), depth)
+            _emit_from_rule(context, fired, self_notice_event(context, action, fired.rule), depth)
         case EmitEvent():
-            made = host.build_event(action.type, action.severity, action.payload)
-            _emit_from_rule(host, fired, replace(made, source=f"rule.{fired.rule}"), depth)
+            event = context.build_event(action.type, action.severity, action.payload)
+            _emit_from_rule(context, fired, replace(event, source=f"rule.{fired.rule}"), depth)
         case LogMessage():
-            if host.is_live:
+            if context.is_live:
                 level = _LOG_LEVELS.get(action.level, logging.INFO)
                 _rule_log.log(level, "%s: %s", fired.rule, action.message)
         case SetState():
-            set_pack_state(host, fired.pack, {action.key: action.value})
+            set_pack_state(context, fired.pack, {action.key: action.value})
         case RunTree():
-            host.notifications.pending_trees.append(fired)
+            context.notifications.pending_trees.append(fired)
         case Deny() | RequireApproval():
-            _log.warning("rule %s decides about a call that nobody makes", fired.rule)
+            _log.warning("rule %s: ignored a decision without a pending tool call", fired.rule)
         case _:
             assert_never(action)
 
 
-def _emit_from_rule(host: RunContext, fired: RuleAction, event: Event, depth: int) -> None:
+def _emit_from_rule(context: RunContext, fired: RuleAction, event: Event, depth: int) -> None:
     if depth >= MAX_RULE_DEPTH:
-        _log.warning("rule %s was not heeded: rules set off each other", fired.rule)
+        _log.warning("rule %s: event ignored, because rules trigger each other", fired.rule)
         return
-    host.emit(event)
-    handle_event(host, event, depth=depth + 1)
+    context.emit(event)
+    handle_event(context, event, depth=depth + 1)
 
 
-def self_notice_event(host: RunContext, action: NotifySelf, rule: str) -> Event:
-    """What a rule wants the agent to know, as an event."""
+def self_notice_event(context: RunContext, action: NotifySelf, rule: str) -> Event:
+    """Return the event for a rule's notice to the agent."""
     severity = _SEVERITIES.get(action.priority, Severity.INFO)
     payload = {"message": action.message, "priority": action.priority, "category": action.category}
-    return replace(host.build_event(SELF_NOTIFY, severity, payload), source=f"rule.{rule}")
+    return replace(context.build_event(SELF_NOTIFY, severity, payload), source=f"rule.{rule}")
 
 
-def set_pack_state(host: RunContext, pack: str, values: Mapping[str, Any]) -> None:
-    """Keep values for a pack: at once for the rules, and with the run's next commit for good."""
-    kept = host.notifications.overrides.pack_state.setdefault(pack, {})
-    kept.update(values)
-    if host.is_live:
-        putting = host.deps.storage.pack_state.put_operation
-        host.journal.add_to_next_commit(putting(host.user_id, pack, values))
+def set_pack_state(context: RunContext, pack: str, values: Mapping[str, Any]) -> None:
+    """Set values of a pack's state. Rules see them at once; the next commit stores them."""
+    state = context.notifications.overrides.pack_state.setdefault(pack, {})
+    state.update(values)
+    if context.is_live:
+        put_operation = context.deps.storage.pack_state.put_operation
+        context.journal.add_to_next_commit(put_operation(context.user_id, pack, values))
 
 
-def rule_context(host: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
-    """What conditions of rules see: small and flat, for it is made anew each time."""
-    state: AgentState = host.latest_state
+def rule_context(context: RunContext, event: Event, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that rule conditions can read. Kept small: it is built for each event."""
+    state: AgentState = context.latest_state
     limits = state.config
-    hearing = host.notifications
+    notifications = context.notifications
     return {
         "turn": {
             "number": state.turn,
             "max_iterations": limits.max_iterations,
             "tokens_used": state.tokens_used,
             "token_budget": limits.token_budget,
-            "context_tokens": host.context_tokens,
-            "context_size": host.chosen_model.context_size,
+            "context_tokens": context.context_tokens,
+            "context_size": context.chosen_model.context_size,
             "elapsed_seconds": round(state.elapsed_seconds, 3),
             "timeout_seconds": limits.timeout_seconds,
         },
         "history": {
-            "runs": host.history.runs,
-            "tool_calls": hearing.call_count,
-            "failures": dict(hearing.failures_by_tool),
+            "runs": context.history.runs,
+            "tool_calls": notifications.call_count,
+            "failures": dict(notifications.failures_by_tool),
             "failures_in_a_row": state.extensions.get("errors_in_a_row", 0),
         },
-        "user": {"id": host.user_id, "settings": limits.as_dict()},
-        "project": {"id": host.project_id},
+        "user": {"id": context.user_id, "settings": limits.as_dict()},
+        "project": {"id": context.project_id},
         "event": {
             "type": event.type,
             "source": event.source,
@@ -187,7 +188,7 @@ def rule_context(host: RunContext, event: Event, result: Mapping[str, Any]) -> d
 
 
 def rule_result(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What came of a call, as rules see it."""
+    """Return a tool result in the form that rules see."""
     text: str = result["text"]
     return {
         "tool": result["name"],
@@ -201,23 +202,23 @@ def rule_result(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def deliver_notices(
-    host: RunContext, step: Step, *points: InjectionPoint, is_last: bool = False
+    context: RunContext, step: Step, *points: InjectionPoint, is_last: bool = False
 ) -> list[Notice]:
-    """Take what is due from the inbox, in a step: shown to the user now, to the model next."""
-    notices = host.notifications.inbox.drain(*points, is_last=is_last)
-    stored = [number for notice in notices for number in notice.stored_ids]
-    if stored:
-        host.journal.add_to_next_commit(
-            host.deps.storage.notices.mark_delivered(host.user_id, stored)
+    """Drain due notices from the inbox, in a step. The user sees them now, the model next."""
+    notices = context.notifications.inbox.drain(*points, is_last=is_last)
+    stored_ids = [stored_id for notice in notices for stored_id in notice.stored_ids]
+    if stored_ids:
+        context.journal.add_to_next_commit(
+            context.deps.storage.notices.mark_delivered(context.user_id, stored_ids)
         )
-    if not host.is_subagent:
+    if not context.is_subagent:
         for notice in notices:
             if notice.user_text:
                 step.emit(chunks.system(notice.system_type, notice.user_text, notice.metadata))
     return notices
 
 
-def store_notices(bb: Blackboard, host: RunContext, notices: list[Notice]) -> None:
-    """What a step that drained leaves for the leaf that puts it before the model."""
+def store_notices(bb: Blackboard, context: RunContext, notices: list[Notice]) -> None:
+    """Put drained notices on the blackboard, for the leaf that adds them to the transcript."""
     bb["notices"] = [notice.as_json() for notice in notices]
-    bb["inbox"] = host.notifications.as_json()
+    bb["inbox"] = context.notifications.as_json()

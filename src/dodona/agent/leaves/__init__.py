@@ -1,22 +1,30 @@
-"""What the agent's trees call: small functions, each registered under its name."""
+"""Leaves: the functions that the agent's trees call, each registered under a name."""
 
 from __future__ import annotations
 
-# Importing them registers them.
-from dodona.agent.leaves import answer, control, model, notices, session, subagents, tools
-from dodona.agent.leaves import approval as leave
-from dodona.agent.leaves import retrieval as surroundings
+# Importing these modules registers their leaves.
+from dodona.agent.leaves import (
+    answer,
+    approval,
+    control,
+    model,
+    notices,
+    retrieval,
+    session,
+    subagents,
+    tools,
+)
 from dodona.agent.run_context.registries import REGISTRY
 
 __all__ = [
     "REGISTRY",
     "answer",
+    "approval",
     "control",
-    "leave",
     "model",
     "notices",
+    "retrieval",
     "session",
     "subagents",
-    "surroundings",
     "tools",
 ]

@@ -1,7 +1,7 @@
-"""Leave to make a call: rules and wariness may refuse it, or want a person asked first.
+"""Approval of tool calls: rules may deny a call; rules or untrusted text may require an approval.
 
-Deciding and waiting are steps of their own: what was decided is not decided again after a crash,
-and a call that waits has not begun.
+The decision and the wait are separate steps: after a crash, a decision is not made again, and a
+call that waits for approval has not started.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ DENIED: Final = "refused"
 
 
 def find_offered_tool(host: RunContext, name: str) -> Tool | None:
-    """The tool of that name, if it was offered."""
+    """Return a tool by name, if it was offered to the model."""
     return host.deps.toolbox.find(name) if name in host.role.tool_names else None
 
 
 def approval_of(bb: Blackboard) -> Mapping[str, Any] | None:
-    """What was decided about the call in hand, if anything."""
-    kept: Any = bb["approval"]
-    if not isinstance(kept, dict):
+    """Return the approval record of the current call; None if there is none."""
+    record: Any = bb["approval"]
+    if not isinstance(record, dict):
         return None
-    leave = cast("dict[str, Any]", kept)
-    return leave if leave["id"] == bb["_item"]["id"] else None
+    approval = cast("dict[str, Any]", record)
+    return approval if approval["id"] == bb["_item"]["id"] else None
 
 
 def emit_pending_call(host: RunContext, step: Step, call: ToolCall) -> Event:
-    """Show a call before it is made."""
+    """Show a tool call to the user before it starts, and return its event."""
     arguments = parse_arguments(call.arguments)
     step.emit(chunks.tool_call(id=call.id, name=call.name, arguments=arguments, status="pending"))
     payload = {"tool": call.name, "call": call.id, "arguments": arguments}
@@ -56,7 +56,7 @@ def emit_pending_call(host: RunContext, step: Step, call: ToolCall) -> Event:
 
 @leaf("needs-approval?", reads=("_item",))
 def needs_approval(bb: Blackboard, host: RunContext) -> bool:
-    """Is there a rule about calls, or is this one that is held?"""
+    """Whether a rule decides about tool calls, or this call requires approval."""
     if host.notifications.rules.listens_to(TOOL_CALL_PENDING):
         return True
     tool = find_offered_tool(host, bb["_item"]["name"])
@@ -76,72 +76,71 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
     request=_request_key,
 )
 async def request_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Let the rules decide about a call; ask a person where they, or wariness, want one asked."""
+    """Evaluate rules for a tool call; request the user's approval if it is required."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
     event = emit_pending_call(host, step, call)
-    told: list[Event] = []
-    decided = await _decide(host, step, handle_event(host, event), told)
+    events: list[Event] = []
+    verdict = await _decide(host, step, handle_event(host, event), events)
     tool = find_offered_tool(host, call.name)
-    if decided is None and tool is not None and (reason := approval_reason(host, tool)):
+    if verdict is None and tool is not None and (reason := approval_reason(host, tool)):
         payload = {"tool": call.name, "call": call.id, "reason": reason}
         host.emit(host.build_event(TOOL_CALL_HELD, Severity.WARNING, payload))
-        decided = RequireApproval(reason)
-    leave: dict[str, Any] = {"id": call.id, "outcome": APPROVED, "reason": ""}
-    leave["events"] = [each.as_json() for each in told]
-    if isinstance(decided, Deny):
-        leave.update(outcome=DENIED, reason=f"{call.name} was refused: {decided.reason}")
-    elif decided is not None:
-        asked = await _request_decision(host, step, call, decided)
-        # A person may take long, and the process may be gone by then: what led here must not.
+        verdict = RequireApproval(reason)
+    record: dict[str, Any] = {"id": call.id, "outcome": APPROVED, "reason": ""}
+    record["events"] = [each.as_json() for each in events]
+    if isinstance(verdict, Deny):
+        record.update(outcome=DENIED, reason=f"{call.name} was denied: {verdict.reason}")
+    elif verdict is not None:
+        approval = await _request_decision(host, step, call, verdict)
+        # The answer may take long and the process may stop first: make all steps so far durable.
         await host.journal.flush()
-        leave.update(outcome=PENDING, reason=decided.reason, approval=asked.call_id)
+        record.update(outcome=PENDING, reason=verdict.reason, approval=approval.call_id)
         step.emit(
             chunks.approval(
                 id=call.id,
-                approval=asked.call_id,
+                approval=approval.call_id,
                 name=call.name,
-                arguments=asked.arguments,
-                reason=asked.reason,
-                expires_at=asked.expires_at,
+                arguments=approval.arguments,
+                reason=approval.reason,
+                expires_at=approval.expires_at,
             )
         )
-    bb["approval"] = leave
+    bb["approval"] = record
 
 
 async def _decide(
     host: RunContext, step: Step, verdicts: list[RuleAction], events: list[Event]
 ) -> Deny | RequireApproval | None:
-    """The first refusal, or else the first wish for a person; trees are asked as they come."""
-    asking: RequireApproval | None = None
+    """The first denial, else the first required approval. Rule trees run in order."""
+    requirement: RequireApproval | None = None
     for fired in verdicts:
         action = fired.action
         if isinstance(action, RunTree):
-            wanted = await run_rule_tree(host, step, fired)
-            if wanted.state:
-                set_pack_state(host, fired.pack, wanted.state)
-            if wanted.notify:
-                events.append(self_notice_event(host, NotifySelf(wanted.notify), fired.rule))
-            action = Deny(wanted.deny) if wanted.deny else None
+            outcome = await run_rule_tree(host, step, fired)
+            if outcome.state:
+                set_pack_state(host, fired.pack, outcome.state)
+            if outcome.notify:
+                events.append(self_notice_event(host, NotifySelf(outcome.notify), fired.rule))
+            action = Deny(outcome.deny) if outcome.deny else None
         if isinstance(action, Deny):
             return action
         if isinstance(action, RequireApproval):
-            asking = asking or action
-    return asking
+            requirement = requirement or action
+    return requirement
 
 
 async def _request_decision(
     host: RunContext, step: Step, call: ToolCall, requirement: RequireApproval
 ) -> Approval:
     seconds = requirement.timeout_seconds or host.deps.policy.approval_timeout
-    # Some models give their calls the same ids in every turn: what was allowed once must not
-    # allow another call.
-    place = blake2b(host.step_key(step).encode(), digest_size=3).hexdigest()
+    # Some models reuse call IDs in every turn: an approval must not apply to another call.
+    suffix = blake2b(host.step_key(step).encode(), digest_size=3).hexdigest()
     return await host.deps.storage.approvals.request(
         host.user_id,
         NewApproval(
             run_id=host.claim.run_id,
-            call_id=f"{call.id}~{place}",
+            call_id=f"{call.id}~{suffix}",
             tool=call.name,
             arguments=parse_arguments(call.arguments),
             reason=requirement.reason,
@@ -152,30 +151,31 @@ async def _request_decision(
 
 @leaf("awaits-approval?", reads=("_item", "approval"))
 def awaits_approval(bb: Blackboard) -> bool:
-    """Does the call in hand wait for a person?"""
-    leave = approval_of(bb)
-    return leave is not None and leave["outcome"] == PENDING
+    """Whether the current call waits for approval."""
+    approval = approval_of(bb)
+    return approval is not None and approval["outcome"] == PENDING
 
 
 @leaf("tools.await_approval", reads=("_item", "approval"), writes=("approval",), effect="none")
 async def await_approval(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Wait for the person; the run's clocks stand still meanwhile."""
+    """Wait for the user's decision. The run's timers are paused meanwhile."""
     host.is_live = True
-    leave: dict[str, Any] = bb["approval"]
-    # Whoever looks from elsewhere, or after a crash, should see what is asked.
+    record: dict[str, Any] = bb["approval"]
+    # Makes the approval chunk visible to other processes, and after a crash.
     await host.journal.flush()
     storage = host.deps.storage
-    asked = await storage.approvals.get(host.user_id, host.claim.run_id, leave["approval"])
-    decided = await host.deps.approvals.wait_for_decision(host.user_id, asked, step)
-    rested = max(0.0, (decided.decided_at or time()) - decided.asked_at)
-    if decided.decision is Decision.APPROVED:
-        bb["approval"] = {**leave, "outcome": APPROVED, "rested": rested}
+    approval = await storage.approvals.get(host.user_id, host.claim.run_id, record["approval"])
+    approval = await host.deps.approvals.wait_for_decision(host.user_id, approval, step)
+    waited = max(0.0, (approval.decided_at or time()) - approval.asked_at)
+    if approval.decision is Decision.APPROVED:
+        bb["approval"] = {**record, "outcome": APPROVED, "rested": waited}
         return
-    bb["approval"] = {**leave, "outcome": DENIED, "rested": rested, "reason": _denial_text(decided)}
+    reason = _denial_text(approval)
+    bb["approval"] = {**record, "outcome": DENIED, "rested": waited, "reason": reason}
 
 
 def _denial_text(approval: Approval) -> str:
     if approval.decision is Decision.EXPIRED:
-        return f"{approval.tool} was not called: nobody allowed it in time. {approval.reason}"
-    said = f" They said: {approval.note}" if approval.note else ""
-    return f"{approval.tool} was not called: the user refused it.{said}"
+        return f"{approval.tool} was not called: the approval expired. {approval.reason}"
+    note = f" Their note: {approval.note}" if approval.note else ""
+    return f"{approval.tool} was not called: the user denied it.{note}"

@@ -1,4 +1,4 @@
-"""Turn control: the decision tree is asked before each turn, and told of each result."""
+"""Turn control: the check of the decision tree before each turn, and loop detection."""
 
 from __future__ import annotations
 
@@ -17,37 +17,34 @@ from dodona.core.events import AGENT_LOOP_DETECTED, AGENT_TURN_START, TASK_CHECK
 from dodona.core.messages import ToolCall
 from dodona.trees import Blackboard, Step
 
-OUTPUT_LIMIT = "max_tokens"  # what the request allowed is used up
-CHECKPOINT_INTERVAL_TURNS = 10  # turns after which an agent should look back
+OUTPUT_LIMIT = "max_tokens"  # the stop reason when the request's output tokens are used up
+CHECKPOINT_INTERVAL_TURNS = 10  # the agent is asked to review its progress
 
 
 @decorator("turn-control", reads=("state",), writes=("state", "notices", "inbox"), step=True)
 def turn_control(bb: Blackboard, host: RunContext, step: Step) -> bool:
-    """May another turn begin? What it should know goes to the user here, then to the model."""
+    """Check whether another turn may start; show due notices to the user, then to the model."""
     host.is_live = True
     state = _exclude_downtime(host.load_state(bb), host.journal.downtime)
-    goes_on, reason = host.decision_tree.should_continue(state)
-    if goes_on and host.output_tokens_left() == 0:
-        goes_on, reason = False, OUTPUT_LIMIT
-    if not goes_on:
+    may_continue, reason = host.decision_tree.should_continue(state)
+    if may_continue and host.output_tokens_left() == 0:
+        may_continue, reason = False, OUTPUT_LIMIT
+    if not may_continue:
         host.save_state(bb, state.terminated(reason))
         return False
     host.turn_start_seq = host.feed.last_seq
     if not host.is_subagent:
         _emit_context_size(host, step)
     state = host.decision_tree.on_turn_start(state)
-    own = [_warning_to_notice(host, step, notice) for notice in pending_warnings(state)]
-    state = without_warnings(state) if own else state
+    warnings = [_warning_to_notice(host, step, warning) for warning in pending_warnings(state)]
+    state = without_warnings(state) if warnings else state
     host.save_state(bb, state)
     emit_event(host, AGENT_TURN_START, Severity.DEBUG, turn=state.turn)
     if state.turn % CHECKPOINT_INTERVAL_TURNS == 0 and state.turn < state.config.iteration_warning:
-        said = f"{state.turn} turns so far. Look back: what is done, and what is left to do?"
-        emit_event(host, TASK_CHECKPOINT, turn=state.turn, message=said)
-    store_notices(
-        bb,
-        host,
-        [*own, *deliver_notices(host, step, InjectionPoint.IMMEDIATE, InjectionPoint.TURN_START)],
-    )
+        message = f"{state.turn} turns so far. Review: what is done, and what is left to do?"
+        emit_event(host, TASK_CHECKPOINT, turn=state.turn, message=message)
+    delivered = deliver_notices(host, step, InjectionPoint.IMMEDIATE, InjectionPoint.TURN_START)
+    store_notices(bb, host, [*warnings, *delivered])
     return True
 
 
@@ -59,7 +56,7 @@ def _emit_context_size(host: RunContext, step: Step) -> None:
 
 
 def _exclude_downtime(state: AgentState, downtime: float) -> AgentState:
-    """Time in which nobody drove the run does not count; each part of it is left out once."""
+    """Exclude the time when no process ran it; each period is subtracted once."""
     before: float = state.extensions.get("downtime", 0.0)
     if downtime <= before:
         return state
@@ -67,7 +64,7 @@ def _exclude_downtime(state: AgentState, downtime: float) -> AgentState:
 
 
 def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> notices.Notice:
-    """What the decision tree itself has to say, shown at once."""
+    """Show a warning of the decision tree, and return it as a notice for the model."""
     if not host.is_subagent:
         step.emit(chunks.system(warning.system_type, warning.text, warning.metadata))
     return notices.Notice(
@@ -85,10 +82,10 @@ def _warning_to_notice(host: RunContext, step: Step, warning: TurnWarning) -> no
 
 @leaf("oracle.detect_loop", reads=("answer", "loop"), writes=("loop",))
 def detect_loop(bb: Blackboard, host: RunContext) -> None:
-    """Notice the same calls again and again; the model is told so once."""
+    """Detect repeated tool calls; the model gets one warning per run."""
     calls = [ToolCall(*call) for call in bb["answer"]["calls"]]
-    kept: dict[str, Any] = bb["loop"]
-    watch, pattern = (LoopDetector.read(kept) if kept else LoopDetector()).observe(calls)
-    bb["loop"] = watch.as_json()
+    record: dict[str, Any] = bb["loop"]
+    detector, pattern = (LoopDetector.read(record) if record else LoopDetector()).observe(calls)
+    bb["loop"] = detector.as_json()
     if pattern:
         emit_event(host, AGENT_LOOP_DETECTED, Severity.WARNING, pattern=pattern[:1000])

@@ -1,4 +1,4 @@
-"""The model's part of a turn: `llm-call` asks it, `record-answer` takes what it said."""
+"""The model's part of a turn: `llm-call` calls it, `oracle.record_answer` reads the response."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
     request=_request_key,
 )
 async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
-    """Ask the model, and let the user see what it says as it says it."""
+    """Call the model, and stream its response to the user."""
     host.is_live = True
     before = host.feed.last_seq
 
-    def show(event: ModelEvent) -> None:
+    def emit_chunk(event: ModelEvent) -> None:
         match event:
             case _ if host.is_subagent:
-                step.progress()  # its words are for whoever sent it
+                step.progress()  # its text is for the calling agent, not for the user
             case TextDelta(text):
                 step.emit(chunks.content(text))
             case ThinkingDelta(text):
@@ -57,15 +57,15 @@ async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
             case _:
                 step.progress()
 
-    heard = PartialAnswer()
-    host.partial_answer = heard
+    partial_answer = PartialAnswer()
+    host.partial_answer = partial_answer
     try:
-        done = await call_in_run(host, _build_call(host, step), show, heard)
+        done = await call_in_run(host, _build_call(host, step), emit_chunk, partial_answer)
     except DodonaError as error:
         bb["failure"] = as_json(error)["error"]
         return False
     if bb["failure"] is not None:
-        bb["failure"] = None  # a tree may try again, and here it worked
+        bb["failure"] = None  # the retry of a tree has succeeded
     bb["answer"] = answer = answer_record(done)
     if not (answer["calls"] or answer["text"].strip()):
         answer.update(text=EMPTY_ANSWER_TEXT, raw=None)
@@ -75,15 +75,17 @@ async def llm_call(bb: Blackboard, step: Step, host: RunContext) -> bool:
 
 
 def _build_call(host: RunContext, step: Step) -> ModelCall:
-    settings, wishes, chosen = host.snapshot.settings, host.options, host.chosen_model
-    left = host.output_tokens_left()
+    settings, options, chosen = host.snapshot.settings, host.options, host.chosen_model
+    tokens_left = host.output_tokens_left()
     request = ModelRequest(
         messages=host.transcript.messages,
         tools=host.role.tools,
-        max_tokens=chosen.max_tokens if left is None else min(left, chosen.max_tokens),
-        temperature=wishes.get("temperature", chosen.temperature),
-        stop=tuple(wishes.get("stop", ())),
-        thinking=wishes.get("thinking", settings.thinking_enabled),
+        max_tokens=(
+            chosen.max_tokens if tokens_left is None else min(tokens_left, chosen.max_tokens)
+        ),
+        temperature=options.get("temperature", chosen.temperature),
+        stop=tuple(options.get("stop", ())),
+        thinking=options.get("thinking", settings.thinking_enabled),
         cache_key=f"dodona-{host.claim.conversation_id}{host.role.parent_step}",
         allow_restart=True,
     )
@@ -96,7 +98,7 @@ def _build_call(host: RunContext, step: Step) -> ModelCall:
 
 
 def answer_record(done: Done) -> dict[str, Any]:
-    """An answer as the journal keeps it."""
+    """Return a model response as the JSON that the journal stores."""
     message, usage = done.message, done.usage
     raw = message.raw
     return {
@@ -114,6 +116,7 @@ def answer_record(done: Done) -> dict[str, Any]:
 
 
 def message_of(answer: Mapping[str, Any]) -> AssistantText:
+    """Return the message in a stored model response."""
     raw = answer["raw"]
     return AssistantText(
         text=answer["text"],
@@ -129,18 +132,18 @@ def message_of(answer: Mapping[str, Any]) -> AssistantText:
     writes=("state", "tool_calls", "tool_results"),
 )
 def record_answer(bb: Blackboard, host: RunContext) -> None:
-    """Put the answer into the transcript, and the calls that it makes on the blackboard."""
+    """Add the response to the transcript, and its tool calls to the blackboard."""
     answer: dict[str, Any] = bb["answer"]
     message = message_of(answer)
     host.partial_answer = None
     host.answered_by = (answer["provider"], answer["model"])
     host.output_tokens += answer["output_tokens"]
-    # What a provider reads from its cache costs next to nothing, and comes again every turn.
-    fresh = answer["input_tokens"] - answer["cache_read_tokens"] + answer["output_tokens"]
+    # Cached input costs almost nothing and recurs every turn, so the budget does not count it.
+    new_tokens = answer["input_tokens"] - answer["cache_read_tokens"] + answer["output_tokens"]
     state = host.load_state(bb)
     host.context_tokens = answer["input_tokens"] + answer["output_tokens"]
     host.tokens_used += host.context_tokens
-    host.save_state(bb, replace(state, tokens_used=state.tokens_used + max(0, fresh)))
+    host.save_state(bb, replace(state, tokens_used=state.tokens_used + max(0, new_tokens)))
     if not message.calls:
         host.final_answer, host.finish_reason = message, answer["finish"]
         bb["tool_calls"] = []
@@ -148,15 +151,15 @@ def record_answer(bb: Blackboard, host: RunContext) -> None:
         return
     host.pending_answer = message
     host.transcript.add(message, answer["output_tokens"])
-    most = host.role.limits.max_tool_calls_per_turn
+    max_calls = host.role.limits.max_tool_calls_per_turn
     bb["tool_calls"] = [
         {"id": call.id, "name": call.name, "arguments": call.arguments}
-        for call in message.calls[:most]
+        for call in message.calls[:max_calls]
     ]
     bb["tool_results"] = []
 
 
 @leaf("has-tool-calls?", reads=("tool_calls",))
 def has_tool_calls(bb: Blackboard) -> bool:
-    """Did the model call tools, rather than answer?"""
+    """Whether the model called tools instead of answering."""
     return bool(bb["tool_calls"])

@@ -1,4 +1,4 @@
-"""Notices in the tree: told in steps, and put before the model by a pure leaf."""
+"""Notices in the tree: delivered in steps, and added to the transcript by a pure leaf."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DELIVERY_POINTS: Final = (
 
 @leaf("has-notices?")
 def has_notices(bb: Blackboard, host: RunContext) -> bool:
-    """Is there something to tell here, or a rule's tree to run? Its time may not have come."""
+    """Whether notices or rule trees may be pending here. The notices may not be due yet."""
     del bb
     return bool(host.notifications.pending_trees) or host.notifications.inbox.has_notices(
         *_DELIVERY_POINTS
@@ -35,7 +35,7 @@ def has_notices(bb: Blackboard, host: RunContext) -> bool:
     effect="none",
 )
 async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Tell what happened in this turn; what is gathered longer, at the latest before the end."""
+    """Run pending rule trees and deliver the notices of this turn; at the end, all notices."""
     host.is_live = True
     await run_rule_trees(host, step)
     is_last = bool(bb["finished"] or bb["stopped"])
@@ -44,11 +44,11 @@ async def deliver_pending_notices(bb: Blackboard, step: Step, host: RunContext) 
 
 @leaf("oracle.add_notices", reads=("notices", "inbox"))
 def add_notices(bb: Blackboard, host: RunContext) -> None:
-    """Let the model's next request end with what was told; some of it stays with the exchange."""
+    """Add delivered notices to the transcript; persistent ones are stored with the exchange."""
     host.notifications.restore(bb["inbox"])
-    notices = [Notice.from_json(kept) for kept in bb["notices"]]
-    told = [notice.text for notice in notices if notice.text]
-    if told:
-        text = "\n".join(told)
+    notices = [Notice.from_json(record) for record in bb["notices"]]
+    texts = [notice.text for notice in notices if notice.text]
+    if texts:
+        text = "\n".join(texts)
         host.transcript.add(SystemText(text), host.count_tokens(text))
     host.notices += ((len(host.turns), notice) for notice in notices if notice.is_persistent)

@@ -1,4 +1,4 @@
-"""What a run finds around it when it begins: notes and threads, and what has changed since."""
+"""Retrieval at the start of a run: relevant notes and threads, and sources that have changed."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _log = logging.getLogger(__name__)
 
 @leaf("oracle.retrieve_context", writes=("retrieved", "stale"), effect="none")
 async def retrieve_context(bb: Blackboard, host: RunContext) -> None:
-    """List the notes and threads that bear on the question, and what changed since it was read.
+    """List the notes and threads relevant to the question, and sources changed since last read.
 
-    It comes behind the history: what was said before stays the beginning of every request.
+    The lists follow the history, so that requests share a prefix that providers can cache.
     """
     host.is_live = True
-    kinds = _tool_categories(host)
-    stale, *parts = await asyncio.gather(
-        _find_stale_sources(host), _list_notes(host, kinds), _list_threads(host, kinds)
+    categories = _tool_categories(host)
+    stale, *listings = await asyncio.gather(
+        _find_stale_sources(host), _list_notes(host, categories), _list_threads(host, categories)
     )
     bb["stale"] = stale
-    bb["retrieved"] = "\n\n".join(filter(None, parts))
+    bb["retrieved"] = "\n\n".join(filter(None, listings))
 
 
 @leaf("oracle.add_question", reads=("retrieved", "stale"))
 def add_question(bb: Blackboard, host: RunContext) -> None:
-    """Begin the transcript of the run: what is around, then the question."""
+    """Add the retrieved lists and then the question to the transcript."""
     for path in bb["stale"]:
         emit_event(host, SOURCE_STALE, path=path)
-    around: str = bb["retrieved"]
-    before: tuple[Message, ...] = (SystemText(around),) if around else ()
+    retrieved: str = bb["retrieved"]
+    before: tuple[Message, ...] = (SystemText(retrieved),) if retrieved else ()
     host.add_prompt(*before, UserText(host.inputs.question.content))
 
 
 def _tool_categories(host: RunContext) -> set[ToolCategory]:
-    """Of the tools that the run has: what cannot be read need not be listed."""
-    found = (host.deps.toolbox.find(name) for name in host.role.tool_names)
-    return {tool.category for tool in found if tool is not None}
+    """Categories of the run's tools: things that no tool can read are not listed."""
+    tools = (host.deps.toolbox.find(name) for name in host.role.tool_names)
+    return {tool.category for tool in tools if tool is not None}
 
 
 async def _list_notes(host: RunContext, categories: set[ToolCategory]) -> str:
@@ -61,56 +61,54 @@ async def _list_notes(host: RunContext, categories: set[ToolCategory]) -> str:
         return ""
     try:
         notes = await host.deps.notes(host.user_id, host.project_id)
-        found = await notes.find_relevant(host.inputs.question.content, MAX_NOTES)
+        relevant = await notes.find_relevant(host.inputs.question.content, MAX_NOTES)
     except DodonaError as error:
-        _log.warning("the notes cannot be listed: %s", error)
+        _log.warning("could not list the notes: %s", error)
         return ""
-    lines = [f"{note.path}  {note.title}" for note in found]
-    return _format_listing(
-        host, "Notes of the project, those that may bear on the question first:", lines
-    )
+    lines = [f"{note.path}  {note.title}" for note in relevant]
+    return _format_listing(host, "Notes of the project, the most relevant first:", lines)
 
 
 async def _list_threads(host: RunContext, categories: set[ToolCategory]) -> str:
     if ToolCategory.THREAD not in categories:
         return ""
-    logs, whose = host.deps.storage.threads, (host.user_id, host.project_id)
-    known = await logs.list(*whose, limit=MAX_THREADS)
-    if not known:
+    logs, scope = host.deps.storage.threads, (host.user_id, host.project_id)
+    threads = await logs.list(*scope, limit=MAX_THREADS)
+    if not threads:
         return ""
-    hits = await logs.search(*whose, host.inputs.question.content, limit=MAX_THREADS)
-    first = dict.fromkeys(hit.entry.thread_id for hit in hits)
-    titles = {hit.entry.thread_id: hit.title for hit in hits} | {t.id: t.title for t in known}
-    ordered = [*first, *(thread.id for thread in known if thread.id not in first)]
+    hits = await logs.search(*scope, host.inputs.question.content, limit=MAX_THREADS)
+    relevant = dict.fromkeys(hit.entry.thread_id for hit in hits)
+    titles = {hit.entry.thread_id: hit.title for hit in hits} | {t.id: t.title for t in threads}
+    ordered = [*relevant, *(thread.id for thread in threads if thread.id not in relevant)]
     lines = [f"thread:{thread_id}  {titles[thread_id]}" for thread_id in ordered]
     return _format_listing(host, "Threads of the project:", lines)
 
 
 def _format_listing(host: RunContext, heading: str, lines: Sequence[str]) -> str:
-    """As many lines as there is room for, and how many are left out."""
-    room = MAX_TOKENS // 2 - host.count_tokens(heading)
-    taken: list[str] = []
+    """Format as many lines as fit, and the number of omitted lines."""
+    tokens_left = MAX_TOKENS // 2 - host.count_tokens(heading)
+    listed: list[str] = []
     for line in lines:
-        shown = " ".join(line.split())[:MAX_LINE_CHARS]
-        room -= host.count_tokens(shown) + 1
-        if room < 0:
+        clipped = " ".join(line.split())[:MAX_LINE_CHARS]
+        tokens_left -= host.count_tokens(clipped) + 1
+        if tokens_left < 0:
             break
-        taken.append(shown)
-    if not taken:
+        listed.append(clipped)
+    if not listed:
         return ""
-    left = len(lines) - len(taken)
-    return "\n".join((heading, *taken, *([f"… and {left} more."] if left else [])))
+    omitted = len(lines) - len(listed)
+    return "\n".join((heading, *listed, *([f"… and {omitted} more."] if omitted else [])))
 
 
 async def _find_stale_sources(host: RunContext) -> list[str]:
-    """What was read in this conversation and is another by now."""
-    read = host.history.provenance.versions_read
+    """Paths that this conversation has read and that have changed since."""
+    versions_read = host.history.provenance.versions_read
     stale: list[str] = []
     for kind in (SourceKind.NOTE, SourceKind.CODE):
-        paths = tuple(path for known, path in read if known is kind)
-        now = await _current_versions(host, kind, paths) if paths else None
-        if now is not None:
-            stale += (path for path in paths if now.get(path) != read[kind, path])
+        paths = tuple(path for read_kind, path in versions_read if read_kind is kind)
+        current = await _current_versions(host, kind, paths) if paths else None
+        if current is not None:
+            stale += (path for path in paths if current.get(path) != versions_read[kind, path])
     return stale[:MAX_STALE_SOURCES]
 
 
@@ -122,5 +120,5 @@ async def _current_versions(
             return await (await host.deps.notes(host.user_id, host.project_id)).versions(paths)
         return await (await host.deps.code(host.user_id, host.project_id)).versions(paths)
     except DodonaError as error:
-        _log.warning("what was read cannot be looked at again: %s", error)
+        _log.warning("could not check sources for changes: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""How a run begins and ends, told to whoever listens."""
+"""The events at the start and at the end of a run."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from dodona.trees import Blackboard
 
 @leaf("oracle.begin")
 def begin_session(bb: Blackboard, host: RunContext) -> None:
-    """Tell that a question came in, and from where its conversation goes on."""
+    """Emit the event for a new question, and for a resumed conversation if there is a history."""
     del bb
     emit_event(host, QUERY_START, question=host.inputs.question.content[:200])
-    context = host.inputs.context
+    oracle_context = host.inputs.context
     if host.history.messages:
-        idle = host.inputs.question.created_at - (context.last_activity or context.session_start)
+        last_activity = oracle_context.last_activity or oracle_context.session_start
+        idle = host.inputs.question.created_at - last_activity
         emit_event(
             host,
             SESSION_RESUMED,
-            previous_model=context.last_model or host.chosen_model.model.name,
+            previous_model=oracle_context.last_model or host.chosen_model.model.name,
             model=host.chosen_model.model.name,
             idle_seconds=max(0, round(idle)),
             exchanges=host.history.runs,
@@ -29,7 +30,7 @@ def begin_session(bb: Blackboard, host: RunContext) -> None:
 
 @leaf("oracle.end_session", reads=("failure",))
 def end_session(bb: Blackboard, host: RunContext) -> None:
-    """Tell that the run is over, and how it went."""
+    """Emit the event for the end of the run, with its status."""
     failure = bb.get("failure")
     host.notifications.has_ended = True
     emit_event(

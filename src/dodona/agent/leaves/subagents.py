@@ -1,4 +1,4 @@
-"""Handing work on: a call that names a subagent, and results too large to be read as they are."""
+"""Delegation: calls to a subagent, and summaries of large tool results by the Librarian."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from dodona.core.messages import ToolCall, ToolResult, UserText
 from dodona.core.ports.tools import ToolCallResult
 from dodona.trees import Blackboard, Step
 
-EXTRACTIVE_PROVIDER: Final = "extractive"  # a provider that quotes, and cannot sum up
+EXTRACTIVE_PROVIDER: Final = "extractive"  # a built-in provider that cannot summarise
 
 
 @leaf("is-delegated?", reads=("_item",))
 def is_delegated(bb: Blackboard, host: RunContext) -> bool:
-    """Is this call not of a tool, but of a subagent?"""
+    """Whether the current call delegates to a subagent."""
     return subagent_name(bb["_item"]["name"]) in host.snapshot.subagents
 
 
 @leaf("oracle.announce", reads=("_item", "approval"), step=True)
 def announce_call(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Show a call before the work that it begins; by itself, so that a crash does not repeat it."""
+    """Show a delegated call before it starts; a separate step, so a crash does not repeat it."""
     host.is_live = True
     if approval_of(bb) is None:
         emit_pending_call(host, step, ToolCall(**bb["_item"]))
@@ -52,69 +52,69 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
     request=_request_key,
 )
 async def delegate(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Let a subagent do a task; its report is a result for the model, like any tool's."""
+    """Run a subagent on a task; its report is a tool result for the model."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
-    deputy = host.snapshot.subagents[subagent_name(call.name)]
+    subagent = host.snapshot.subagents[subagent_name(call.name)]
     started = perf_counter()
     task = _parse_task(call)
-    leave = approval_of(bb)
-    if leave is not None and leave["outcome"] == DENIED:
-        done = leave["reason"]
+    approval = approval_of(bb)
+    if approval is not None and approval["outcome"] == DENIED:
+        outcome = approval["reason"]
     elif task:
-        done = await _try_subagent(bb, step, host, deputy, task)
+        outcome = await _try_subagent(bb, step, host, subagent, task)
     else:
-        done = 'The arguments must be {"task": "what to do, in words"}.'
+        outcome = 'The arguments must be {"task": "a description of the task"}.'
     duration_ms = round((perf_counter() - started) * 1000)
     bb["tool_results"] = {
-        **_result_record(host, step, call, done, duration_ms),
+        **_result_record(host, step, call, outcome, duration_ms),
         "index": bb["_index"],
-        "rested": duration_ms / 1000 + (leave or {}).get("rested", 0.0),
-        "events": (leave or {}).get("events", []),
+        "rested": duration_ms / 1000 + (approval or {}).get("rested", 0.0),
+        "events": (approval or {}).get("events", []),
     }
 
 
 def _result_record(
     host: RunContext, step: Step, call: ToolCall, outcome: SubagentResult | str, duration_ms: int
 ) -> dict[str, Any]:
-    """What the journal keeps; of an errand also what it used, read and where that was from."""
+    """The journal record of a result; with tokens and origins if the subagent ran."""
     if isinstance(outcome, str):
         result = ToolResult(call.id, call.name, outcome, failed=True)
         return report_result(host, step, ToolCallResult(result, duration_ms))
     result = ToolResult(call.id, call.name, outcome.text, failed=outcome.failed)
-    sources = tuple(outcome.host.sources)
-    kept = report_result(host, step, ToolCallResult(result, duration_ms, sources=sources))
-    outside = sorted(origin.value for origin in outcome.host.untrusted_origins)
+    sources = tuple(outcome.context.sources)
+    record = report_result(host, step, ToolCallResult(result, duration_ms, sources=sources))
+    origins = sorted(origin.value for origin in outcome.context.untrusted_origins)
     return {
-        **kept,
+        **record,
         "tokens": outcome.tokens,
-        "outside": outside,
-        "subagent": outcome.host.role.agent,
+        "outside": origins,
+        "subagent": outcome.context.role.agent,
     }
 
 
 async def _try_subagent(
     bb: Blackboard, step: Step, host: RunContext, subagent: PinnedSubagent, task: str
 ) -> SubagentResult | str:
-    """The errand, or why there was none."""
+    """Run the subagent; return its result, or an error text if it could not start."""
     try:
         return await run_subagent(host, step, subagent, task, state=host.load_state(bb))
     except DodonaError as error:
-        return f"The {subagent.name} could not: {error.message}"
+        return f"The {subagent.name} failed: {error.message}"
 
 
 def _parse_task(call: ToolCall) -> str:
-    given = parse_arguments(call.arguments).get("task")
-    return given.strip() if isinstance(given, str) else ""
+    task = parse_arguments(call.arguments).get("task")
+    return task.strip() if isinstance(task, str) else ""
 
 
 @leaf("is-too-large?", reads=("tool_results",))
 def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
-    """Should somebody sum up what a tool returned, before the model reads it?"""
+    """Whether the Librarian should summarise the tool result before the model reads it."""
     if not host.deps.policy.summarise_results or LIBRARIAN.name not in host.snapshot.subagents:
         return False
-    kept: Mapping[str, Any] = bb["tool_results"]
-    return not kept["failed"] and is_too_large(kept, host.count_tokens(kept["text"]))
+    result: Mapping[str, Any] = bb["tool_results"]
+    return not result["failed"] and is_too_large(result, host.count_tokens(result["text"]))
 
 
 @leaf(
@@ -125,54 +125,54 @@ def is_result_too_large(bb: Blackboard, host: RunContext) -> bool:
     request=_request_key,
 )
 async def summarise_result(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Let the Librarian sum up a large result. Without a report the result stays as it is."""
+    """Summarise a large result with the Librarian. On failure the result stays unchanged."""
     host.is_live = True
-    kept: dict[str, Any] = bb["tool_results"]
-    deputy = host.snapshot.subagents[LIBRARIAN.name]
+    result: dict[str, Any] = bb["tool_results"]
+    librarian = host.snapshot.subagents[LIBRARIAN.name]
     chosen = await host.deps.models.choose(
-        host.snapshot.settings.subagent_model or deputy.model or host.snapshot.model,
+        host.snapshot.settings.subagent_model or librarian.model or host.snapshot.model,
         agent=host.agent_id,
     )
     if chosen.model.provider == EXTRACTIVE_PROVIDER:
         return
     started = perf_counter()
-    reader = replace(deputy, tools=())
-    task = summary_prompt(kept, bb["_item"]["arguments"], host.inputs.question.content)
-    done = await _try_subagent(bb, step, host, reader, task)
-    if isinstance(done, str):
+    without_tools = replace(librarian, tools=())
+    task = summary_prompt(result, bb["_item"]["arguments"], host.inputs.question.content)
+    outcome = await _try_subagent(bb, step, host, without_tools, task)
+    if isinstance(outcome, str):
         return
-    rested = kept.get("rested", 0.0) + perf_counter() - started
-    summed = {**kept, "tokens": done.tokens, "rested": rested}
-    if not done.failed:
-        size = host.count_tokens(kept["text"])
-        summed["text"] = (
-            f"[The Librarian's summary of a result of {size:,} tokens. For more of it, make a "
-            f"narrower call.]\n{done.text}"
+    paused = result.get("rested", 0.0) + perf_counter() - started
+    summarised = {**result, "tokens": outcome.tokens, "rested": paused}
+    if not outcome.failed:
+        size = host.count_tokens(result["text"])
+        summarised["text"] = (
+            f"[Summary by the Librarian; the full result has {size:,} tokens. For more detail, "
+            f"make a narrower call.]\n{outcome.text}"
         )
-    bb["tool_results"] = summed
+    bb["tool_results"] = summarised
 
 
 @leaf("subagent.add_task", reads=("task",))
 def add_task(bb: Blackboard, host: RunContext) -> None:
-    """Begin the transcript with the task."""
+    """Start the transcript with the task."""
     host.add_prompt(UserText(bb["task"]))
 
 
 @leaf("subagent.explain_end", reads=("state", "failure"), writes=("stopped",))
 def explain_subagent_end(bb: Blackboard, host: RunContext) -> bool:
-    """Say why the work stopped; it has failed all the same."""
+    """Record why the subagent stopped. Always fails, since there is no report."""
     failure = bb["failure"]
     if failure is not None:
         bb["stopped"] = failure["message"]
     else:
-        notice = end_warning(bb, host)
-        bb["stopped"] = "its tree failed." if notice is None else _format_limit(notice)
+        warning = end_warning(bb, host)
+        bb["stopped"] = "its tree failed." if warning is None else _format_limit(warning)
     return False
 
 
 def _format_limit(warning: TurnWarning) -> str:
-    """Without the advice, which is for users."""
-    told = warning.metadata
-    if "limit_value" not in told:
+    """The text without the advice, which is for users."""
+    metadata = warning.metadata
+    if "limit_value" not in metadata:
         return warning.text
-    return f"stopped at the limit of {told['limit_value']:,} {told['limit']}."
+    return f"stopped at the limit of {metadata['limit_value']:,} {metadata['limit']}."

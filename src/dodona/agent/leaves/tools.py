@@ -1,4 +1,4 @@
-"""The tools' part of a turn: each call is a step, and every call has its result."""
+"""Tool calls of a turn: each call is a step, and every call has a result."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ from dodona.core.ports.tools import SourceReference, ToolCallResult, ToolContext
 from dodona.trees import Blackboard, Step
 
 UNKNOWN_OUTCOME_TEXT: Final = (
-    "The outcome of this call is unknown: the process stopped while it was being made. It may have "
-    "been done. Verify before repeating it."
+    "The outcome of this call is unknown: the process stopped during the call. It may have taken "
+    "effect. Verify before you repeat it."
 )
 
 
 def _effect(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> Effect:
-    """What the call may do: nothing, if it will not be made."""
+    """The effect of the call; none if the tool is unknown or the call was denied."""
     del arguments
     tool = find_offered_tool(host, bb["_item"]["name"])
     return Effect.NONE if tool is None or _denial_reason(bb) else tool.effect
 
 
 def _denial_reason(bb: Blackboard) -> str:
-    leave = approval_of(bb)
-    return leave["reason"] if leave is not None and leave["outcome"] == DENIED else ""
+    approval = approval_of(bb)
+    if approval is None or approval["outcome"] != DENIED:
+        return ""
+    return approval["reason"]
 
 
 def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any]) -> str:
@@ -62,11 +64,11 @@ def _request_key(bb: Blackboard, host: RunContext, arguments: Mapping[str, Any])
     request=_request_key,
 )
 async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
-    """Make one call; what comes of it, also an error, is a result for the model."""
+    """Execute one tool call. An error is also a result for the model."""
     host.is_live = True
     call = ToolCall(**bb["_item"])
-    leave = approval_of(bb)
-    if leave is None:
+    approval = approval_of(bb)
+    if approval is None:
         emit_pending_call(host, step, call)
     tool = find_offered_tool(host, call.name)
     if step.outcome_unknown:
@@ -77,13 +79,13 @@ async def execute_tool(bb: Blackboard, step: Step, host: RunContext) -> None:
         outcome = _failed_result(call, reason)
     else:
         outcome = await _call_tool(host, step, call)
-    kept = report_result(host, step, outcome)
+    record = report_result(host, step, outcome)
     if tool is not None and tool.origin.is_untrusted:
-        kept["outside"] = [tool.origin.value]
-    if leave is not None:
-        kept["rested"] = leave.get("rested", 0.0)
-        kept["events"] = [*leave["events"], *kept.get("events", ())]
-    bb["tool_results"] = {**kept, "index": bb["_index"]}
+        record["outside"] = [tool.origin.value]
+    if approval is not None:
+        record["rested"] = approval.get("rested", 0.0)
+        record["events"] = [*approval["events"], *record.get("events", ())]
+    bb["tool_results"] = {**record, "index": bb["_index"]}
 
 
 def _failed_result(call: ToolCall, text: str) -> ToolCallResult:
@@ -91,25 +93,25 @@ def _failed_result(call: ToolCall, text: str) -> ToolCallResult:
 
 
 async def _call_tool(host: RunContext, step: Step, call: ToolCall) -> ToolCallResult:
-    context = ToolContext(
+    tool_context = ToolContext(
         host.user_id,
         host.project_id,
         key=f"run-{host.claim.run_id}/{host.step_key(step)}",
         agent=host.role.agent,
         allowed_urls=allowed_urls(host),
     )
-    return await host.deps.call_tool(call, agent=host.role.agent, context=context)
+    return await host.deps.call_tool(call, agent=host.role.agent, context=tool_context)
 
 
 def _unknown_tool_result(host: RunContext, call: ToolCall) -> ToolResult:
     names = sorted(host.role.tool_names)
-    near = did_you_mean(call.name, names) or f"There are: {', '.join(names)}."
-    said = f"There is no tool '{call.name[:80]}' here. {near}"
-    return ToolResult(call.id, call.name, said, failed=True)
+    hint = did_you_mean(call.name, names) or f"Available: {', '.join(names)}."
+    text = f"There is no tool '{call.name[:80]}' here. {hint}"
+    return ToolResult(call.id, call.name, text, failed=True)
 
 
 def report_result(host: RunContext, step: Step, outcome: ToolCallResult) -> dict[str, Any]:
-    """Tell everybody what came of a call; what the journal keeps of it."""
+    """Show a tool result to the user, emit its event, and return the record for the journal."""
     result = outcome.result
     status = "error" if result.failed else "success"
     step.emit(
@@ -121,7 +123,7 @@ def report_result(host: RunContext, step: Step, outcome: ToolCallResult) -> dict
             sources=outcome.sources,
         )
     )
-    kept: dict[str, Any] = {
+    record: dict[str, Any] = {
         "id": result.call_id,
         "name": result.name,
         "text": result.text,
@@ -130,19 +132,19 @@ def report_result(host: RunContext, step: Step, outcome: ToolCallResult) -> dict
         "sources": [source.as_json() for source in outcome.sources],
     }
     if outcome.entry_count:
-        kept["entries"] = outcome.entry_count
+        record["entries"] = outcome.entry_count
     if outcome.scores:
-        kept["scores"] = list(outcome.scores)
+        record["scores"] = list(outcome.scores)
     if outcome.events:
-        kept["events"] = [event.as_json() for event in outcome.events]
+        record["events"] = [event.as_json() for event in outcome.events]
     if outcome.timed_out:
-        kept["timed_out"] = True
-    host.emit(_result_event(host, kept))
-    return kept
+        record["timed_out"] = True
+    host.emit(_result_event(host, record))
+    return record
 
 
 def _result_event(host: RunContext, record: Mapping[str, Any]) -> Event:
-    """What came of a call, as an event: made of what its step left, also after a crash."""
+    """The event of a tool result, built from its stored record, also after a crash."""
     payload = {"tool": record["name"], "call": record["id"], "ms": record["ms"]}
     if not record["failed"]:
         return host.build_event(TOOL_CALL_SUCCESS, Severity.INFO, payload)
@@ -152,40 +154,42 @@ def _result_event(host: RunContext, record: Mapping[str, Any]) -> Event:
 
 @leaf("oracle.record_results", reads=("tool_results", "state"), writes=("state",))
 def record_results(bb: Blackboard, host: RunContext) -> None:
-    """Put the results into the transcript, in the order of the calls, and judge them."""
-    given: dict[int, dict[str, Any]] = {kept["index"]: kept for kept in bb["tool_results"]}
+    """Add the results to the transcript in call order; pass them to decision tree and rules."""
+    records: dict[int, dict[str, Any]] = {record["index"]: record for record in bb["tool_results"]}
     answer = host.pending_answer
     assert answer is not None
-    most = host.role.limits.max_tool_calls_per_turn
+    max_calls = host.role.limits.max_tool_calls_per_turn
     results = tuple(
-        _tool_result(call, given.get(index), None if index < most else most)
+        _tool_result(call, records.get(index), None if index < max_calls else max_calls)
         for index, call in enumerate(answer.calls)
     )
-    durations = tuple((given.get(i) or {}).get("ms") for i in range(len(answer.calls)))
+    durations = tuple((records.get(i) or {}).get("ms") for i in range(len(answer.calls)))
     host.turns.append(Turn(answer, results, durations))
     state = host.load_state(bb)
     for index, (call, result) in enumerate(zip(answer.calls, results, strict=True)):
         host.transcript.add(result, host.count_tokens(result.text))
-        if index in given:  # else nobody made it, and it says nothing of the tools
+        if index in records:  # calls over the limit were not executed and do not count
             state = host.decision_tree.on_tool_result(state, _decision_tree_input(call, result))
-    tokens = sum(kept.get("tokens", 0) for kept in given.values())
-    rested = max((kept.get("rested", 0.0) for kept in given.values()), default=0.0)
-    if tokens or rested:
+    tokens = sum(record.get("tokens", 0) for record in records.values())
+    paused = max((record.get("rested", 0.0) for record in records.values()), default=0.0)
+    if tokens or paused:
         host.tokens_used += tokens
-        state = replace(state, tokens_used=state.tokens_used + tokens).with_pause(rested)
+        state = replace(state, tokens_used=state.tokens_used + tokens).with_pause(paused)
     host.save_state(bb, state)
-    host.notifications.record_turn((kept["name"], kept["failed"]) for kept in given.values())
-    for _, kept in sorted(given.items()):
+    host.notifications.record_turn(
+        (record["name"], record["failed"]) for record in records.values()
+    )
+    for _, record in sorted(records.items()):
         host.sources.update(
-            dict.fromkeys(SourceReference.from_json(each) for each in kept["sources"])
+            dict.fromkeys(SourceReference.from_json(each) for each in record["sources"])
         )
-        _handle_result(host, kept)
-    record_origins(host, given.values())
+        _handle_result(host, record)
+    record_origins(host, records.values())
     emit_event(host, AGENT_TURN_END, Severity.DEBUG, turn=state.turn)
 
 
 def _handle_result(host: RunContext, record: Mapping[str, Any]) -> None:
-    """Let the run hear what came of a call, and what the call itself had to say."""
+    """Handle the event of a result, and the events that the tool itself returned."""
     handle_event(host, _result_event(host, record), result=rule_result(record))
     if (subagent := record.get("subagent")) is not None:
         kind = SUBAGENT_FAILED if record["failed"] else SUBAGENT_COMPLETE
@@ -213,10 +217,13 @@ def _decision_tree_input(call: ToolCall, result: ToolResult) -> dict[str, Any]:
 def _tool_result(
     call: ToolCall, record: Mapping[str, Any] | None, exceeded_limit: int | None
 ) -> ToolResult:
-    """The result of a call, or why there is none; `past` is the limit that it came after."""
+    """The result of a call, or why there is none. `exceeded_limit` is the limit of calls."""
     if record is not None:
         return ToolResult(call.id, call.name, record["text"], failed=record["failed"])
-    said = "The call failed inside Dodona. Repeating it may not help."
+    text = "The call failed with an internal error in Dodona. Repeating it may not help."
     if exceeded_limit is not None:
-        said = f"Not called: at most {exceeded_limit} tools are called in one turn. Call it again if need be."
-    return ToolResult(call.id, call.name, said, failed=True)
+        text = (
+            f"Not called: a turn may have at most {exceeded_limit} tool calls. Call it again in "
+            "the next turn if you need it."
+        )
+    return ToolResult(call.id, call.name, text, failed=True)

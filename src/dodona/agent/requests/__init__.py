@@ -1,1 +1,1 @@
-"""How a request reaches the agent, and how it is turned into a run."""
+"""Requests to agents, and how they become runs."""

@@ -1,7 +1,7 @@
-"""Clients that recite: with every question they tell all that was said before it.
+"""Clients that send the whole history with every request, as the OpenAI API requires.
 
-One that recites what it was told here goes on in the same conversation, with all that the agent
-remembers of it. What was never said here begins a conversation that has it as its past.
+If the history matches a conversation of Dodona, that conversation continues, with everything the
+agent remembers of it. An unknown history is imported as a new conversation.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def digest_of(*parts: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientHistory:
-    """What a client tells to have been said, each exchange a question and its answer.
+    """The history that a client sent; each exchange is a question and its answer.
 
-    Instructions are part of it: with others, it is another conversation.
+    Instructions count: the same exchanges with other instructions are another conversation.
     """
 
     agent_id: str
@@ -41,11 +41,11 @@ class ClientHistory:
 
     @property
     def digest(self) -> str:
-        where = [self.agent_id, self.channel, self.account, self.project_id]
-        return digest_of(where, self.instructions, self.exchanges)
+        scope = [self.agent_id, self.channel, self.account, self.project_id]
+        return digest_of(scope, self.instructions, self.exchanges)
 
     def extended_with(self, question: str, answer: str) -> ClientHistory:
-        """As the client will tell it next time."""
+        """Return the history as the client will send it next time."""
         return ClientHistory(
             agent_id=self.agent_id,
             channel=self.channel,
@@ -57,39 +57,39 @@ class ClientHistory:
 
 
 class ClientHistoryIndex:
-    """Finds the conversations of such clients."""
+    """Finds the conversation that a client's history belongs to, by its digest."""
 
     def __init__(self, storage: Store, counter: TokenCounter) -> None:
         self._storage = storage
         self._counter = counter
 
     async def match_or_create(self, user_id: str, history: ClientHistory) -> str:
-        """The peer in whose session the next message goes on from just this."""
+        """Return the peer whose session continues from exactly this history."""
         if history.exchanges:
-            known = await self._storage.client_histories.claim_session(user_id, history.digest)
-            if known is not None:
-                return parse_session_key(known)[3]
+            key = await self._storage.client_histories.claim_session(user_id, history.digest)
+            if key is not None:
+                return parse_session_key(key)[3]
         peer = uuid4().hex
         if history.exchanges:
             await self._create_conversation(user_id, history, peer)
         return peer
 
     async def remember(self, user_id: str, run_id: int, history: ClientHistory) -> None:
-        """Let what was said up to a run be found again."""
+        """Store the digest of the history up to and including a run."""
         await self._storage.client_histories.save_digest(user_id, run_id, history.digest)
 
     async def _create_conversation(self, user_id: str, history: ClientHistory, peer: str) -> None:
-        past = await asyncio.to_thread(self._to_messages, history)
+        exchanges = await asyncio.to_thread(self._to_messages, history)
         await self._storage.client_histories.import_session(
             user_id,
             session_key(history.agent_id, history.channel, history.account, peer),
             agent_id=history.agent_id,
             project_id=history.project_id,
-            exchanges=past,
+            exchanges=exchanges,
         )
 
     def _to_messages(self, history: ClientHistory) -> list[list[NewMessage]]:
-        found = [
+        exchanges = [
             [
                 NewMessage(role, text, max(1, self._counter.count(text, "")))
                 for role, text in zip(("user", "assistant"), exchange, strict=True)
@@ -97,4 +97,4 @@ class ClientHistoryIndex:
             ]
             for exchange in history.exchanges
         ]
-        return [messages for messages in found if messages]
+        return [messages for messages in exchanges if messages]

@@ -1,7 +1,7 @@
-"""The relay: a client with tools of its own talks to an agent's model.
+"""Passthrough: a client that brings its own tools calls an agent's model directly.
 
-The agent's soul and prompt come first, what it may spend is what it may spend in runs. Nothing is
-kept of it but what it cost: such a client brings the whole conversation with every request.
+The agent's soul and system prompt precede the client's messages, and the agent's budgets apply.
+Only the usage is stored: such a client sends the whole conversation with every request.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from dodona.core.domain.agents import AgentDef
 from dodona.core.messages import AssistantText, Message, SystemText
 from dodona.core.ports.model import ChosenModel, ModelEvent, ModelRequest
 
-STEP_KEY: Final = "relay"  # as the books have it
-_SCHEMA_CHARS_PER_TOKEN: Final = 3  # of a schema, for a token
+STEP_KEY: Final = "relay"  # in the usage records
+_SCHEMA_CHARS_PER_TOKEN: Final = 3  # an estimate for JSON schemas
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassthroughRequest:
-    """What a client wants of an agent's model, or of another one's that it names.
+    """A request to an agent's model, or to `model` if it is set.
 
-    `session_key` is whose budget of a session pays.
+    `session_key` is the session whose budget the call uses.
     """
 
     agent: AgentDef
@@ -37,7 +37,7 @@ class PassthroughRequest:
 
 
 class ModelPassthrough:
-    """Passes requests on."""
+    """Sends requests of clients to models, without a run."""
 
     def __init__(self, deps: RunDeps) -> None:
         self._deps = deps
@@ -45,30 +45,34 @@ class ModelPassthrough:
     async def stream(
         self, user_id: str, passthrough: PassthroughRequest
     ) -> AsyncGenerator[ModelEvent]:
-        """The events of the answer, as they come; the last one is `Done`.
+        """Stream the events of the response; the last is `Done`.
 
-        Whoever closes this closes the line to the model, and pays for what was used.
+        Closing the generator cancels the model call; the usage so far is billed.
         """
         call = await self._build_call(user_id, passthrough)
         events: asyncio.Queue[ModelEvent | None] = asyncio.Queue()
-        asking = asyncio.create_task(call_outside_run(self._deps, call, events.put_nowait))
-        asking.add_done_callback(lambda _: events.put_nowait(None))
+        task = asyncio.create_task(call_outside_run(self._deps, call, events.put_nowait))
+        task.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
                 yield event
-            yield await asking
+            yield await task
         finally:
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _build_call(self, user_id: str, passthrough: PassthroughRequest) -> BackgroundCall:
-        agent, asked = passthrough.agent, passthrough.request
+        agent, client_request = passthrough.agent, passthrough.request
         chosen = await self._deps.models.choose(passthrough.model, agent=agent.id)
         request = replace(
-            asked,
-            messages=(*_system_messages(agent), *asked.messages),
-            max_tokens=_max_output_tokens(asked, chosen),
-            temperature=chosen.temperature if asked.temperature is None else asked.temperature,
+            client_request,
+            messages=(*_system_messages(agent), *client_request.messages),
+            max_tokens=_max_output_tokens(client_request, chosen),
+            temperature=(
+                chosen.temperature
+                if client_request.temperature is None
+                else client_request.temperature
+            ),
             cache_key=passthrough.session_key,
         )
         return BackgroundCall(
@@ -82,29 +86,29 @@ class ModelPassthrough:
         )
 
     def _count_tokens(self, request: ModelRequest, model: str) -> int:
-        """What a request comes to; of schemas about a token for three characters."""
-        said = "\n".join(_message_text(message) for message in request.messages)
-        offered = "\n".join(f"{tool.name} {tool.description}" for tool in request.tools)
+        """Count the tokens of a request; schemas are estimated at three characters per token."""
+        message_text = "\n".join(_message_text(message) for message in request.messages)
+        tool_text = "\n".join(f"{tool.name} {tool.description}" for tool in request.tools)
         schemas = [tool.parameters for tool in request.tools]
         schemas += [] if request.response_format is None else [request.response_format]
-        described = sum(len(json.dumps(schema)) for schema in schemas)
-        counted = self._deps.token_counter.count(f"{said}\n{offered}", model)
+        schema_chars = sum(len(json.dumps(schema)) for schema in schemas)
+        text_tokens = self._deps.token_counter.count(f"{message_text}\n{tool_text}", model)
         return (
-            counted
-            + described // _SCHEMA_CHARS_PER_TOKEN
+            text_tokens
+            + schema_chars // _SCHEMA_CHARS_PER_TOKEN
             + TOKENS_PER_MESSAGE * len(request.messages)
         )
 
 
 def _system_messages(agent: AgentDef) -> tuple[Message, ...]:
-    """Not the shipped prompt: it tells of tools that the client's model does not have."""
-    said = [text for text in (agent.soul.strip(), agent.system_prompt) if text]
-    return (SystemText("\n\n".join(said)),) if said else ()
+    """Return the soul and system prompt; the built-in prompt describes tools not offered here."""
+    texts = [text for text in (agent.soul.strip(), agent.system_prompt) if text]
+    return (SystemText("\n\n".join(texts)),) if texts else ()
 
 
 def _max_output_tokens(request: ModelRequest, chosen_model: ChosenModel) -> int:
-    most = chosen_model.max_tokens
-    return most if request.max_tokens is None else min(request.max_tokens, most)
+    limit = chosen_model.max_tokens
+    return limit if request.max_tokens is None else min(request.max_tokens, limit)
 
 
 def _message_text(message: Message) -> str:

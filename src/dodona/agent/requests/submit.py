@@ -1,4 +1,7 @@
-"""The Oracle: asked, followed, cancelled. Every channel comes in through here."""
+"""Submission of questions and messages; streaming and cancellation of their runs.
+
+All channels enter the agent layer here.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from dodona.store import Store
 
 
 class Oracle:
-    """Answers questions. A run that was accepted is answered, whoever listens."""
+    """Answers questions. An accepted question is always answered, even with no client connected."""
 
     def __init__(
         self,
@@ -38,11 +41,11 @@ class Oracle:
         self._deps = deps
 
     async def ask(self, user_id: str, question: Question) -> int:
-        """Take a question in; the id of the run that answers it."""
-        wishes = question.options()
+        """Accept a question and return the ID of the run that answers it."""
+        options = question.options()
         tokens = max(1, self._deps.token_counter.count(question.question, question.model or ""))
         agent = self._deps.agents().default
-        asked = await self._engine.submit(
+        receipt = await self._engine.submit(
             RunRequest(
                 user_id=user_id,
                 project_id=question.project_id,
@@ -50,7 +53,7 @@ class Oracle:
                     role="user",
                     content=question.question,
                     token_count=tokens,
-                    metadata={"wishes": wishes} if wishes else None,
+                    metadata={"wishes": options} if options else None,
                 ),
                 parent_id=question.parent_run_id,
                 new_conversation=question.new,
@@ -61,14 +64,14 @@ class Oracle:
                 cached_window=self._histories.get(user_id, question.project_id),
             )
         )
-        return asked.run_id
+        return receipt.run_id
 
     async def stream_chunks(
         self, user_id: str, run_id: int, *, after_seq: int = 0
     ) -> AsyncGenerator[list[StreamChunk]]:
-        """The chunks of a run after a place, in batches: what was, then what comes.
+        """Stream the chunks of a run after a sequence number, in batches: stored ones, then live.
 
-        It ends after the last chunk, or without one when this process leaves the run.
+        Ends after the final chunk, or without it if this process releases the run at shutdown.
         """
         feed = self._engine.feed(run_id)
         if feed is None or feed.user_id != user_id:
@@ -81,14 +84,17 @@ class Oracle:
     async def _stream_stored_chunks(
         self, user_id: str, run_id: int, after_seq: int
     ) -> AsyncGenerator[list[StreamChunk]]:
-        """Of a run that waits, has ended, or is another process's; until it is ours or over."""
+        """Stream the chunks of a run that is queued, has ended, or is driven by another process.
+
+        Stops when the run ends; switches to the live feed when this process claims the run.
+        """
         while True:
-            past = await load_stored_run(self._storage, user_id, run_id)
-            fresh = [chunk for chunk in past.chunks if chunk.seq > after_seq]
-            if fresh:
-                after_seq = fresh[-1].seq
-                yield fresh
-            if past.has_ended or self._engine.is_shutting_down:
+            stored = await load_stored_run(self._storage, user_id, run_id)
+            batch = [chunk for chunk in stored.chunks if chunk.seq > after_seq]
+            if batch:
+                after_seq = batch[-1].seq
+                yield batch
+            if stored.has_ended or self._engine.is_shutting_down:
                 return
             if (feed := self._engine.feed(run_id)) is not None:
                 async for batch in feed.stream(after_seq):
@@ -97,32 +103,32 @@ class Oracle:
             await self._engine.wait_for_change()
 
     async def answer(self, user_id: str, run_id: int) -> OracleAnswer:
-        """Wait for the end of a run; its answer, or its error raised."""
+        """Wait for a run to end; return its answer or raise its error."""
         async for _ in self.stream_chunks(user_id, run_id):
             pass
         return await load_answer(self._storage, user_id, run_id)
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
-        """Ask for the end of a run; it is durable when this returns."""
+        """Request cancellation of a run; the request is durable on return."""
         return await self._engine.cancel(user_id, run_id)
 
     async def cancel_all(self, user_id: str, project_id: str) -> list[int]:
-        """The same for all runs of a context that have not ended."""
+        """Cancel all unfinished runs of a project and return their IDs."""
         await self._storage.projects.get(user_id, project_id)
-        found = await self._storage.runs.list_unfinished(user_id, project_id)
-        # Those that wait first: else the next one begins where the one before it was cancelled.
-        for run_id in reversed(found):
+        run_ids = await self._storage.runs.list_unfinished(user_id, project_id)
+        # Queued runs first: cancelling the running one first would start the next in its lane.
+        for run_id in reversed(run_ids):
             await self._engine.cancel(user_id, run_id)
-        return found
+        return run_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelMessage:
-    """What somebody said through a channel, and the agent that was chosen to answer.
+    """A message from a channel, and the agent that answers it.
 
-    `wishes` are those of a question: a model, max_tokens, sources, thinking; also a temperature,
-    stop texts, and instructions that a client gives beside it. `origin` is a peer where whoever
-    spoke is not the user whose session this is.
+    `options` are those of a question (model, max_tokens, sources, thinking), plus temperature,
+    stop sequences and instructions of the client. `origin` is `PEER` if the author is not the
+    user who owns the session.
     """
 
     agent_id: str
@@ -133,19 +139,19 @@ class ChannelMessage:
     project_id: str = DEFAULT_PROJECT
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     origin: Origin = Origin.USER
-    max_length: int = MAX_QUESTION_CHARS  # characters that the channel lets a message have
+    max_length: int = MAX_QUESTION_CHARS  # characters; depends on the channel
 
 
 @dataclass(frozen=True, slots=True)
 class MessageReceipt:
-    """A message that was taken in, and will be answered by this run."""
+    """Confirms an accepted message: the run that answers it, and its session."""
 
     run_id: int
     session_key: str
 
 
 class MessageSubmitter:
-    """Takes messages in, each in the lane of its session."""
+    """Accepts messages from channels; each joins the lane of its session."""
 
     def __init__(self, deps: RunDeps, engine: LocalEngine, *, histories: HistoryCache) -> None:
         self._deps = deps
@@ -153,13 +159,13 @@ class MessageSubmitter:
         self._histories = histories
 
     async def submit(self, user_id: str, message: ChannelMessage) -> MessageReceipt:
-        """Take a message in; what is returned is durable, and will be answered."""
+        """Accept a message. On return it is durable and will be answered."""
         agent = self._find_agent(message.agent_id)
         key = session_key(agent.id, message.channel, message.account, message.peer)
         content = _validate_content(message)
         tokens = max(1, self._deps.token_counter.count(content, message.options.get("model") or ""))
         metadata = {"wishes": dict(message.options)} if message.options else None
-        asked = await self._engine.submit(
+        receipt = await self._engine.submit(
             RunRequest(
                 user_id=user_id,
                 project_id=message.project_id,
@@ -173,20 +179,20 @@ class MessageSubmitter:
                 cached_window=self._histories.get(user_id, message.project_id, key),
             )
         )
-        return MessageReceipt(asked.run_id, key)
+        return MessageReceipt(receipt.run_id, key)
 
     def _find_agent(self, name: str) -> AgentDef:
         agents = self._deps.agents()
-        found = agents.get(name)
-        if found is None:
+        agent = agents.get(name)
+        if agent is None:
             raise NotFound(
                 f"there is no agent {name!r:.80}.", hint=did_you_mean(name, agents.ids())
             )
-        return found
+        return agent
 
 
 def _validate_content(message: ChannelMessage) -> str:
-    content, longest = message.content, message.max_length
-    if content.strip() and len(content) <= longest:
+    content, max_length = message.content, message.max_length
+    if content.strip() and len(content) <= max_length:
         return content
-    raise BadRequest(f"a message has 1 to {longest:,} characters (got {len(content):,}).")
+    raise BadRequest(f"a message must have 1 to {max_length:,} characters (got {len(content):,}).")

@@ -1,1 +1,1 @@
-"""One run from its start to its end: the engine, its driver, replay and result."""
+"""The lifecycle of a run: engine, driver, replay, result and compression afterwards."""

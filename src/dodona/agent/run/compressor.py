@@ -1,7 +1,7 @@
-"""The compressor: after an answer, older exchanges of a crowded window become a summary.
+"""The compressor: after an answer, older exchanges of a full window become a summary.
 
-It works while nobody waits for it, and holds nothing: if it is cut, the next run finds the window
-as crowded as it was.
+It runs in the background and keeps no state: if it is interrupted, the next run finds the window
+unchanged and compression is planned again.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from dodona.core.messages import SystemText, UserText
 from dodona.core.ports.model import ChosenModel, ModelRequest
 
 PROMPT_NAME: Final = "compression"
-SUMMARY_TIMEOUT_SECONDS: Final = 60.0  # seconds for a model to sum up
-MAX_RUNS: Final = 500  # that are summed up at once; what is older was out of sight for long
-EXTRACTIVE_PROVIDER: Final = "extractive"  # the provider that only quotes
+SUMMARY_TIMEOUT_SECONDS: Final = 60.0  # for the model call
+MAX_RUNS: Final = 500  # summarised at once; older runs left the window long ago
+EXTRACTIVE_PROVIDER: Final = "extractive"  # a built-in provider that only quotes its input
 
 _NO_TOKEN_LIMIT: Final = 2**31 - 1
-_CHARS_PER_TOKEN: Final = 3  # of a token, if there are many for it
+_CHARS_PER_TOKEN: Final = 3  # a low estimate
 
 _log = logging.getLogger(__name__)
 
-# What is left to do once an answer is out.
+# Work to do after an answer has been delivered.
 PostRunTask: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressionJob:
-    """A window that is crowded after a run, and with what it is to be summed up."""
+    """A window that is too full after a run, and the model and prompts for its summary."""
 
     user_id: str
     project_id: str
@@ -67,11 +67,11 @@ class CompressionJob:
     token_budget: int
     max_runs: int
     model: str
-    prompt_folder: Path | None  # the project's own
+    prompt_folder: Path | None  # of the project
 
 
 class Compressor:
-    """Makes room in windows."""
+    """Replaces older exchanges of a conversation window with a summary."""
 
     def __init__(
         self,
@@ -86,41 +86,42 @@ class Compressor:
         self._prompts = prompts
         self._prompt_folder = prompt_folder
 
-    def plan_after_run(self, host: RunContext, history: History) -> PostRunTask | None:
-        """What is to be done once the answer is out; most often nothing."""
-        brief, settings = host.inputs, host.snapshot.settings
-        window, budget = brief.window, brief.context.token_budget
-        most = settings.max_context_nodes
+    def plan_after_run(self, context: RunContext, history: History) -> PostRunTask | None:
+        """Return the compression to run after the answer; None if the window has room."""
+        inputs, settings = context.inputs, context.snapshot.settings
+        window, budget = inputs.window, inputs.context.token_budget
+        max_runs = settings.max_context_nodes
         is_cut = window is not None and window.is_truncated
         if not self._deps.policy.compress_context or not (
-            is_cut or needs_compression(history.tokens, history.runs, budget=budget, max_runs=most)
+            is_cut
+            or needs_compression(history.tokens, history.runs, budget=budget, max_runs=max_runs)
         ):
             return None
-        crowd = CompressionJob(
-            user_id=host.user_id,
-            project_id=host.project_id,
-            agent_id=host.agent_id,
-            session_key=host.session_key,
-            cache_key=conversation_key(brief),
-            conversation_id=host.claim.conversation_id,
-            run_id=host.claim.run_id,
+        job = CompressionJob(
+            user_id=context.user_id,
+            project_id=context.project_id,
+            agent_id=context.agent_id,
+            session_key=context.session_key,
+            cache_key=conversation_key(inputs),
+            conversation_id=context.claim.conversation_id,
+            run_id=context.claim.run_id,
             token_budget=budget,
-            max_runs=most,
-            model=settings.subagent_model or host.snapshot.model,
-            prompt_folder=self._prompt_folder(brief),
+            max_runs=max_runs,
+            model=settings.subagent_model or context.snapshot.model,
+            prompt_folder=self._prompt_folder(inputs),
         )
-        return partial(self.compress, crowd)
+        return partial(self.compress, job)
 
     async def compress(self, job: CompressionJob) -> None:
-        """Sum up what must make room, if that is still so."""
+        """Summarise older exchanges, if the window is still too full. Failures are logged."""
         try:
-            folding = await self._plan_compression(job)
-            if folding is not None:
-                await self._store_summary(job, folding)
+            plan = await self._plan_compression(job)
+            if plan is not None:
+                await self._store_summary(job, plan)
         except NotFound:
-            return  # it was deleted, or pruned, meanwhile
+            return  # deleted or pruned in the meantime
         except DodonaError as error:
-            _log.warning("conversation %s is not compressed: %s", job.conversation_id, error)
+            _log.warning("could not compress conversation %s: %s", job.conversation_id, error)
 
     async def _plan_compression(self, job: CompressionJob) -> CompressionPlan | None:
         window = await self._deps.storage.conversations.load_window(
@@ -130,35 +131,35 @@ class Compressor:
             max_runs=MAX_RUNS,
             from_id=job.run_id,
         )
-        made = partial(plan_compression, window, budget=job.token_budget, max_runs=job.max_runs)
-        return await asyncio.to_thread(made)
+        plan = partial(plan_compression, window, budget=job.token_budget, max_runs=job.max_runs)
+        return await asyncio.to_thread(plan)
 
     async def _store_summary(self, job: CompressionJob, plan: CompressionPlan) -> None:
-        found = await self._summarise_with_model(job, plan)
-        model, answered = found or (None, ModelSummary(plan.build_extractive_summary()))
-        gist = answered.summary
-        most = summary_limit(job.token_budget)
+        by_model = await self._summarise_with_model(job, plan)
+        model, result = by_model or (None, ModelSummary(plan.build_extractive_summary()))
+        summary = result.summary
+        max_tokens = summary_limit(job.token_budget)
         count = partial(self._count_tokens, model or job.model)
-        fitted = await asyncio.to_thread(
-            partial(gist.trim_to, most, count, is_prose=found is not None)
+        trimmed = await asyncio.to_thread(
+            partial(summary.trim_to, max_tokens, count, is_prose=by_model is not None)
         )
-        content = fitted.to_text()
+        content = trimmed.to_text()
         tokens = await asyncio.to_thread(count, content)
-        summary = NewSummary(
+        new_summary = NewSummary(
             run_id=plan.run_id,
             content=content,
             token_count=tokens,
             model=model,
-            decisions=gist.decisions,
-            mentioned_symbols=gist.symbols,
-            mentioned_files=gist.files,
-            insights=answered.insights,
+            decisions=summary.decisions,
+            mentioned_symbols=summary.symbols,
+            mentioned_files=summary.files,
+            insights=result.insights,
             head_id=job.run_id,
             context_tokens=plan.remaining_tokens + tokens,
         )
-        if await self._deps.storage.summaries.save(job.user_id, summary):
+        if await self._deps.storage.summaries.save(job.user_id, new_summary):
             self._histories.invalidate(job.cache_key)
-            self._emit_compressed(job, plan, summary)
+            self._emit_compressed(job, plan, new_summary)
 
     def _count_tokens(self, model: str, text: str) -> int:
         return max(1, self._deps.token_counter.count(text, model))
@@ -178,31 +179,34 @@ class Compressor:
         }
         self._deps.emit(Event(CONTEXT_COMPRESSED, f"agent.{job.agent_id}", payload=payload))
 
-    # -- by a model ----------------------------------------------------------------------------
+    # -- model summaries -----------------------------------------------------------------------
 
     async def _summarise_with_model(
         self, job: CompressionJob, plan: CompressionPlan
     ) -> tuple[str, ModelSummary] | None:
-        """What a model made of it, and its name; None when there is none, or it came to nothing."""
+        """Return the model's name and its summary; None without a model, or if the call failed."""
         try:
             chosen = await self._deps.models.choose(job.model, agent=job.agent_id)
             if chosen.model.provider == EXTRACTIVE_PROVIDER:
                 return None
             async with asyncio.timeout(SUMMARY_TIMEOUT_SECONDS):
-                said = await self._ask_model(job, plan, chosen)
+                text = await self._ask_model(job, plan, chosen)
         except TimeoutError:
             _log.warning(
-                "no summary came in %g seconds: it is made without a model", SUMMARY_TIMEOUT_SECONDS
+                "the model returned no summary within %g seconds; using an extractive summary",
+                SUMMARY_TIMEOUT_SECONDS,
             )
             return None
         except DodonaError as error:
-            _log.warning("a summary is made without a model: %s", error)
+            _log.warning("the model call failed; using an extractive summary: %s", error)
             return None
-        answered = await asyncio.to_thread(parse_model_summary, said, plan)
-        if answered is None:
-            _log.warning("%s gave no summary: it is made without it", chosen.model.name)
+        result = await asyncio.to_thread(parse_model_summary, text, plan)
+        if result is None:
+            _log.warning(
+                "%s returned no valid summary; using an extractive summary", chosen.model.name
+            )
             return None
-        return chosen.model.name, answered
+        return chosen.model.name, result
 
     async def _ask_model(
         self, job: CompressionJob, plan: CompressionPlan, chosen_model: ChosenModel
@@ -211,12 +215,12 @@ class Compressor:
         template = await asyncio.to_thread(self._prompts.load, PROMPT_NAME, job.prompt_folder)
         values = {"project_id": job.project_id, "tokens": tokens // 2}
         prompt = render(template, values, file=f"{PROMPT_NAME}.md")
-        room = (
+        max_chars = (
             max(1_000, chosen_model.context_size - chosen_model.max_tokens) * _CHARS_PER_TOKEN // 2
         )
-        shown = await asyncio.to_thread(render_for_model, plan, room)
+        text = await asyncio.to_thread(render_for_model, plan, max_chars)
         request = ModelRequest(
-            messages=(SystemText(prompt), UserText(shown)),
+            messages=(SystemText(prompt), UserText(text)),
             max_tokens=chosen_model.max_tokens,
             temperature=chosen_model.temperature,
         )
@@ -228,7 +232,7 @@ class Compressor:
             chosen_model=chosen_model,
             request=request,
             input_tokens=await asyncio.to_thread(
-                self._count_tokens, chosen_model.model.name, prompt + shown
+                self._count_tokens, chosen_model.model.name, prompt + text
             ),
         )
         return (await call_outside_run(self._deps, call)).message.text

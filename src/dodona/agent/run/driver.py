@@ -1,4 +1,4 @@
-"""Drives one run from its claim to its last chunk."""
+"""The driver: executes one run from its claim to its final chunk."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunHandle:
-    """A tree that runs: how it is cancelled, and the journal that it writes."""
+    """A running tree: its journal, and the function that cancels it."""
 
     run: Run
     journal: RunJournal
@@ -53,7 +53,7 @@ OnStarted = Callable[[RunHandle], None]
 
 
 class Driver:
-    """Knows how to drive runs; which and when is the engine's business."""
+    """Executes runs. The engine decides which run to execute, and when."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class Driver:
     async def execute(
         self, claimed: ClaimedRun, feed: ChunkFeed, on_started: OnStarted
     ) -> PostRunTask | None:
-        """Run the tree and end the run. Whatever happens, the feed is closed.
+        """Run the tree and end the run. The feed is always closed.
 
-        What is left to do then, for the conversation, is returned: nobody waits for it.
+        Returns background work for the conversation, if there is any.
         """
         claim = claimed.claim
         try:
@@ -83,11 +83,11 @@ class Driver:
             self._emit(claimed, RUN_BEGIN, attempt=claim.attempt)
             return await self._execute(claimed, journal, feed, on_started)
         except RunFenced:
-            _log.info("run %s goes on elsewhere", claim.run_id)
+            _log.info("run %s was claimed by another process", claim.run_id)
             self._deps.storage.runs.release(claim)
         except StoreError as error:
-            # It has not ended: whoever looks at its lane later takes it up again.
-            _log.error("run %s cannot be written: %s", claim.run_id, error)
+            # The run has not ended: the next process that polls its lane resumes it.
+            _log.error("could not write run %s: %s", claim.run_id, error)
             self._deps.storage.runs.release(claim)
             feed.publish([feed.assign_seq(chunks.error(error))])
         finally:
@@ -101,7 +101,7 @@ class Driver:
         if claim.is_resumed:
             _replay(claim, journal, feed)
         try:
-            host = await self._build_context(claimed, journal, feed)
+            context = await self._build_context(claimed, journal, feed)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
@@ -110,37 +110,41 @@ class Driver:
             self._emit_end(claimed, result)
             return None
         try:
-            result = await self._run_tree(host, on_started)
+            result = await self._run_tree(context, on_started)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary of a task root
             result = failed_result(claim, error)
-        ended, after = await finish_run(host, result)
+        receipt, history = await finish_run(context, result)
         self._emit_end(claimed, result)
-        most = host.snapshot.settings.max_context_nodes
+        max_runs = context.snapshot.settings.max_context_nodes
         self._histories.remember(
-            host.inputs, run_id=claim.run_id, receipt=ended, history=after, max_runs=most
+            context.inputs,
+            run_id=claim.run_id,
+            receipt=receipt,
+            history=history,
+            max_runs=max_runs,
         )
-        return self._compressor.plan_after_run(host, after)
+        return self._compressor.plan_after_run(context, history)
 
     def _emit_end(self, claimed: ClaimedRun, result: RunResult) -> None:
-        how = {
+        details = {
             "status": result.status.value,
             "error": None if result.failure is None else result.failure["code"],
             "seconds": round(max(0.0, time() - claimed.claim.started_at), 3),
         }
-        _log.info("run ended", extra=how)
-        self._emit(claimed, RUN_END, **how)
+        _log.info("run ended", extra=details)
+        self._emit(claimed, RUN_END, **details)
 
     def _emit(self, claimed: ClaimedRun, kind: str, **payload: Any) -> None:
-        """Whatever its tree tells or does not tell, of a run this is told."""
-        context = claimed.inputs.context
-        whose = {
-            "user_id": context.user_id,
-            "project_id": context.project_id,
+        """Emit an event of the run, whatever events its tree emits."""
+        oracle_context = claimed.inputs.context
+        ids = {
+            "user_id": oracle_context.user_id,
+            "project_id": oracle_context.project_id,
             "run_id": claimed.claim.run_id,
         }
-        payload = {"agent": self._agent_of(claimed.inputs), **payload, **whose}
+        payload = {"agent": self._agent_of(claimed.inputs), **payload, **ids}
         self._deps.emit(Event(kind, "agent.driver", Severity.DEBUG, payload))
 
     def _agent_of(self, inputs: RunInputs) -> str:
@@ -151,21 +155,21 @@ class Driver:
     async def _build_context(
         self, claimed: ClaimedRun, journal: RunJournal, feed: ChunkFeed
     ) -> RunContext:
-        """All that the tree will need; whatever is wrong with it is raised here."""
-        brief = claimed.inputs
-        pins = await self._snapshot_builder.build(brief, request_options(brief.question))
-        chosen = await self._deps.models.choose(pins.model, agent=pins.agent_id)
-        if brief.pins is None:
-            journal.pin(pins.encoded)
-        await self._suspend_on_model_change(brief, chosen)
+        """Build everything the tree needs; raise if something is missing or invalid."""
+        inputs = claimed.inputs
+        snapshot = await self._snapshot_builder.build(inputs, request_options(inputs.question))
+        chosen = await self._deps.models.choose(snapshot.model, agent=snapshot.agent_id)
+        if inputs.pins is None:
+            journal.pin(snapshot.encoded)
+        await self._suspend_on_model_change(inputs, chosen)
         return RunContext(
             claimed=claimed,
             deps=self._deps,
-            snapshot=pins,
+            snapshot=snapshot,
             chosen_model=chosen,
             journal=journal,
             background=RunBackground(
-                self._histories.load(brief), await self._deps.overrides(brief.context.user_id)
+                self._histories.load(inputs), await self._deps.overrides(inputs.context.user_id)
             ),
             feed=feed,
         )
@@ -173,70 +177,74 @@ class Driver:
     async def _fail_before_start(
         self, result: RunResult, journal: RunJournal, feed: ChunkFeed
     ) -> None:
-        """A run without a tree, or a model: it has nothing to keep but why."""
+        """End a run that has no tree or no model; only the error is stored."""
         last = feed.assign_seq({"type": "error", "error": dict(result.failure or {})})
-        said = result.exchange.content
+        content = result.exchange.content
         message = NewMessage(
             role="assistant",
-            content=said,
-            token_count=max(1, self._deps.token_counter.count(said, "")),
+            content=content,
+            token_count=max(1, self._deps.token_counter.count(content, "")),
             metadata=result.exchange.metadata(last=dump_chunks((last,))),
         )
         await journal.end(RunEnd(status=result.status, messages=(message,), error=result.failure))
         feed.publish([last])
 
     async def _suspend_on_model_change(self, inputs: RunInputs, chosen_model: ChosenModel) -> None:
-        """A context that goes on with another model is suspended until that has answered."""
-        context = inputs.context
-        before = None if inputs.session_key else context.last_model
+        """Suspend a context that continues with another model, until that model has answered."""
+        oracle_context = inputs.context
+        last_model = None if inputs.session_key else oracle_context.last_model
         if (
-            not before
-            or before == chosen_model.model.name
-            or context.status is not ContextStatus.ACTIVE
+            not last_model
+            or last_model == chosen_model.model.name
+            or oracle_context.status is not ContextStatus.ACTIVE
         ):
             return
-        move = self._deps.storage.contexts.set_status
-        await move(context.user_id, context.project_id, ContextStatus.SUSPENDED)
+        await self._deps.storage.contexts.set_status(
+            oracle_context.user_id, oracle_context.project_id, ContextStatus.SUSPENDED
+        )
 
-    async def _run_tree(self, host: RunContext, on_started: OnStarted) -> RunResult:
-        claim = host.claim
-        ending = CancelAfterReplay(host.journal, cancel_requested=claim.cancel_requested)
-        journal = ending if claim.is_resumed else host.journal
-        run = Run(host.snapshot.tree, _initial_blackboard(host), self._options(host, journal))
-        ending.stop = partial(run.cancel, CANCELLED)
-        on_started(RunHandle(run, host.journal, ending.cancel if claim.is_resumed else ending.stop))
+    async def _run_tree(self, context: RunContext, on_started: OnStarted) -> RunResult:
+        claim = context.claim
+        canceller = CancelAfterReplay(context.journal, cancel_requested=claim.cancel_requested)
+        journal = canceller if claim.is_resumed else context.journal
+        run = Run(
+            context.snapshot.tree, _initial_blackboard(context), self._options(context, journal)
+        )
+        canceller.stop = partial(run.cancel, CANCELLED)
+        cancel = canceller.cancel if claim.is_resumed else canceller.stop
+        on_started(RunHandle(run, context.journal, cancel))
         if claim.cancel_requested and not claim.is_resumed:
-            ending.stop()
+            canceller.stop()
         outcome = await run.execute()
-        return result_of(host, outcome)
+        return result_of(context, outcome)
 
-    def _options(self, host: RunContext, journal: Journal) -> Options:
+    def _options(self, context: RunContext, journal: Journal) -> Options:
         return Options(
-            host=host,
+            host=context,
             journal=journal,
-            emit=partial(emit_tree_event, host),
-            output=host.feed.append,
-            replay=_ignore_chunk,  # the feed has them already
+            emit=partial(emit_tree_event, context),
+            output=context.feed.append,
+            replay=_ignore_chunk,  # the feed already has them
             watchdog=self._watchdog,
         )
 
 
 def _replay(claim: Claim, journal: RunJournal, feed: ChunkFeed) -> None:
-    """Show what earlier attempts have left for good; the rest of what they said is dropped."""
+    """Publish the durable chunks of earlier attempts; their other chunks are dropped."""
     durable = [StreamChunk(claim.run_id, seq, body) for seq, body in journal.past_chunks()]
     feed.resume(replay_chunks(claim.run_id, durable, claim.attempt))
 
 
-def _initial_blackboard(host: RunContext) -> dict[str, Any]:
-    limits = host.snapshot.settings.limits
-    left = float(limits.timeout_seconds)
-    if host.claim.is_resumed:
-        worked = time() - host.claim.started_at - host.journal.downtime
-        left = min(left, max(1.0, left - worked))
+def _initial_blackboard(context: RunContext) -> dict[str, Any]:
+    limits = context.snapshot.settings.limits
+    seconds_left = float(limits.timeout_seconds)
+    if context.claim.is_resumed:
+        elapsed = time() - context.claim.started_at - context.journal.downtime
+        seconds_left = min(seconds_left, max(1.0, seconds_left - elapsed))
     return {
         "max_iterations": limits.max_iterations,
         "max_parallel_tools": limits.max_parallel_tools,
-        "seconds_left": left,
+        "seconds_left": seconds_left,
     }
 
 

@@ -1,7 +1,7 @@
-"""The local engine: runs of this process, in the order of their lanes.
+"""The local engine: executes runs in this process, in the order of their lanes.
 
-It holds nothing that matters: what waits and who drives is in the store, so processes share lanes,
-and a run whose process died is taken up by another.
+Queued runs and claims are in the store, not in memory: processes share lanes, and if a process
+dies, another one resumes its runs.
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ from dodona.core.domain.conversations.conversation import (
 )
 from dodona.core.errors import StoreError
 from dodona.store import Store
-from dodona.telemetry import log_context as trail
+from dodona.telemetry import log_context
 
 RELEASED: Final = "left"
-POLL_SECONDS: Final = 0.25  # seconds, at lanes that others hold and at wishes to cancel
-ORPHAN_POLL_SECONDS: Final = 5.0  # … for runs whose process has died
-POST_RUN_TIMEOUT_SECONDS: Final = (
-    30.0  # … for what is left to do after the answer that was asked for
-)
+POLL_SECONDS: Final = 0.25  # for lanes claimed by other processes, and for cancel requests
+ORPHAN_POLL_SECONDS: Final = 5.0  # for runs whose process has died
+POST_RUN_TIMEOUT_SECONDS: Final = 30.0  # for background work of a one-shot command
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ ExecuteRun = Callable[[ClaimedRun, ChunkFeed, OnStarted], Awaitable[PostRunTask 
 
 @dataclass(slots=True)
 class _ActiveRun:
-    """A run of this process. `held` is its tree, once that has begun."""
+    """A run of this process. `handle` is set when its tree starts."""
 
     claim: Claim
     feed: ChunkFeed
@@ -60,7 +58,7 @@ class _ActiveRun:
             self.handle.cancel()
 
     def release(self) -> None:
-        """Stop without ending: the journal first, so that nothing of the stop is written."""
+        """Stop without ending the run. The journal goes first, so the stop is not recorded."""
         assert self.task is not None
         if self.handle is None:
             self.task.cancel()
@@ -70,7 +68,7 @@ class _ActiveRun:
 
 
 class LocalEngine:
-    """Dispatches, orders and wakes."""
+    """Starts runs in lane order, cancels them, and wakes waiting readers."""
 
     def __init__(
         self,
@@ -87,35 +85,35 @@ class LocalEngine:
         self._execute_run = execute_run
         self._is_server = is_server
         self._active_runs: dict[int, _ActiveRun] = {}
-        self._waiting_conversations: set[int] = set()  # conversations with a run of ours that waits
-        self._changed = asyncio.Event()  # a run has begun or ended
+        self._waiting_conversations: set[int] = set()  # with a queued run
+        self._changed = asyncio.Event()  # a run has started or ended
         self._poll_task: asyncio.Task[None] | None = None
         self._claim_tasks: set[asyncio.Task[None]] = set()
-        self._post_run_tasks: dict[int, asyncio.Task[None]] = {}  # by conversation: one at a time
+        self._post_run_tasks: dict[int, asyncio.Task[None]] = {}  # one per conversation
         self.is_shutting_down = False
 
     async def submit(self, request: RunRequest) -> SubmitReceipt:
-        """Take a question in, and drive it if its lane is free."""
+        """Accept a run request, and start the run if its lane is free."""
         if self.is_shutting_down:
-            raise StoreError("Dodona is shutting down.", hint="Ask again when it is back.")
-        asked = await self._storage.runs.submit(request)
-        for run_id in asked.interrupted_ids:
+            raise StoreError("Dodona is shutting down.", hint="Try again after the restart.")
+        receipt = await self._storage.runs.submit(request)
+        for run_id in receipt.interrupted_ids:
             if (running := self._active_runs.get(run_id)) is not None:
                 running.cancel()
-        if asked.claimed is not None:
-            self._start_run(asked.claimed)
+        if receipt.claimed is not None:
+            self._start_run(receipt.claimed)
         else:
-            self._waiting_conversations.add(asked.conversation_id)
+            self._waiting_conversations.add(receipt.conversation_id)
             self._ensure_polling()
-        return asked
+        return receipt
 
     def feed(self, run_id: int) -> ChunkFeed | None:
-        """The feed of a run that this process drives."""
+        """The feed of a run in this process; None if the run is not active here."""
         running = self._active_runs.get(run_id)
         return None if running is None else running.feed
 
     async def wait_for_change(self) -> None:
-        """Wait until a run begins or ends here, or others may have done something."""
+        """Wait until a run starts or ends here, or until it is time to poll other processes."""
         self._changed.clear()
         try:
             async with asyncio.timeout(POLL_SECONDS):
@@ -124,7 +122,7 @@ class LocalEngine:
             pass
 
     async def cancel(self, user_id: str, run_id: int) -> RunStatus:
-        """Ask for the end of a run: durably first, then at once if it is ours."""
+        """Request cancellation: durably in the store, then directly if the run is active here."""
         status = await self._storage.runs.cancel(user_id, run_id)
         running = self._active_runs.get(run_id)
         if running is not None:
@@ -134,33 +132,36 @@ class LocalEngine:
 
     @property
     def active_count(self) -> int:
-        """How many runs this process drives."""
+        """Number of runs active in this process."""
         return len(self._active_runs)
 
     def start(self) -> None:
-        """Begin to look after lanes: take up what a process that died has left."""
+        """Start polling, so that runs of dead processes are resumed."""
         self._ensure_polling()
 
     async def shutdown(self, timeout_seconds: float) -> int:
-        """Take nothing more; wait for runs to end, then leave the rest to be resumed."""
+        """Accept no more runs, wait for active ones, and release the rest to be resumed later.
+
+        Returns the number of released runs.
+        """
         self.is_shutting_down = True
         if self._poll_task is not None:
             self._poll_task.cancel()
             await asyncio.wait([self._poll_task])
         if self._active_runs and timeout_seconds > 0:
             await asyncio.wait(self._active_tasks(), timeout=timeout_seconds)
-        left = len(self._active_runs)
+        released_count = len(self._active_runs)
         for running in tuple(self._active_runs.values()):
             running.release()
         try:
             while tasks := [*self._active_tasks(), *self._claim_tasks]:
                 await asyncio.wait(tasks)
-            # Who serves does it after the next answer; who was asked once gets no other chance.
+            # A server compresses after the next answer; a one-shot command must do it now.
             if self._post_run_tasks and not self._is_server:
                 await asyncio.wait(self._post_run_tasks.values(), timeout=POST_RUN_TIMEOUT_SECONDS)
         finally:
             await self._cancel_post_run_tasks()
-        return left
+        return released_count
 
     async def _cancel_post_run_tasks(self) -> None:
         for task in self._post_run_tasks.values():
@@ -171,7 +172,7 @@ class LocalEngine:
     def _active_tasks(self) -> list[asyncio.Task[None]]:
         return [running.task for running in self._active_runs.values() if running.task is not None]
 
-    # -- driving -------------------------------------------------------------------------------
+    # -- execution -----------------------------------------------------------------------------
 
     def _start_run(self, claimed: ClaimedRun) -> None:
         claim = claimed.claim
@@ -188,23 +189,23 @@ class LocalEngine:
 
     async def _run_to_end(self, claimed: ClaimedRun, running: _ActiveRun) -> None:
         claim = claimed.claim
-        trail.run_id.set(claim.run_id)
-        after: PostRunTask | None = None
+        log_context.run_id.set(claim.run_id)
+        post_run: PostRunTask | None = None
         try:
-            after = await self._execute_run(claimed, running.feed, running.attach)
+            post_run = await self._execute_run(claimed, running.feed, running.attach)
         except Exception:  # noqa: BLE001 - the boundary of a task root
-            _log.exception("run %s could not be driven", claim.run_id)
+            _log.exception("run %s crashed", claim.run_id)
             self._storage.runs.release(claim)
         finally:
             del self._active_runs[claim.run_id]
             self._notify_change()
-        if after is not None:
-            self._start_post_run(claim.conversation_id, after)
+        if post_run is not None:
+            self._start_post_run(claim.conversation_id, post_run)
         if claim.conversation_id in self._waiting_conversations and not self.is_shutting_down:
             self._claim_soon(claim.conversation_id)
 
     def _start_post_run(self, conversation_id: int, post_run: PostRunTask) -> None:
-        """Do what is left to do, unless the same is being done: then the next run brings it."""
+        """Start background work, unless it is active already: the next run will plan it again."""
         if conversation_id in self._post_run_tasks or (self.is_shutting_down and self._is_server):
             return
         task = asyncio.get_running_loop().create_task(self._do_post_run(conversation_id, post_run))
@@ -215,49 +216,51 @@ class LocalEngine:
         try:
             await post_run()
         except Exception:  # noqa: BLE001 - the boundary of a task root
-            _log.exception("after a run of conversation %s something failed", conversation_id)
+            _log.exception("background work of conversation %s failed", conversation_id)
 
     def _claim_soon(self, conversation_id: int) -> None:
-        """Take the next run of a lane, in a task that leaving waits for."""
+        """Claim the next run of a lane, in a task that `shutdown` waits for."""
         loop = asyncio.get_running_loop()
-        # In a context of its own: the run that it takes is not of the request before.
-        task = loop.create_task(self._claim_next(conversation_id), context=trail.detached_context())
+        # With a fresh log context: the next run does not belong to the previous request.
+        task = loop.create_task(
+            self._claim_next(conversation_id), context=log_context.detached_context()
+        )
         self._claim_tasks.add(task)
         task.add_done_callback(self._claim_tasks.discard)
 
     async def _claim_next(self, conversation_id: int) -> None:
-        """Drive the next run of a lane, if it is to be had."""
+        """Start the next run of a lane, if it can be claimed."""
         try:
-            found = await self._storage.runs.claim_next(
+            claimed = await self._storage.runs.claim_next(
                 conversation_id, token_budget=self._policy.token_budget
             )
         except StoreError as error:
-            _log.warning("lane %s cannot be looked at: %s", conversation_id, error)
+            _log.warning("could not claim a run in lane %s: %s", conversation_id, error)
             return
-        if found is None:
+        if claimed is None:
             self._waiting_conversations.discard(conversation_id)
-        elif isinstance(found, ClaimedRun):
-            self._start_run(found)
+        elif isinstance(claimed, ClaimedRun):
+            self._start_run(claimed)
 
     def _notify_change(self) -> None:
         self._changed.set()
 
-    # -- looking after what others do ------------------------------------------------------------
+    # -- polling the store for changes by other processes ----------------------------------------
 
     def _ensure_polling(self) -> None:
         if self.is_shutting_down:
             return
         if self._poll_task is None or self._poll_task.done():
             loop = asyncio.get_running_loop()
-            self._poll_task = loop.create_task(self._poll(), context=trail.detached_context())
+            self._poll_task = loop.create_task(self._poll(), context=log_context.detached_context())
 
     async def _poll(self) -> None:
-        """While there is something to look after."""
-        around = 0.0
+        """Poll while there is work; a server polls until it shuts down."""
+        next_orphan_poll = 0.0
         loop = asyncio.get_running_loop()
         while self._is_server or self._waiting_conversations or self._active_runs:
-            if self._is_server and loop.time() >= around:
-                around = loop.time() + ORPHAN_POLL_SECONDS
+            if self._is_server and loop.time() >= next_orphan_poll:
+                next_orphan_poll = loop.time() + ORPHAN_POLL_SECONDS
                 await self._find_orphans()
             await self._poll_lanes()
             await self._poll_cancellations()
@@ -267,22 +270,22 @@ class LocalEngine:
         try:
             self._waiting_conversations.update(await self._storage.runs.claimable_lanes())
         except StoreError as error:
-            _log.warning("the lanes cannot be looked at: %s", error)
+            _log.warning("could not poll for claimable lanes: %s", error)
 
     async def _poll_lanes(self) -> None:
-        ours = {running.claim.conversation_id for running in self._active_runs.values()}
-        for conversation_id in sorted(self._waiting_conversations - ours):
+        active = {running.claim.conversation_id for running in self._active_runs.values()}
+        for conversation_id in sorted(self._waiting_conversations - active):
             await self._claim_next(conversation_id)
 
     async def _poll_cancellations(self) -> None:
-        """Cancel what another process was asked to cancel."""
+        """Cancel runs whose cancellation was requested in another process."""
         if not self._active_runs:
             return
         try:
-            wished = await self._storage.runs.filter_cancel_requested(list(self._active_runs))
+            run_ids = await self._storage.runs.filter_cancel_requested(list(self._active_runs))
         except StoreError as error:
-            _log.warning("wishes to cancel cannot be read: %s", error)
+            _log.warning("could not poll for cancel requests: %s", error)
             return
-        for run_id in wished:
+        for run_id in run_ids:
             if (running := self._active_runs.get(run_id)) is not None:
                 running.cancel()

@@ -1,4 +1,4 @@
-"""The end of a run: how large it has become, its last chunks, and what is kept of it."""
+"""The end of a run: its final chunks, its token sizes, and the records to store."""
 
 from __future__ import annotations
 
@@ -21,22 +21,26 @@ from dodona.core.ports.model import FinishReason
 
 
 class TokenSizes(NamedTuple):
-    run_tokens: int  # tokens of this run, as later ones will read it
-    context_tokens: int  # what the context holds then
+    """Token counts of a run and of its context."""
+
+    run_tokens: int  # of this run, as later runs read it
+    context_tokens: int  # of the context, including this run
 
 
-async def finish_run(host: RunContext, result: RunResult) -> tuple[EndReceipt, History]:
-    """Write the end, then show it; what a question that follows will begin with."""
-    await _store_late_events(host)
-    sizes = _token_sizes(host, result)
-    last = [host.feed.assign_seq(body) for body in _final_chunk_bodies(host, result, sizes)]
+async def finish_run(context: RunContext, result: RunResult) -> tuple[EndReceipt, History]:
+    """Store the end of a run, then publish it. Return also the history for the next question."""
+    await _store_late_events(context)
+    sizes = _token_sizes(context, result)
+    last = [context.feed.assign_seq(body) for body in _final_chunk_bodies(context, result, sizes)]
     exchange = result.exchange
-    insight = extract_insight(host.inputs.question.content, exchange)
-    fresh = _new_mentions(host.inputs.context, insight)
-    cut = host.feed.chunks_after(host.turn_start_seq) if exchange.is_partial else []
-    model = host.answered_by[1]
-    _update_session_usage(host)
-    ended = await host.journal.end(
+    insight = extract_insight(context.inputs.question.content, exchange)
+    mentions = _new_mentions(context.inputs.context, insight)
+    partial_chunks = (
+        context.feed.chunks_after(context.turn_start_seq) if exchange.is_partial else []
+    )
+    model = context.answered_by[1]
+    _update_session_usage(context)
+    receipt = await context.journal.end(
         RunEnd(
             status=result.status,
             messages=(
@@ -46,8 +50,8 @@ async def finish_run(host: RunContext, result: RunResult) -> tuple[EndReceipt, H
                     token_count=sizes.run_tokens,
                     metadata=exchange.metadata(
                         model=model or None,
-                        tokens_used=host.tokens_used,
-                        last=dump_chunks((*cut, *last)),
+                        tokens_used=context.tokens_used,
+                        last=dump_chunks((*partial_chunks, *last)),
                     ),
                     raw=exchange.raw,
                     key_insight=insight.key_insight,
@@ -56,94 +60,98 @@ async def finish_run(host: RunContext, result: RunResult) -> tuple[EndReceipt, H
                 ),
             ),
             error=result.failure,
-            model=host.chosen_model.model.name if model else "",
+            model=context.chosen_model.model.name if model else "",
             context_tokens=sizes.context_tokens,
-            decisions=fresh.decisions,
-            mentioned_symbols=fresh.symbols,
-            mentioned_files=fresh.files,
+            decisions=mentions.decisions,
+            mentioned_symbols=mentions.symbols,
+            mentioned_files=mentions.files,
         )
     )
-    host.feed.publish(last)
-    question = host.inputs.question
-    said = (UserText(question.content), *exchange.messages())
-    return ended, host.history.extended_with(
-        said, question.token_count + sizes.run_tokens, exchange.provenance
+    context.feed.publish(last)
+    question = context.inputs.question
+    messages = (UserText(question.content), *exchange.messages())
+    return receipt, context.history.extended_with(
+        messages, question.token_count + sizes.run_tokens, exchange.provenance
     )
 
 
-def _update_session_usage(host: RunContext) -> None:
-    """Let the session know how much was said in it."""
-    if (key := host.inputs.session_key) is not None:
-        said = host.output_tokens
-        used = {"input_tokens": max(0, host.tokens_used - said), "output_tokens": said}
-        sessions = host.deps.storage.sessions
-        host.journal.add_to_next_commit(sessions.add_counts(host.user_id, key, messages=2, **used))
+def _update_session_usage(context: RunContext) -> None:
+    """Add the run's messages and tokens to the counts of its session."""
+    if (key := context.inputs.session_key) is not None:
+        output = context.output_tokens
+        usage = {"input_tokens": max(0, context.tokens_used - output), "output_tokens": output}
+        sessions = context.deps.storage.sessions
+        context.journal.add_to_next_commit(
+            sessions.add_counts(context.user_id, key, messages=2, **usage)
+        )
 
 
-async def _store_late_events(host: RunContext) -> None:
-    """What rules said when the run was over is told when the next one begins."""
-    for number, event in enumerate(host.notifications.late_events):
-        await host.deps.storage.notices.put(
+async def _store_late_events(context: RunContext) -> None:
+    """Store notices that rules sent after the last turn; the next session delivers them."""
+    for number, event in enumerate(context.notifications.late_events):
+        await context.deps.storage.notices.put(
             NewNotice(
-                user_id=host.user_id,
-                project_id=host.project_id,
+                user_id=context.user_id,
+                project_id=context.project_id,
                 event=event,
                 due=Deferral(DeferUntil.SESSION),
-                run_id=host.claim.run_id,
-                key=f"run-{host.claim.run_id}/late-{number}",
+                run_id=context.claim.run_id,
+                key=f"run-{context.claim.run_id}/late-{number}",
             )
         )
 
 
-def _new_mentions(context: OracleContext, insight: Insight) -> Insight:
-    """What of it the context does not know yet: most often nothing, which costs nothing."""
-    symbols = set((context.mentioned_symbols or "").split(", "))
-    files = set((context.mentioned_files or "").split(", "))
+def _new_mentions(oracle_context: OracleContext, insight: Insight) -> Insight:
+    """The part of an insight that the context does not have yet; usually empty."""
+    symbols = set((oracle_context.mentioned_symbols or "").split(", "))
+    files = set((oracle_context.mentioned_files or "").split(", "))
+    decisions = oracle_context.key_decisions
     return Insight(
         symbols=tuple(name for name in insight.symbols if name not in symbols),
         files=tuple(path for path in insight.files if path not in files),
-        decisions=tuple(each for each in insight.decisions if each not in context.key_decisions),
+        decisions=tuple(each for each in insight.decisions if each not in decisions),
     )
 
 
 def dump_chunks(sent_chunks: tuple[StreamChunk, ...]) -> list[list[Any]]:
+    """Return chunks as JSON pairs of sequence number and body."""
     return [[chunk.seq, chunk.body] for chunk in sent_chunks]
 
 
-def _token_sizes(host: RunContext, result: RunResult) -> TokenSizes:
-    said = host.count_tokens(result.exchange.content) + host.turn_tokens
-    before = host.history.tokens + host.inputs.question.token_count
-    return TokenSizes(said, min(host.inputs.context.token_budget, before + said))
+def _token_sizes(context: RunContext, result: RunResult) -> TokenSizes:
+    run_tokens = context.count_tokens(result.exchange.content) + context.turn_tokens
+    before = context.history.tokens + context.inputs.question.token_count
+    return TokenSizes(run_tokens, min(context.inputs.context.token_budget, before + run_tokens))
 
 
 def _final_chunk_bodies(
-    host: RunContext, result: RunResult, sizes: TokenSizes
+    context: RunContext, result: RunResult, sizes: TokenSizes
 ) -> list[dict[str, Any]]:
     if result.failure is not None:
         return [{"type": "error", "error": dict(result.failure)}]
     return [
         chunks.context_update(
-            tokens=host.transcript.tokens + host.count_tokens(result.exchange.content),
-            limit=host.chosen_model.context_size,
+            tokens=context.transcript.tokens + context.count_tokens(result.exchange.content),
+            limit=context.chosen_model.context_size,
         ),
         chunks.done(
-            tokens_used=host.tokens_used,
-            model_used=host.answered_by[1] or host.chosen_model.model.name,
-            context_id=context_id(host.claim.run_id),
-            context_tokens_remaining=host.inputs.context.token_budget - sizes.context_tokens,
-            finish=_finish_reason(host, result),
+            tokens_used=context.tokens_used,
+            model_used=context.answered_by[1] or context.chosen_model.model.name,
+            context_id=context_id(context.claim.run_id),
+            context_tokens_remaining=context.inputs.context.token_budget - sizes.context_tokens,
+            finish=_finish_reason(context, result),
         ),
     ]
 
 
-def _finish_reason(host: RunContext, result: RunResult) -> chunks.DoneFinish:
-    if result.exchange.is_partial or host.finish_reason == FinishReason.LENGTH.value:
+def _finish_reason(context: RunContext, result: RunResult) -> chunks.DoneFinish:
+    if result.exchange.is_partial or context.finish_reason == FinishReason.LENGTH.value:
         return "length"
-    return "refusal" if host.finish_reason == FinishReason.REFUSAL.value else "stop"
+    return "refusal" if context.finish_reason == FinishReason.REFUSAL.value else "stop"
 
 
 class CancelAfterReplay:
-    """Calls `stop` at the first step that has not been done yet, if that is wanted by then."""
+    """A journal that calls `stop` at the first step that is not replayed, if cancelled by then."""
 
     def __init__(self, journal: Journal, *, cancel_requested: bool) -> None:
         self._journal = journal
@@ -152,7 +160,7 @@ class CancelAfterReplay:
         self.stop: Callable[[], None] = _noop
 
     def cancel(self) -> None:
-        """Stop the run: now, or when it has come to where it was."""
+        """Stop the run: now, or when the replay is complete."""
         self._cancel_requested = True
         if self._is_live:
             self.stop()
@@ -173,4 +181,4 @@ class CancelAfterReplay:
 
 
 def _noop() -> None:
-    """Until there is a run to stop."""
+    """Placeholder until the run exists."""

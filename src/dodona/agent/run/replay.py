@@ -1,4 +1,4 @@
-"""What a run has said, read from the store: of one that has ended, or that another drives."""
+"""Chunks and answers read from the store, for ended runs and runs of other processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dodona.store import Store
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """What is durable of a run by now."""
+    """A run and its durable chunks so far."""
 
     run: RunNode
     chunks: list[StreamChunk]
@@ -28,19 +28,19 @@ class StoredRun:
 
 
 async def load_stored_run(storage: Store, user_id: str, run_id: int) -> StoredRun:
-    """All chunks that the store has; of a run that has ended, its last one among them."""
+    """Load all stored chunks of a run, with the final chunk if it has ended."""
     run = await storage.runs.get(user_id, run_id)
-    found: list[StreamChunk] = []
+    stored: list[StreamChunk] = []
     for step in await storage.journals.steps(user_id, run_id):
-        left: Mapping[str, Any] = step.output or {}
-        found += [StreamChunk(run_id, seq, body) for seq, body in left.get("chunks", ())]
-    told = replay_chunks(run_id, found, run.attempt)
+        output: Mapping[str, Any] = step.output or {}
+        stored += [StreamChunk(run_id, seq, body) for seq, body in output.get("chunks", ())]
+    replayed = replay_chunks(run_id, stored, run.attempt)
     if not run.status.has_ended:
-        return StoredRun(run, contiguous_prefix(told, run.attempt))
+        return StoredRun(run, contiguous_prefix(replayed, run.attempt))
     answer = _answer_of(await storage.runs.messages(user_id, run_id))
-    # Of a turn that was cut, what it said is kept with the end; some of that its steps have too.
-    whole = {chunk.seq: chunk for chunk in (*told, *_final_chunks(run, answer))}
-    return StoredRun(run, sorted(whole.values(), key=lambda chunk: chunk.seq))
+    # The end stores the chunks of an interrupted turn; its steps may have some of the same.
+    by_seq = {chunk.seq: chunk for chunk in (*replayed, *_final_chunks(run, answer))}
+    return StoredRun(run, sorted(by_seq.values(), key=lambda chunk: chunk.seq))
 
 
 def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
@@ -48,10 +48,10 @@ def _answer_of(messages: list[StoredMessage]) -> StoredMessage | None:
 
 
 def _final_chunks(run: RunNode, answer: StoredMessage | None) -> list[StreamChunk]:
-    kept = ((answer.metadata or {}) if answer is not None else {}).get("last", ())
-    if kept:
-        return [StreamChunk(run.id, seq, body) for seq, body in kept]
-    # It was cancelled before it began, or is older than its chunks.
+    stored = ((answer.metadata or {}) if answer is not None else {}).get("last", ())
+    if stored:
+        return [StreamChunk(run.id, seq, body) for seq, body in stored]
+    # Cancelled before it started, or written before chunks were stored.
     seq = (run.attempt + 1) * chunks.SEQ_PER_ATTEMPT
     if run.status is RunStatus.SUCCEEDED and answer is not None:
         body = chunks.done(
@@ -65,18 +65,18 @@ def _final_chunks(run: RunNode, answer: StoredMessage | None) -> list[StreamChun
 
 
 def run_error(run: RunNode) -> DodonaError:
-    """The error that ended a run."""
+    """Return the error that ended a run."""
     return Cancelled("the run was cancelled.") if run.error is None else from_json(run.error)
 
 
 async def load_answer(storage: Store, user_id: str, run_id: int) -> OracleAnswer:
-    """The answer of a run that has ended; its error when it has none."""
+    """Return the answer of an ended run; raise its error if it has none."""
     run = await storage.runs.get(user_id, run_id)
     answer = _answer_of(await storage.runs.messages(user_id, run_id))
     if not run.status.has_ended:
         raise StoreError(
-            f"run {run_id} goes on, but not in this process.",
-            hint=f"Look at it later: dodona run show {run_id}.",
+            f"run {run_id} continues, but not in this process.",
+            hint=f"Check it later: dodona run show {run_id}.",
         )
     if run.status is not RunStatus.SUCCEEDED or answer is None:
         raise run_error(run)
@@ -101,18 +101,21 @@ RESTART_REASON: Final = "The process was restarted."
 def replay_chunks(
     run_id: int, stored_chunks: Iterable[StreamChunk], attempt: int
 ) -> list[StreamChunk]:
-    """All that was shown up to an attempt, in order; of the attempt itself what is durable."""
-    own: dict[int, list[StreamChunk]] = {}
+    """Return the chunks up to an attempt in order, with a restart chunk before each new attempt.
+
+    Only durable chunks of the attempt itself are included.
+    """
+    by_attempt: dict[int, list[StreamChunk]] = {}
     for chunk in sorted(stored_chunks, key=lambda chunk: chunk.seq):
-        own.setdefault(chunk.seq // SEQ_PER_ATTEMPT, []).append(chunk)
-    told = own.get(1, [])
+        by_attempt.setdefault(chunk.seq // SEQ_PER_ATTEMPT, []).append(chunk)
+    replayed = by_attempt.get(1, [])
     for number in range(2, attempt + 1):
-        told = [*_with_restart(run_id, told, number), *own.get(number, [])]
-    return told
+        replayed = [*_with_restart(run_id, replayed, number), *by_attempt.get(number, [])]
+    return replayed
 
 
 def contiguous_prefix(sent_chunks: list[StreamChunk], attempt: int) -> list[StreamChunk]:
-    """Up to the first number that is missing in an attempt: a step that has not ended."""
+    """Return the chunks before the first gap in an attempt; a gap is a step that has not ended."""
     expected = attempt * SEQ_PER_ATTEMPT
     for index, chunk in enumerate(sent_chunks):
         if chunk.seq > expected:
@@ -123,11 +126,11 @@ def contiguous_prefix(sent_chunks: list[StreamChunk], attempt: int) -> list[Stre
 
 
 def _with_restart(run_id: int, sent_chunks: list[StreamChunk], attempt: int) -> list[StreamChunk]:
-    still = contiguous_prefix(sent_chunks, attempt - 1)
-    last = still[-1].seq if still else 0
-    again = [
+    valid = contiguous_prefix(sent_chunks, attempt - 1)
+    last = valid[-1].seq if valid else 0
+    bodies = [
         chunks.restart(last, RESTART_REASON),
-        *(chunk.body for chunk in sent_chunks[len(still) :]),
+        *(chunk.body for chunk in sent_chunks[len(valid) :]),
     ]
     first = attempt * SEQ_PER_ATTEMPT + 1
-    return [*still, *(StreamChunk(run_id, first + n, body) for n, body in enumerate(again))]
+    return [*valid, *(StreamChunk(run_id, first + n, body) for n, body in enumerate(bodies))]

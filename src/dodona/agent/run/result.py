@@ -1,4 +1,4 @@
-"""What a run came to: judged from how its tree ended, or why there was no tree."""
+"""The result of a run, from the outcome of its tree or the error that prevented it."""
 
 from __future__ import annotations
 
@@ -21,34 +21,37 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """`failure` is an error as JSON, unless it went well."""
+    """Status and exchange of a run. `failure` is the error as JSON; None on success."""
 
     status: RunStatus
     exchange: Exchange
     failure: Mapping[str, Any] | None = None
 
 
-def result_of(host: RunContext, outcome: Outcome) -> RunResult:
-    exchange = host.exchange or Exchange(CUT_ANSWER_TEXT, None, tuple(host.turns), is_partial=True)
+def result_of(context: RunContext, outcome: Outcome) -> RunResult:
+    """Return the result of a run whose tree has ended."""
+    exchange = context.exchange or Exchange(
+        CUT_ANSWER_TEXT, None, tuple(context.turns), is_partial=True
+    )
     if outcome.end_reason == CANCELLED:
-        stopped = as_json(Cancelled("the run was cancelled."))["error"]
-        return RunResult(RunStatus.CANCELLED, exchange, stopped)
+        cancelled = as_json(Cancelled("the run was cancelled."))["error"]
+        return RunResult(RunStatus.CANCELLED, exchange, cancelled)
     failure: Mapping[str, Any] | None = outcome.blackboard.get("failure")
     if failure is None and not outcome.succeeded:
-        said = (outcome.error or {}).get("message", "the tree failed.")
-        failure = {"code": "tree_failed", "message": said, "hint": ""}
+        message = (outcome.error or {}).get("message", "the tree failed.")
+        failure = {"code": "tree_failed", "message": message, "hint": ""}
     if failure is not None:
         return RunResult(RunStatus.FAILED, exchange, failure)
     return RunResult(RunStatus.SUCCEEDED, exchange)
 
 
 def failed_result(claim: Claim, error: Exception) -> RunResult:
-    """Of a run that could not even begin, or met a bug."""
+    """Return the result of a run that could not start, or that hit a bug."""
     if isinstance(error, DodonaError):
         failure = as_json(error)["error"]
     else:
-        _log.exception("run %s met a bug", claim.run_id, exc_info=error)
-        hint = "The log has the details."
-        failure = {"code": "internal", "message": "an error inside Dodona.", "hint": hint}
-    said = f"No answer: {failure['message']}"
-    return RunResult(RunStatus.FAILED, Exchange(said, None, (), is_partial=True), failure)
+        _log.exception("run %s failed with an unexpected error", claim.run_id, exc_info=error)
+        hint = "See the server log."
+        failure = {"code": "internal", "message": "internal error in Dodona.", "hint": hint}
+    text = f"No answer: {failure['message']}"
+    return RunResult(RunStatus.FAILED, Exchange(text, None, (), is_partial=True), failure)

@@ -1,1 +1,1 @@
-"""What a run has at hand while it goes on."""
+"""The run context: snapshot, dependencies, chunk feed and notices of a running agent."""

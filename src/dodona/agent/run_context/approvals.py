@@ -1,4 +1,4 @@
-"""Waiting for a person: who decides wakes the run at once, in another process within a second."""
+"""Waiting for approvals. A decision wakes the run at once; in another process within a second."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 from time import time
 from typing import Final
 
-from dodona.core.domain.approvals import Approval, Approvals, Decision
+from dodona.core.domain.approvals import Approval, Decision
 from dodona.core.errors import Conflict
+from dodona.store.notifications.approvals import Approvals
 from dodona.trees import Step
 
-POLL_SECONDS: Final = 1.0  # seconds, at what another process may have decided
+POLL_SECONDS: Final = 1.0  # for decisions made in another process
 
 
 class ApprovalGate:
-    """Where this process's runs wait. The decisions themselves are in the store."""
+    """Wakes runs of this process that wait for an approval. Decisions are in the store."""
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
@@ -30,24 +31,25 @@ class ApprovalGate:
         by: str,
         note: str = "",
     ) -> Approval:
-        decided = await self._approvals.decide(
+        """Store a decision and wake the run if it waits in this process."""
+        approval = await self._approvals.decide(
             user_id, run_id, call_id, decision=decision, by=by, note=note
         )
-        if (waiting := self._waiters.get((run_id, call_id))) is not None:
-            waiting.set()
-        return decided
+        if (waiter := self._waiters.get((run_id, call_id))) is not None:
+            waiter.set()
+        return approval
 
     async def wait_for_decision(self, user_id: str, approval: Approval, step: Step) -> Approval:
-        """Wait until somebody has decided, or it is too late: then it is refused."""
+        """Wait for a decision; an approval that expires is denied."""
         key = (approval.run_id, approval.call_id)
-        stirred = self._waiters.setdefault(key, asyncio.Event())
+        waiter = self._waiters.setdefault(key, asyncio.Event())
         try:
             with step.pause_timers():
                 while approval.decision is Decision.PENDING:
-                    left = approval.expires_at - time()
-                    if left <= 0:
+                    seconds_left = approval.expires_at - time()
+                    if seconds_left <= 0:
                         return await self._expire(user_id, approval)
-                    await _wait(stirred, min(left, POLL_SECONDS))
+                    await _wait(waiter, min(seconds_left, POLL_SECONDS))
                     step.progress()
                     approval = await self._approvals.get(user_id, *key)
         finally:
@@ -59,7 +61,7 @@ class ApprovalGate:
         try:
             decide = self._approvals.decide
             return await decide(user_id, *key, decision=Decision.EXPIRED, by="dodona")
-        except Conflict:  # somebody was faster
+        except Conflict:  # decided in the meantime
             return await self._approvals.get(user_id, *key)
 
 

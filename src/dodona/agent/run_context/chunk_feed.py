@@ -1,4 +1,4 @@
-"""The feed of a run: its chunks, numbered as they are made, for any number of readers."""
+"""The chunk feed of a run: numbered chunks for any number of readers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Any, TypeAlias
 
 from dodona.core.chunks import SEQ_PER_ATTEMPT, StreamChunk
 
-# Takes secrets out of every text in a JSON value.
+# Redacts secrets in every string of a JSON value.
 Redact: TypeAlias = Callable[[Any], Any]
 
 
 def no_redaction(value: Any) -> Any:
+    """Return the value unchanged."""
     return value
 
 
 class ChunkFeed:
-    """Chunks of one attempt, after those that earlier ones left.
+    """Chunks of one attempt, after the durable chunks of earlier attempts.
 
-    A reader takes all that has gathered since it last looked, so a slow one holds up nobody.
+    A reader gets all chunks since its last read in one batch, so a slow reader blocks no one.
     """
 
     __slots__ = (
@@ -44,12 +45,12 @@ class ChunkFeed:
         self._is_closed = False
 
     def assign_seq(self, body: Mapping[str, Any]) -> StreamChunk:
-        """Give a chunk its place, without showing it yet."""
+        """Number a chunk without publishing it."""
         self._seq_counter += 1
         return StreamChunk(self.run_id, self._seq_counter, self._redact(body))
 
     def resume(self, chunks: Sequence[StreamChunk]) -> None:
-        """Begin with what was shown before; the next number follows the last of it."""
+        """Start with the chunks of earlier attempts; numbering continues after the last one."""
         self._seq_counter = chunks[-1].seq
         self.publish(chunks)
 
@@ -58,7 +59,7 @@ class ChunkFeed:
         self._wake_waiters()
 
     def append(self, body: Mapping[str, Any]) -> list[Any]:
-        """Number and show it; as a step keeps it."""
+        """Number and publish a chunk; return it in the form that steps store."""
         chunk = self.assign_seq(body)
         self._chunks.append(chunk)
         if self._waiters:
@@ -67,28 +68,28 @@ class ChunkFeed:
 
     @property
     def last_seq(self) -> int:
-        """The place of the last chunk that was shown; 0 when none was."""
+        """Sequence number of the last published chunk; 0 if there is none."""
         return self._chunks[-1].seq if self._chunks else 0
 
     def chunks_after(self, seq: int) -> list[StreamChunk]:
-        """What was shown after a place."""
+        """Published chunks after a sequence number."""
         return self._chunks[self._index_after(seq) :]
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """End the feed: readers stop after the last chunk."""
         self._is_closed = True
         self._wake_waiters()
 
     async def stream(self, after_seq: int = 0) -> AsyncGenerator[list[StreamChunk]]:
-        """All that comes after a place, in batches, until the feed is closed."""
-        at = 0
+        """Stream the chunks after a sequence number, in batches, until the feed is closed."""
+        index = 0
         while True:
-            if at < len(self._chunks):
-                # Not only at first: what earlier attempts left is shown a moment after it begins.
-                if self._chunks[at].seq <= after_seq:
-                    at = self._index_after(after_seq)
-                batch = self._chunks[at:]
-                at = len(self._chunks)
+            if index < len(self._chunks):
+                # Checked each time: chunks of earlier attempts may be published after the start.
+                if self._chunks[index].seq <= after_seq:
+                    index = self._index_after(after_seq)
+                batch = self._chunks[index:]
+                index = len(self._chunks)
                 if batch:
                     yield batch
             elif self._is_closed:
@@ -107,7 +108,7 @@ class ChunkFeed:
         await future
 
     def _wake_waiters(self) -> None:
-        readers, self._waiters = self._waiters, []
-        for reader in readers:
-            if not reader.done():
-                reader.set_result(None)
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

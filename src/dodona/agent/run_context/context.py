@@ -1,7 +1,8 @@
-"""The host: an agent at work in a run, as its leaves see it: the Oracle, or whom it sent.
+"""The run context: the state that the leaves of an agent share, for the Oracle or a subagent.
 
-What must survive a crash is on the blackboard, written by steps. What is here is made of that by
-pure leaves, which run again when a run is resumed.
+Durable state is on the blackboard, written by steps. Everything here is derived from it by pure
+leaves, which run again when a run is resumed. The tree runtime passes the context to leaves as
+the parameter `host`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from dodona.trees import Blackboard, Step
 
 @dataclass(slots=True)
 class PartialAnswer:
-    """Its text and its thinking, piece by piece."""
+    """Text and thinking of a response while it streams."""
 
     text: str = ""
     thinking: str = ""
@@ -47,22 +48,22 @@ class PartialAnswer:
             self.text = self.thinking = ""
 
 
-WEB_CHANNEL: Final = "web"  # the channel of what is asked in contexts
+WEB_CHANNEL: Final = "web"  # the channel of questions asked in contexts
 
 
-# Before what a client wants heeded: it speaks for the user, and after the agent's own prompt.
+# Heading of a client's instructions. They are a user message after the agent's system prompt.
 INSTRUCTIONS_PREFIX: Final = "Instructions for this conversation:"
 
 
 class RunBackground(NamedTuple):
-    """What a run begins with that is not in its brief: what was said, what the user decided."""
+    """What a run starts with besides its inputs: the history and the user's overrides."""
 
     history: History
     overrides: UserOverrides
 
 
 class RunContext:
-    """What the leaves of one agent share."""
+    """The state that the leaves of one agent share during a run."""
 
     __slots__ = (
         "_cached_state",
@@ -120,7 +121,7 @@ class RunContext:
             deps.subscribers, deps.rules, background.overrides
         )
         self.notifications.inbox.schedule(claimed.inputs.notices if not role.parent_step else ())
-        self.notices: list[tuple[int, Notice]] = []  # to keep, each with the turns before it
+        self.notices: list[tuple[int, Notice]] = []  # to store, with the number of turns before
         self.decision_tree: DecisionTree = make_decision_tree(deps.decision_tree, role.limits)
         self.transcript = Transcript(
             (role.system,), tokens=role.prompt_tokens, digest=role.digest + history.digest
@@ -130,26 +131,26 @@ class RunContext:
         self.transcript.extend(history.messages, history.tokens)
         self._initial_tokens = self.transcript.tokens
         self.turns: list[Turn] = []
-        self.pending_answer: AssistantText | None = None  # the one whose calls are being made
-        self.final_answer: AssistantText | None = None  # the one that ends the run
-        self.finish_reason = ""  # why that one ended, as the model says
-        self.partial_answer: PartialAnswer | None = None  # of an answer that has not ended
-        self.exchange: Exchange | None = None  # what is to be saved
-        self.turn_start_seq = 0  # the place of the last chunk before it
+        self.pending_answer: AssistantText | None = None  # with calls in progress
+        self.final_answer: AssistantText | None = None  # the answer of the run
+        self.finish_reason = ""  # of the final answer, as the model reports it
+        self.partial_answer: PartialAnswer | None = None  # while the model responds
+        self.exchange: Exchange | None = None  # to store at the end
+        self.turn_start_seq = 0  # of the last chunk before the turn
         self.output_tokens = 0
-        self.context_tokens = 0  # that the last answer and what it was made of came to
+        self.context_tokens = 0  # input and output of the last model call
         self.tokens_used = 0
-        self.answered_by: tuple[str, str] = ("", "")  # the provider and model that answered last
-        self.sources: dict[SourceReference, None] = {}  # in the order in which tools gave them
-        self.untrusted_origins: set[Origin] = set(history.untrusted)  # whose texts it has read
+        self.answered_by: tuple[str, str] = ("", "")  # provider and model of the last response
+        self.sources: dict[SourceReference, None] = {}  # in the order in which tools returned them
+        self.untrusted_origins: set[Origin] = set(history.untrusted)  # of texts it has read
         if (origin := Origin(claimed.inputs.origin)).is_untrusted:
             self.untrusted_origins.add(origin)
-        self.is_live = not self.claim.is_resumed  # until then, all that happens has happened before
+        self.is_live = not self.claim.is_resumed  # False during replay: events were emitted before
         self._cached_state: tuple[Any, AgentState] | None = None
 
     def for_subagent(self, role: AgentRole, chosen_model: ChosenModel) -> RunContext:
-        """A subagent at work in a step of this one. It knows nothing but what it is told."""
-        other = RunContext(
+        """Return the context of a subagent in a step of this agent. Its history is empty."""
+        context = RunContext(
             claimed=ClaimedRun(self.claim, self.inputs),
             deps=self.deps,
             snapshot=replace(self.snapshot, role=role, subagents={}),
@@ -158,29 +159,29 @@ class RunContext:
             background=RunBackground(History(), self.notifications.overrides),
             feed=self.feed,
         )
-        other.untrusted_origins |= self.untrusted_origins
-        return other
+        context.untrusted_origins |= self.untrusted_origins
+        return context
 
     def add_prompt(self, *messages: Message) -> None:
-        """Put what is asked into the transcript, behind what was said before."""
+        """Add the messages of a request to the transcript, after the history."""
         for message in messages:
             self.transcript.add(message, self.count_tokens(message.text))
         self._initial_tokens = self.transcript.tokens
 
     @property
     def is_subagent(self) -> bool:
-        """Is this a subagent, whose words are not the answer?"""
+        """Whether this is a subagent, whose text is not the answer to the user."""
         return bool(self.role.parent_step)
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What was asked for beside the answer, of the Oracle."""
+        """Options of the request; empty for a subagent."""
         return {} if self.is_subagent else request_options(self.inputs.question)
 
     def step_key(self, step: Step) -> str:
         """The key of a step within the whole run."""
-        within = self.role.parent_step
-        return f"{within}/{step.key}" if within else step.key
+        parent = self.role.parent_step
+        return f"{parent}/{step.key}" if parent else step.key
 
     @property
     def user_id(self) -> str:
@@ -192,51 +193,51 @@ class RunContext:
 
     @property
     def agent_id(self) -> str:
-        """The agent that is asked, and pays, whoever works for it."""
+        """The agent that the run belongs to and that is billed, also for its subagents."""
         return self.snapshot.agent_id
 
     @property
     def session_key(self) -> str:
-        """The session that pays; a context is one by itself."""
-        asked = self.inputs.session_key
-        return asked or session_key(self.agent_id, WEB_CHANNEL, self.user_id, self.project_id)
+        """The session that is billed; each context is also a session."""
+        key = self.inputs.session_key
+        return key or session_key(self.agent_id, WEB_CHANNEL, self.user_id, self.project_id)
 
     def output_tokens_left(self) -> int | None:
-        """How many tokens the request still allows the model to say; None is no limit."""
-        most: int | None = self.options.get("max_tokens")
-        return None if most is None else max(0, most - self.output_tokens)
+        """Output tokens left of the request's `max_tokens`; None if there is no limit."""
+        limit: int | None = self.options.get("max_tokens")
+        return None if limit is None else max(0, limit - self.output_tokens)
 
     @property
     def turn_tokens(self) -> int:
-        """What the turns so far have added to the transcript."""
+        """Tokens that the turns so far have added to the transcript."""
         return self.transcript.tokens - self._initial_tokens
 
     def count_tokens(self, text: str) -> int:
-        """The tokens of a text; at least one."""
+        """Count the tokens of a text; at least one."""
         return max(1, self.deps.token_counter.count(text, self.chosen_model.model.name))
 
     def build_event(self, kind: str, severity: Severity, payload: Mapping[str, Any]) -> Event:
-        """Something that happens in this run."""
-        whose = {
+        """Build an event with the IDs of this run in its payload."""
+        ids = {
             "user_id": self.user_id,
             "project_id": self.project_id,
             "run_id": self.claim.run_id,
         }
-        who = self.role.agent if self.is_subagent else self.agent_id
-        return Event(kind, f"agent.{who}", severity, {**payload, **whose})
+        agent = self.role.agent if self.is_subagent else self.agent_id
+        return Event(kind, f"agent.{agent}", severity, {**payload, **ids})
 
     def emit(self, event: Event) -> None:
-        """Tell the bus, unless that was done before a crash."""
+        """Send an event to the bus, unless this is a replay."""
         if self.is_live:
             self.deps.emit(event)
 
     def load_state(self, blackboard: Blackboard) -> AgentState:
-        """Where the run stands, as the blackboard has it."""
-        kept: dict[str, Any] = blackboard["state"]
-        if self._cached_state is not None and self._cached_state[0] is kept:
+        """Read the agent state from the blackboard."""
+        record: dict[str, Any] = blackboard["state"]
+        if self._cached_state is not None and self._cached_state[0] is record:
             return self._cached_state[1]
         return AgentState.read(
-            kept,
+            record,
             user_id=self.user_id,
             project_id=self.project_id,
             config=self.role.limits,
@@ -244,7 +245,7 @@ class RunContext:
 
     @property
     def latest_state(self) -> AgentState:
-        """Where the run stood when it was looked at last."""
+        """The agent state that was saved last; the initial state before the first save."""
         if self._cached_state is not None:
             return self._cached_state[1]
         return AgentState.read(
@@ -252,11 +253,12 @@ class RunContext:
         )
 
     def save_state(self, blackboard: Blackboard, state: AgentState) -> None:
-        kept = state.as_json()
-        self._cached_state = (kept, state)
-        blackboard["state"] = kept
+        """Write the agent state to the blackboard."""
+        record = state.as_json()
+        self._cached_state = (record, state)
+        blackboard["state"] = record
 
 
 def request_options(question: StoredMessage) -> Mapping[str, Any]:
-    """What was asked for beside the answer."""
+    """Return the options that are stored with a question."""
     return (question.metadata or {}).get("wishes", {})

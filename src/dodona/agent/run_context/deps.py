@@ -1,4 +1,4 @@
-"""What runs are driven with: the ports that the composition root fills."""
+"""Dependencies of runs, supplied by the composition root."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ from dodona.core.ports.model import Models, TokenCounter
 from dodona.core.ports.tools import CallTool, Toolbox
 from dodona.store import Store
 
-ORACLE_NAME: Final = "oracle"  # what tools and trees call whoever is asked, whatever its name
+ORACLE_NAME: Final = "oracle"  # the main agent's name for tools and prompts, whatever its ID
 
 GetAgents = Callable[[], Agents]
 
 
 @dataclass(slots=True, kw_only=True)
 class RunPolicy:
-    """How runs are done. It may be changed at any time: what begins then is done the new way."""
+    """Settings for all runs. They may change at any time; a change applies to new runs."""
 
-    summarise_results: bool = True  # does the Librarian sum up results that are too large?
-    compress_context: bool = True  # are older exchanges summed up when the context is nearly full?
-    require_approval_after_untrusted: bool = True  # once text from outside is in a run
-    approval_timeout: float = 600.0  # for which a person who is asked may take
-    token_budget: int = DEFAULT_TOKEN_BUDGET  # of contexts that begin, and of sessions
+    summarise_results: bool = True  # the Librarian summarises tool results that are too large
+    compress_context: bool = True  # summarise older exchanges when the context is nearly full
+    require_approval_after_untrusted: bool = True  # once a run has read untrusted text
+    approval_timeout: float = 600.0  # seconds until a pending approval expires
+    token_budget: int = DEFAULT_TOKEN_BUDGET  # of new contexts, and of sessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDeps:
+    """Everything that runs depend on."""
+
     storage: Store
     models: Models
     meter: Meter
@@ -53,7 +55,7 @@ class RunDeps:
     rules: RuleEngine
     approvals: ApprovalGate
     overrides: OverridesCache
-    redact: Redact = no_redaction  # takes secrets out of what is shown of a run
+    redact: Redact = no_redaction  # removes secrets from chunks
     agents: GetAgents = Agents
     policy: RunPolicy = field(default_factory=RunPolicy)
     decision_tree: str = DEFAULT_DECISION_TREE  # the name of a registered decision tree

@@ -1,4 +1,4 @@
-"""What a run makes of its events: notices that wait for their point, and what rules want done."""
+"""Notices and rule actions of a run, collected from its events."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from dodona.core.events import Event
 
 @dataclass(slots=True)
 class RunNotifications:
-    """An agent's ears. `fired` are rules that fired in this run, `trees` those that wait to run.
+    """The inbox and rule state of one agent in a run.
 
-    `late` is what was heard when nothing could be told any more: it is for the next session.
+    `pending_trees` are rule trees that wait to run. `late_events` arrived after the last turn and
+    are delivered in the next session.
     """
 
     inbox: Inbox
@@ -27,9 +28,7 @@ class RunNotifications:
     late_events: list[Event] = field(default_factory=list[Event])
     has_ended: bool = False
     call_count: int = 0
-    failures_by_tool: dict[str, int] = field(
-        default_factory=dict[str, int]
-    )  # turns with some, by tool
+    failures_by_tool: dict[str, int] = field(default_factory=dict[str, int])  # failed turns
 
     @classmethod
     def create(
@@ -42,17 +41,17 @@ class RunNotifications:
         )
 
     def record_turn(self, calls: Iterable[tuple[str, bool]]) -> None:
-        """The calls of a turn, each with whether it failed.
+        """Count the calls of a turn; each is a tool and whether it failed.
 
-        However often a tool fails in one turn, that is one failure: the rest is told at once.
+        Several failures of a tool in one turn count once, since the model sees them together.
         """
-        made = list(calls)
-        self.call_count += len(made)
-        for tool in {tool for tool, failed in made if failed}:
+        turn_calls = list(calls)
+        self.call_count += len(turn_calls)
+        for tool in {tool for tool, failed in turn_calls if failed}:
             self.failures_by_tool[tool] = self.failures_by_tool.get(tool, 0) + 1
 
     def as_json(self) -> dict[str, Any]:
-        """What a step that tells notices leaves, so that a resumed run goes on from there."""
+        """The state that a step stores after it delivers notices, for a resumed run."""
         return {"waiting": list(self.inbox.as_json()), "fired": sorted(self.fired_rules)}
 
     def restore(self, record: Mapping[str, Any]) -> None:

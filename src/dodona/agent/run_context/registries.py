@@ -1,8 +1,9 @@
-"""Subagents: agents that another hands a task to. Each has its own tree, prompt and tools.
+"""Registries of leaves and of subagents.
 
-The Librarian is the first entry; others register in the same way, before Dodona is put together:
+A subagent is an agent that another agent delegates tasks to; it has its own tree, prompt and
+tools. The Librarian is built in; register others before Dodona starts:
 
-    register(Subagent(name="scout", description="…", system_prompt_path="scout.md", …))
+    register_subagent(Subagent(name="scout", description="…", system_prompt_path="scout.md", …))
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ _DELEGATE_PREFIX: Final = "delegate_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subagent:
-    """`allowed_tools` are its tools as far as they name it in their `agent_scope`.
+    """A subagent and its tools.
 
-    `system_prompt_path` names a prompt as `PromptLoader` finds it: a project may have its own.
+    A tool in `allowed_tools` is available only if its `agent_scope` also names the subagent.
+    `PromptLoader` resolves `system_prompt_path`, so a project can override the prompt.
     """
 
     name: str
-    description: str  # for the model that may hand it something
+    description: str  # for the model that may delegate to it
     system_prompt_path: str
     allowed_tools: tuple[str, ...]
     max_turns: int = 10
@@ -39,13 +41,13 @@ class Subagent:
     tree: Path = _AGENT_DIR / "trees" / "librarian.lisp"
 
     def __post_init__(self) -> None:
-        wrong = check_bounds("max_turns", self.max_turns, BOUNDS["max_iterations"])
-        if wrong is not None:
-            raise wrong
+        problem = check_bounds("max_turns", self.max_turns, BOUNDS["max_iterations"])
+        if problem is not None:
+            raise problem
 
     @property
     def delegation_tool(self) -> ToolSpec:
-        """The call that hands it a task, as a model sees it."""
+        """The tool with which a model delegates a task to this subagent."""
         return ToolSpec(
             name=f"{_DELEGATE_PREFIX}{self.name}",
             description=self.description,
@@ -54,7 +56,7 @@ class Subagent:
                 "properties": {
                     "task": {
                         "type": "string",
-                        "description": "What to do, with all that is needed to do it.",
+                        "description": "What to do, with all the information needed to do it.",
                     }
                 },
                 "required": ["task"],
@@ -66,9 +68,9 @@ class Subagent:
 LIBRARIAN: Final = Subagent(
     name="librarian",
     description=(
-        "Hand a task about the notes to the Librarian: to put them in order, move, file, index, "
-        "compare or sum up. It sees nothing of this conversation but the task, works by itself "
-        "with its own tools, and reports once."
+        "Delegate a task about the notes to the Librarian: organise, move, file, index, compare "
+        "or summarise them. The Librarian sees only the task, not this conversation. It works "
+        "independently with its own tools and returns one report."
     ),
     system_prompt_path="librarian.md",
     allowed_tools=(
@@ -85,7 +87,7 @@ SUBAGENTS: Final[Mapping[str, Subagent]] = MappingProxyType(_registered)
 
 
 def register_subagent(subagent: Subagent) -> Subagent:
-    """Let the Oracle hand tasks to it, from the next start on."""
+    """Register a subagent. The Oracle can delegate tasks to it after the next start."""
     if subagent.name in _registered:
         raise BadRequest(f"subagent '{subagent.name}' is registered twice.")
     _registered[subagent.name] = subagent
@@ -93,7 +95,7 @@ def register_subagent(subagent: Subagent) -> Subagent:
 
 
 def subagent_name(tool_name: str) -> str:
-    """The subagent that a call names; "" when it is a tool's."""
+    """Return the subagent that a tool call delegates to; "" for an ordinary tool."""
     return (
         tool_name.removeprefix(_DELEGATE_PREFIX) if tool_name.startswith(_DELEGATE_PREFIX) else ""
     )

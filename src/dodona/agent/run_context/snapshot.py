@@ -1,4 +1,7 @@
-"""Pins: what a run begins with and keeps, also across a crash: tree, prompts, tools, settings."""
+"""Run snapshots: the tree, prompts, tools and settings of a run.
+
+A run keeps its snapshot from start to end, also when it is resumed after a crash.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,10 @@ from dodona.trees import Registry, Tree, load
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AgentRole:
-    """`prompt_tokens` is what prompt and tools come to; an empty model is the configured one.
+    """An agent's tree, prompt, tools and limits.
 
-    `within` is the step that a subagent works in; the Oracle works in none.
+    `prompt_tokens` counts the prompt and the tools. An empty `model` selects the configured one.
+    `parent_step` is the step that a subagent runs in; it is empty for the Oracle.
     """
 
     agent: str
@@ -42,25 +46,29 @@ class AgentRole:
     tools: tuple[ToolSpec, ...]
     limits: AgentConfig
     model: str
-    digest: bytes  # of all of it
+    digest: bytes  # of the whole role
     prompt_tokens: int
-    tool_names: frozenset[str]  # of the tools
+    tool_names: frozenset[str]
     parent_step: str = ""
 
 
 CACHE_SIZE: Final = 128
-CACHE_SECONDS: Final = 1.0  # how long the texts of prompts are not looked at again
+CACHE_SECONDS: Final = 1.0  # how long prompt files are not read again
 
-GetTree = Callable[[str], Tree]  # of an agent, as it is now
+GetTree = Callable[[str], Tree]  # returns the current tree of an agent
 
 
 class ToolRecord(msgspec.Struct, frozen=True):
+    """A tool as a snapshot stores it."""
+
     name: str
     description: str
     parameters: dict[str, Any]
 
 
 class SubagentRecord(msgspec.Struct, frozen=True):
+    """A subagent as a snapshot stores it."""
+
     tree: str
     prompt: str
     tools: list[ToolRecord]
@@ -69,6 +77,8 @@ class SubagentRecord(msgspec.Struct, frozen=True):
 
 
 class SnapshotRecord(msgspec.Struct, frozen=True):
+    """A snapshot as the store has it."""
+
     tree: str
     prompts: dict[str, str]
     tools: list[ToolRecord]
@@ -77,7 +87,7 @@ class SnapshotRecord(msgspec.Struct, frozen=True):
     subagents: dict[str, SubagentRecord] = {}
     agent: str = DEFAULT_AGENT
     soul: str = ""
-    system_prompt: str = ""  # instead of the prompt
+    system_prompt: str = ""  # replaces the prompt
 
 
 _decoder = msgspec.json.Decoder(SnapshotRecord)
@@ -85,7 +95,7 @@ _decoder = msgspec.json.Decoder(SnapshotRecord)
 
 @dataclass(frozen=True, slots=True)
 class PinnedSubagent:
-    """A subagent as a run has it. Its prompt is filled in when it is given something to do."""
+    """A subagent in a run's snapshot. Its prompt template is rendered for each task."""
 
     name: str
     tree: Tree
@@ -97,7 +107,7 @@ class PinnedSubagent:
     def build_role(
         self, limits: AgentConfig, *, project_id: str, counter: TokenCounter, parent_step: str
     ) -> AgentRole:
-        """It at work in a step, with what is left of the limits of whoever sent it."""
+        """Build the role of the subagent for one task, with the limits left to it."""
         names = [tool.name for tool in self.tools]
         values = {"project_id": project_id, "tools": names}
         text = render(self.prompt, values, file=f"{self.name}.md")
@@ -117,7 +127,7 @@ class PinnedSubagent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunSnapshot:
-    """`role` is that of whoever works; `body` is what is kept of all of it."""
+    """The snapshot of a run. `role` is the active agent's; `encoded` is the stored form."""
 
     role: AgentRole
     subagents: Mapping[str, PinnedSubagent]
@@ -131,12 +141,12 @@ class RunSnapshot:
 
     @property
     def model(self) -> str:
-        """The one of the role; an empty name is the configured one."""
+        """The model of the role; an empty name selects the configured model."""
         return self.role.model
 
 
 class SnapshotBuilder:
-    """Makes pins of how things are now, or of what an earlier attempt kept."""
+    """Builds a snapshot from the current configuration, or from a stored snapshot."""
 
     def __init__(
         self,
@@ -160,6 +170,7 @@ class SnapshotBuilder:
         self._delegation_tools = tuple(each.delegation_tool for each in self._subagents)
 
     async def build(self, inputs: RunInputs, options: Mapping[str, Any]) -> RunSnapshot:
+        """Return the run's stored snapshot, or a new one if the run has none yet."""
         if inputs.pins is not None:
             return self._restore(inputs)
         agent = self._find_agent(inputs)
@@ -172,72 +183,72 @@ class SnapshotBuilder:
             *(agent, id(tree), prompts, id(tools), tuple(settings.items())),
             *(options.get("model"), inputs.project.id),
         )
-        found = self._cache.get(key)
-        if found is None:
-            chosen = ModelSettings.read(settings)
-            prompt, *others = prompts
-            kept = SnapshotRecord(
+        snapshot = self._cache.get(key)
+        if snapshot is None:
+            model_settings = ModelSettings.read(settings)
+            prompt, *subagent_prompts = prompts
+            record = SnapshotRecord(
                 tree=_tree_source(tree),
                 prompts={ORACLE_NAME: prompt},
                 tools=_tool_records(tools),
-                settings=chosen.as_dict(),
-                model=options.get("model") or self._default_model(agent, chosen),
+                settings=model_settings.as_dict(),
+                model=options.get("model") or self._default_model(agent, model_settings),
                 subagents={
                     subagent.name: self._build_subagent_record(subagent, text, sources)
-                    for subagent, text in zip(self._subagents, others, strict=True)
+                    for subagent, text in zip(self._subagents, subagent_prompts, strict=True)
                     if agent.may_use(subagent.delegation_tool.name)
                 },
                 agent=agent.id,
                 soul=agent.soul,
                 system_prompt=agent.system_prompt,
             )
-            found = self._build_snapshot(kept, tree, tools, inputs.project.id)
-            self._remember(key, found)
-        return found
+            snapshot = self._build_snapshot(record, tree, tools, inputs.project.id)
+            self._remember(key, snapshot)
+        return snapshot
 
     def _find_agent(self, inputs: RunInputs) -> AgentDef:
-        """Whom the question is for. A session's key names it; a context is the default one's."""
+        """The agent that answers: named by the session key; a context uses the default agent."""
         agents = self._deps.agents()
         if inputs.session_key is None:
             return agents.default
         name = parse_session_key(inputs.session_key)[0]
-        found = agents.get(name)
-        if found is None:
+        agent = agents.get(name)
+        if agent is None:
             raise NotFound(
-                f"there is no agent {name!r:.80} any more.",
-                hint="Configure it again, or bind its channel to another.",
+                f"agent {name!r:.80} no longer exists.",
+                hint="Configure it again, or bind its channel to another agent.",
             )
-        return found
+        return agent
 
     def _default_model(self, agent: AgentDef, settings: ModelSettings) -> str:
-        """What a user has chosen for the Oracle is not meant for agents of another name."""
+        """The user's model for the Oracle; it applies only to the default agent."""
         return settings.oracle_model if agent.id == self._deps.agents().default.id else ""
 
     def _build_subagent_record(
         self, subagent: Subagent, prompt: str, sources: list[str] | None
     ) -> SubagentRecord:
-        """Its tools are those that it may use and that may be used by it, of the kinds wished for.
+        """Build the record with the tools that the subagent may use, limited to `sources`.
 
-        Who is sent can do no more than who sends.
+        The limit of the request applies to subagents too.
         """
-        offered = self._filter_by_source(self._deps.toolbox.specs_for(subagent.name), sources)
+        specs = self._filter_by_source(self._deps.toolbox.specs_for(subagent.name), sources)
         return SubagentRecord(
             tree=_tree_source(self._trees[subagent.name]),
             prompt=prompt,
-            tools=_tool_records([t for t in offered if t.name in subagent.allowed_tools]),
+            tools=_tool_records([t for t in specs if t.name in subagent.allowed_tools]),
             max_turns=subagent.max_turns,
             model=subagent.model_override or "",
         )
 
     async def _prompt_texts(self, folder: Path | None) -> tuple[str, ...]:
-        """The prompts of the Oracle, then of the subagents, as they are or were a moment ago.
+        """Prompts of the Oracle, then of the subagents; cached for `CACHE_SECONDS`.
 
         Files are read in a thread.
         """
         now = monotonic()
-        known = self._prompts_cache.get(folder)
-        if known is not None and now - known[0] < CACHE_SECONDS:
-            return known[1]
+        cached = self._prompts_cache.get(folder)
+        if cached is not None and now - cached[0] < CACHE_SECONDS:
+            return cached[1]
         texts = await asyncio.to_thread(self._read_prompts, folder)
         if len(self._prompts_cache) >= CACHE_SIZE:
             self._prompts_cache.clear()
@@ -250,15 +261,15 @@ class SnapshotBuilder:
 
     def _restore(self, inputs: RunInputs) -> RunSnapshot:
         assert inputs.pins is not None
-        kept = _decoder.decode(inputs.pins)
-        known = self._deps.agents().get(kept.agent)
-        tree = self._load_tree(kept.tree, None if known is None else self._get_tree(known.id))
-        return self._build_snapshot(kept, tree, _tool_specs(kept.tools), inputs.project.id)
+        record = _decoder.decode(inputs.pins)
+        agent = self._deps.agents().get(record.agent)
+        tree = self._load_tree(record.tree, None if agent is None else self._get_tree(agent.id))
+        return self._build_snapshot(record, tree, _tool_specs(record.tools), inputs.project.id)
 
     def _load_tree(self, text: str, current: Tree | None) -> Tree:
-        """The tree of this text, which is most often the one there is now."""
-        same = current is not None and _tree_source(current) == text
-        return current if same and current is not None else load(text, registry=self._registry)
+        """Return the tree of a source text; usually this is the current tree."""
+        is_same = current is not None and _tree_source(current) == text
+        return current if is_same and current is not None else load(text, registry=self._registry)
 
     def _build_snapshot(
         self, record: SnapshotRecord, tree: Tree, tools: tuple[ToolSpec, ...], project_id: str
@@ -266,7 +277,7 @@ class SnapshotBuilder:
         names = [tool.name for tool in tools]
         text = _render_system_prompt(record, {"project_id": project_id, "tools": names})
         settings = ModelSettings.read(record.settings)
-        body = msgspec.json.encode(record)
+        encoded = msgspec.json.encode(record)
         oracle = AgentRole(
             agent=ORACLE_NAME,
             tree=tree,
@@ -274,12 +285,12 @@ class SnapshotBuilder:
             tools=tools,
             limits=settings.limits,
             model=record.model,
-            digest=blake2b(body, digest_size=16).digest(),
+            digest=blake2b(encoded, digest_size=16).digest(),
             prompt_tokens=_count_prompt_tokens(self._deps.token_counter, text, tools, record.model),
             tool_names=frozenset(names),
         )
-        deputies = {name: self._load_subagent(name, sub) for name, sub in record.subagents.items()}
-        return RunSnapshot(oracle, deputies, settings, body, record.agent)
+        subagents = {name: self._load_subagent(name, sub) for name, sub in record.subagents.items()}
+        return RunSnapshot(oracle, subagents, settings, encoded, record.agent)
 
     def _load_subagent(self, name: str, record: SubagentRecord) -> PinnedSubagent:
         tree = self._load_tree(record.tree, self._trees.get(name))
@@ -288,12 +299,12 @@ class SnapshotBuilder:
         )
 
     def _allowed_tools(self, agent: AgentDef, sources: list[str] | None) -> tuple[ToolSpec, ...]:
-        """Those that it may use, of the kinds that are wished for; always the same objects."""
-        offered = self._deps.toolbox.specs_for(ORACLE_NAME)
-        key = (id(offered), agent.tools, None if sources is None else tuple(sorted(sources)))
+        """Tools that the agent may use, limited to `sources`; always the same objects."""
+        specs = self._deps.toolbox.specs_for(ORACLE_NAME)
+        key = (id(specs), agent.tools, None if sources is None else tuple(sorted(sources)))
         if key not in self._tools_cache:
-            found = (*self._filter_by_source(offered, sources), *self._delegation_tools)
-            self._tools_cache[key] = tuple(tool for tool in found if agent.may_use(tool.name))
+            tools = (*self._filter_by_source(specs, sources), *self._delegation_tools)
+            self._tools_cache[key] = tuple(tool for tool in tools if agent.may_use(tool.name))
         return self._tools_cache[key]
 
     def _filter_by_source(
@@ -315,15 +326,15 @@ class SnapshotBuilder:
 
 
 def _render_system_prompt(record: SnapshotRecord, values: Mapping[str, Any]) -> str:
-    """The soul first. What an operator wrote is taken word for word, and is no template."""
-    said = record.system_prompt or render(
+    """Soul, then prompt. An agent's configured system prompt is used verbatim, not rendered."""
+    prompt = record.system_prompt or render(
         record.prompts[ORACLE_NAME], values, file=f"{ORACLE_NAME}.md"
     )
-    return f"{record.soul.strip()}\n\n{said}" if record.soul.strip() else said
+    return f"{record.soul.strip()}\n\n{prompt}" if record.soul.strip() else prompt
 
 
 def _tree_source(tree: Tree) -> str:
-    """The tree and those it uses, as one text that loads."""
+    """Source of the tree and its subtrees, as one loadable text."""
     return "\n\n".join(to_text(each.form) for each in (tree, *tree.used_trees()))
 
 
@@ -338,7 +349,7 @@ def _tool_specs(records: Sequence[ToolRecord]) -> tuple[ToolSpec, ...]:
 def _count_prompt_tokens(
     counter: TokenCounter, prompt: str, tools: Sequence[ToolSpec], model: str
 ) -> int:
-    """What a prompt and tools come to; of schemas about a token for three bytes."""
-    schemas = sum(len(msgspec.json.encode(tool.parameters)) // 3 for tool in tools)
-    said = "".join(tool.name + tool.description for tool in tools)
-    return counter.count(prompt + said, model) + schemas
+    """Count the tokens of prompt and tools; schemas are estimated at three bytes per token."""
+    schema_tokens = sum(len(msgspec.json.encode(tool.parameters)) // 3 for tool in tools)
+    tool_text = "".join(tool.name + tool.description for tool in tools)
+    return counter.count(prompt + tool_text, model) + schema_tokens

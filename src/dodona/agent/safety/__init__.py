@@ -1,1 +1,1 @@
-"""What must be checked before untrusted text has effects."""
+"""Safety checks: untrusted text, and rules that are trees."""

@@ -1,7 +1,7 @@
-"""Rules that are trees: run in a step, with the context on their blackboard, within limits.
+"""Rules that are trees. They run in a step, within limits, with the context on the blackboard.
 
-Such a tree has no tools and no effect. It says what it wants on its blackboard: `notify`, a text
-for the agent; `deny`, why a call must not be made; `state`, a map of values to keep.
+Such a tree has no tools and no effects. It writes its results to the blackboard: `notify`, a text
+for the agent; `deny`, the reason to deny a tool call; `state`, a map of values to store.
 """
 
 from __future__ import annotations
@@ -23,51 +23,53 @@ from dodona.trees import Options, Registry, Run, Step, load
 from dodona.trees.nodes import KINDS
 
 BLACKBOARD_KEYS: Final = ("context", "notify", "deny", "state")
-MAX_TEXT_CHARS: Final = 2_000  # characters of what a tree says
+MAX_TEXT_CHARS: Final = 2_000  # of `notify` and of `deny`
 
 _PURE_REGISTRY: Final = Registry(KINDS)
-_SYSTEM_PROMPT: Final = "You help to decide about a rule. Answer in one short sentence."
+_SYSTEM_PROMPT: Final = "You help to evaluate a rule. Answer in one short sentence."
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleTreeOutcome:
-    """What a tree wants done."""
+    """The results of a rule tree."""
 
     notify: str = ""
     deny: str = ""
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-async def run_rule_trees(host: RunContext, step: Step) -> None:
-    """Run the trees that wait, one after the other, and do what they want."""
-    waiting, host.notifications.pending_trees = host.notifications.pending_trees, []
-    for fired in waiting:
-        wanted = await run_rule_tree(host, step, fired)
-        if wanted.state:
-            set_pack_state(host, fired.pack, wanted.state)
-        if wanted.notify:
-            event = self_notice_event(host, NotifySelf(wanted.notify), fired.rule)
-            host.emit(event)
-            handle_event(host, event)
+async def run_rule_trees(context: RunContext, step: Step) -> None:
+    """Run the pending rule trees in order, and apply their results."""
+    pending, context.notifications.pending_trees = context.notifications.pending_trees, []
+    for fired in pending:
+        outcome = await run_rule_tree(context, step, fired)
+        if outcome.state:
+            set_pack_state(context, fired.pack, outcome.state)
+        if outcome.notify:
+            event = self_notice_event(context, NotifySelf(outcome.notify), fired.rule)
+            context.emit(event)
+            handle_event(context, event)
 
 
-async def run_rule_tree(host: RunContext, step: Step, fired: RuleAction) -> RuleTreeOutcome:
-    """What one tree wants; nothing when it fails or takes too long, which is logged."""
+async def run_rule_tree(context: RunContext, step: Step, fired: RuleAction) -> RuleTreeOutcome:
+    """Run one rule tree. A failure or timeout is logged, and the result is empty."""
     action = fired.action
     assert isinstance(action, RunTree)
     try:
         async with asyncio.timeout(action.seconds):
-            board = await (_run_with_model if action.has_model else _run_pure)(host, step, action)
+            board = await (_run_with_model if action.has_model else _run_pure)(
+                context, step, action
+            )
     except (DodonaError, TimeoutError) as error:
-        _log.warning("the tree of rule %s came to nothing: %s", fired.rule, error or "too slow")
+        _log.warning("the tree of rule %s failed: %s", fired.rule, error or "timed out")
         return RuleTreeOutcome()
     return _read_outcome(board)
 
 
-async def _run_pure(host: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
-    del host
+async def _run_pure(context: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
+    del context
     tree = load(action.source, registry=_PURE_REGISTRY, host_keys=BLACKBOARD_KEYS)
     run = Run(tree, _initial_blackboard(action), Options(max_ticks=action.max_ticks))
     with step.pause_timers():
@@ -75,19 +77,20 @@ async def _run_pure(host: RunContext, step: Step, action: RunTree) -> Mapping[st
     return {key: board.get(key) for key in BLACKBOARD_KEYS}
 
 
-async def _run_with_model(host: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
-    """As an errand: its calls of the model are metered and journalled like any."""
+async def _run_with_model(context: RunContext, step: Step, action: RunTree) -> Mapping[str, Any]:
+    """Run the tree as a subagent, so that its model calls are metered and journalled."""
     tree = load(action.source, registry=REGISTRY, host_keys=BLACKBOARD_KEYS)
-    deputy = PinnedSubagent(f"rule-{action.name}", tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
-    errand = await run_subagent(
-        host,
+    name = f"rule-{action.name}"
+    subagent = PinnedSubagent(name, tree, _SYSTEM_PROMPT, (), max_turns=3, model="")
+    result = await run_subagent(
+        context,
         step,
-        deputy,
+        subagent,
         action.name,
-        state=host.latest_state,
+        state=context.latest_state,
         blackboard_values=_initial_blackboard(action),
     )
-    return errand.blackboard
+    return result.blackboard
 
 
 def _initial_blackboard(action: RunTree) -> dict[str, Any]:
@@ -95,7 +98,7 @@ def _initial_blackboard(action: RunTree) -> dict[str, Any]:
 
 
 def _read_outcome(blackboard: Mapping[str, Any]) -> RuleTreeOutcome:
-    """Only what is of the right kind: trees are anybody's."""
+    """Read the results; values of the wrong type are ignored, since anyone can write a tree."""
     state = blackboard.get("state")
     return RuleTreeOutcome(
         _clip_text(blackboard.get("notify")),

@@ -1,7 +1,7 @@
-"""Text from outside: once it has entered a run, a stranger may be speaking through the model.
+"""Restrictions after a run has read untrusted text, which may contain injected instructions.
 
-From then on, calls that cannot be taken back are held, and pages are fetched only from addresses
-that the user typed or a search returned: an address that a page made up could carry secrets away.
+From then on, irreversible calls need an approval, and pages are fetched only from URLs that the
+user typed or a search returned: a URL from an untrusted page could exfiltrate secrets.
 """
 
 from __future__ import annotations
@@ -16,55 +16,58 @@ from dodona.core.ports.journal import Effect
 from dodona.core.ports.tools import SourceKind, SourceReference, Tool
 
 _URL_CHAR: Final = r"[^\s<>\"'`\]\[(){}|\\^]"
-# Brackets belong to an address when they are closed in it: /wiki/Oak_(tree).
+# Balanced parentheses are part of a URL: /wiki/Oak_(tree).
 _URL = re.compile(rf"https?://(?:{_URL_CHAR}|\({_URL_CHAR}*+\))++", re.IGNORECASE)
 _TRAILING_PUNCTUATION: Final = ".,;:!?"
 
 
-def approval_reason(host: RunContext, tool: Tool) -> str:
-    """Why a person must allow a call; "" when nobody need."""
-    if tool.effect is not Effect.ONCE or not _is_tainted(host):
+def approval_reason(context: RunContext, tool: Tool) -> str:
+    """Return why a tool call needs an approval; "" if it needs none."""
+    if tool.effect is not Effect.ONCE or not _is_tainted(context):
         return ""
-    whom = " and ".join(sorted(origin.value for origin in host.untrusted_origins))
+    origins = " and ".join(sorted(origin.value for origin in context.untrusted_origins))
     return (
-        f"text from outside ({whom}) has entered this conversation, and what {tool.spec.name} does "
-        "cannot be taken back."
+        f"this conversation contains untrusted text ({origins}), and {tool.spec.name} cannot be "
+        "undone."
     )
 
 
-def allowed_urls(host: RunContext) -> frozenset[str] | None:
-    """The addresses that may be fetched; None is any."""
-    if not _is_tainted(host):
+def allowed_urls(context: RunContext) -> frozenset[str] | None:
+    """Return the URLs that may be fetched; None allows all."""
+    if not _is_tainted(context):
         return None
-    return host.history.provenance.urls.union(urls_in(_user_texts(host)), web_urls(host.sources))
+    return context.history.provenance.urls.union(
+        urls_in(_user_texts(context)), web_urls(context.sources)
+    )
 
 
-def _user_texts(host: RunContext) -> Iterator[str]:
-    """What the user has said. Where peers speak too, nobody knows which of it was before."""
-    if Origin(host.inputs.origin) is Origin.USER:
-        yield host.inputs.question.content
-    if Origin.PEER not in host.untrusted_origins:
-        yield from (m.text for m in host.history.messages if isinstance(m, UserText))
+def _user_texts(context: RunContext) -> Iterator[str]:
+    """Texts of the user. With peers in the conversation, earlier messages may not be the user's."""
+    if Origin(context.inputs.origin) is Origin.USER:
+        yield context.inputs.question.content
+    if Origin.PEER not in context.untrusted_origins:
+        yield from (m.text for m in context.history.messages if isinstance(m, UserText))
 
 
 def web_urls(sources: Iterable[SourceReference]) -> Iterator[str]:
+    """Return the URLs of web sources."""
     return (source.path for source in sources if source.kind is SourceKind.WEB)
 
 
 def urls_in(texts: Iterable[str]) -> Iterator[str]:
-    """The web addresses in texts, without the punctuation after them."""
+    """Find the URLs in texts, without trailing punctuation."""
     return (
-        found.group().rstrip(_TRAILING_PUNCTUATION)
+        match.group().rstrip(_TRAILING_PUNCTUATION)
         for text in texts
-        for found in _URL.finditer(text)
+        for match in _URL.finditer(text)
     )
 
 
-def record_origins(host: RunContext, results: Iterable[Mapping[str, Any]]) -> None:
-    """Remember whose texts the model reads from now on."""
-    for kept in results:
-        host.untrusted_origins.update(Origin(value) for value in kept.get("outside", ()))
+def record_origins(context: RunContext, results: Iterable[Mapping[str, Any]]) -> None:
+    """Add the untrusted origins of tool results to the run context."""
+    for result in results:
+        context.untrusted_origins.update(Origin(value) for value in result.get("outside", ()))
 
 
-def _is_tainted(host: RunContext) -> bool:
-    return host.deps.policy.require_approval_after_untrusted and bool(host.untrusted_origins)
+def _is_tainted(context: RunContext) -> bool:
+    return context.deps.policy.require_approval_after_untrusted and bool(context.untrusted_origins)

@@ -1,1 +1,1 @@
-"""Tasks that one agent gives to another."""
+"""Subagents: tasks that one agent delegates to another."""

@@ -1,7 +1,7 @@
-"""Errands: a subagent's work, run by its own tree inside one step of whoever sent it.
+"""Execution of a subagent: its own tree, run inside one step of the calling agent.
 
-Its steps are journalled under the key of that step, so that after a crash it goes on where it was.
-When the run ends, what it has not finished is dropped with it.
+Its steps are journalled under the key of that step, so after a crash it resumes where it was.
+When the run ends, unfinished work of the subagent is dropped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dodona.trees import Options, Run, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SubagentLimits(AgentConfig):
-    """Its time is the Librarian's, and of the tokens there may be few left."""
+    """Limits with wider bounds: more time, and possibly only a few tokens left."""
 
     bounds: ClassVar[Mapping[str, tuple[int, int]]] = {
         **BOUNDS,
@@ -33,20 +33,20 @@ class _SubagentLimits(AgentConfig):
 
 @dataclass(frozen=True, slots=True)
 class SubagentResult:
-    """What came of it: `failed` when it has no report, and `text` says why."""
+    """The report of a subagent, or with `failed` the reason why there is none."""
 
     text: str
     failed: bool
-    host: RunContext
-    blackboard: Mapping[str, Any]  # as it was in the end
+    context: RunContext
+    blackboard: Mapping[str, Any]  # at the end
 
     @property
     def tokens(self) -> int:
-        return self.host.tokens_used
+        return self.context.tokens_used
 
 
 class PrefixedJournal:
-    """A part of a run's journal: the keys in it begin with that of the step around it."""
+    """A part of a run's journal: all its keys start with the key of the enclosing step."""
 
     def __init__(self, journal: Journal, key: str) -> None:
         self._journal = journal
@@ -64,7 +64,7 @@ class PrefixedJournal:
 
 
 async def run_subagent(
-    host: RunContext,
+    context: RunContext,
     step: Step,
     subagent: PinnedSubagent,
     task: str,
@@ -72,24 +72,25 @@ async def run_subagent(
     state: AgentState,
     blackboard_values: Mapping[str, Any] | None = None,
 ) -> SubagentResult:
-    """Let a subagent do a task, within what is left of the budget of whoever sends it.
+    """Run a subagent on a task, within the calling agent's remaining token budget.
 
-    `values` are put on its blackboard beside the task.
+    `blackboard_values` are put on its blackboard in addition to the task.
     """
-    settings = host.snapshot.settings
+    settings = context.snapshot.settings
     limits = _remaining_limits(state, seconds=settings.librarian_timeout)
     role = subagent.build_role(
         limits,
-        project_id=host.project_id,
-        counter=host.deps.token_counter,
-        parent_step=host.step_key(step),
+        project_id=context.project_id,
+        counter=context.deps.token_counter,
+        parent_step=context.step_key(step),
     )
-    model = settings.subagent_model or role.model or host.snapshot.model
-    other = host.for_subagent(role, await host.deps.models.choose(model, agent=host.agent_id))
+    model = settings.subagent_model or role.model or context.snapshot.model
+    chosen = await context.deps.models.choose(model, agent=context.agent_id)
+    sub_context = context.for_subagent(role, chosen)
 
-    def show(body: Any) -> Any:
+    def append_chunk(body: Any) -> Any:
         step.progress()
-        return host.feed.append({**body, "agent": role.agent})
+        return context.feed.append({**body, "agent": role.agent})
 
     run = Run(
         role.tree,
@@ -101,30 +102,33 @@ async def run_subagent(
             **(blackboard_values or {}),
         },
         Options(
-            host=other,
-            journal=PrefixedJournal(host.journal, host.step_key(step)),
-            emit=partial(emit_tree_event, other),
-            output=show,
-            replay=_ignore_chunk,  # the feed has them already
+            host=sub_context,
+            journal=PrefixedJournal(context.journal, context.step_key(step)),
+            emit=partial(emit_tree_event, sub_context),
+            output=append_chunk,
+            replay=_ignore_chunk,  # the feed already has them
         ),
     )
-    with step.pause_timers():  # it has a limit of its own
+    with step.pause_timers():  # the subagent has its own timeout
         outcome = await run.execute()
-    final = other.final_answer
+    final = sub_context.final_answer
     board = {key: outcome.blackboard[key] for key in outcome.blackboard}
     if outcome.succeeded and final is not None:
-        return SubagentResult(final.text, failed=False, host=other, blackboard=board)
-    said = board.get("stopped") or (outcome.error or {}).get("message", "it failed.")
+        return SubagentResult(final.text, failed=False, context=sub_context, blackboard=board)
+    reason = board.get("stopped") or (outcome.error or {}).get("message", "it failed.")
     return SubagentResult(
-        f"The {role.agent} did not finish: {said}", failed=True, host=other, blackboard=board
+        f"The {role.agent} did not finish: {reason}",
+        failed=True,
+        context=sub_context,
+        blackboard=board,
     )
 
 
 def _remaining_limits(state: AgentState, *, seconds: int) -> AgentConfig:
-    """What is left of the tokens, and time of its own."""
-    left = max(1, state.config.token_budget - state.tokens_used)
-    given = {**state.config.as_dict(), "token_budget": left, "timeout_seconds": seconds}
-    return _SubagentLimits(**given)
+    """The calling agent's limits, with its remaining tokens and a separate timeout."""
+    tokens = max(1, state.config.token_budget - state.tokens_used)
+    limits = {**state.config.as_dict(), "token_budget": tokens, "timeout_seconds": seconds}
+    return _SubagentLimits(**limits)
 
 
 def _ignore_chunk(chunk: Any) -> None:

@@ -1,28 +1,28 @@
-; The Librarian: a task comes in, a report goes out. It is run by the Oracle's tree, in one leaf, with
-; a blackboard of its own; its steps are in the journal of the same run.
+; The Librarian: takes a task and returns a report. The Oracle's tree runs it in one leaf, with a
+; separate blackboard; its steps are in the journal of the same run.
 
 (tree "librarian"
-  :description "Does one task with the tools of a subagent, and reports once"
+  :description "Performs one task with the tools of a subagent, and returns one report"
   :blackboard-schema {
-    ;; The subagent's own limits, filled in when its work begins.
+    ;; Limits of the subagent, set when it starts.
     :max_iterations 10
     :max_parallel_tools 3
     :seconds_left 1200
     :task ""
 
-    ;; Where it stands: turns, tokens, what was done last.
+    ;; Progress: turns, tokens, recent actions, pending notices.
     :state {}
     :loop {}
     :notices []
     :inbox {}
 
-    ;; What its model said, what that called, and what came of it.
+    ;; The model's response, its tool calls and their results.
     :answer nil
     :tool_calls []
     :approval nil
     :tool_results []
 
-    ;; How it ends.
+    ;; The end of the task.
     :finished false
     :stopped ""
     :failure nil
@@ -57,8 +57,8 @@
                   (if (condition has-notices?)
                     (sequence
                       (action deliver-notices :fn "oracle.deliver_notices")
-                      (action take-told :fn "oracle.add_notices"))))
+                      (action add-delivered-notices :fn "oracle.add_notices"))))
                 (set :finished true))))))
 
-      ;; A limit ended it, or an error: that is what it reports.
+      ;; After a limit or an error, the report states the reason.
       (action explain-end :fn "subagent.explain_end"))))

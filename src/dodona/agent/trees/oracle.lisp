@@ -1,33 +1,33 @@
-; The Oracle: a question comes in, an answer goes out, and this file says all that may happen in
-; between. The functions it names are in dodona/agent/leaves. `dodona tree show` draws it.
+; The Oracle: takes a question and returns an answer. This file defines everything in between.
+; Its leaves are functions in dodona/agent/leaves. `dodona tree show` draws the tree.
 
 (tree "oracle"
   :description "Answers a question with the project's tools, turn by turn"
   :blackboard-schema {
-    ;; From the user's settings, filled in when a run begins.
+    ;; From the user's settings, set when a run starts.
     :max_iterations 15
     :max_parallel_tools 3
     :seconds_left 120
 
-    ;; The notes and threads around it, and what was read before and has changed since.
+    ;; Relevant notes and threads, and sources that have changed since they were read.
     :retrieved ""
     :stale []
 
-    ;; Where the run stands: turns, tokens, what was done last.
+    ;; Progress: turns, tokens, recent actions, repeated calls.
     :state {}
     :loop {}
 
-    ;; What it is told of events, and what waits to be told.
+    ;; Delivered notices, and the inbox of pending ones.
     :notices []
     :inbox {}
 
-    ;; What the model said, what it called, and what came of that.
+    ;; The model's response, its tool calls and their results.
     :answer nil
     :tool_calls []
     :approval nil
     :tool_results []
 
-    ;; How it ends.
+    ;; The end of the run.
     :finished false
     :stopped ""
     :failure nil
@@ -40,11 +40,11 @@
     (action add-question :fn "oracle.add_question")
 
     (selector answer
-      ;; Turn after turn, until the model answers without calling a tool.
+      ;; Repeat turns until the model answers without calling a tool.
       (timeout in-time :seconds (blackboard :seconds_left)
         (repeater loop :max-iterations (blackboard :max_iterations)
                        :until (blackboard :finished)
-          ;; Refuses a turn when a limit is reached; rules warn before that.
+          ;; Stops before a turn when a limit is reached; rules warn earlier.
           (decorator turn-control
             (sequence turn
               (action add-notices :fn "oracle.add_notices")
@@ -57,7 +57,7 @@
                                   :max-concurrent (blackboard :max_parallel_tools)
                     (for-each (blackboard :tool_calls)
                       (sequence
-                        ;; Rules may refuse a call, or want a person asked.
+                        ;; Rules may deny a call or require the user's approval.
                         (if (condition needs-approval?)
                           (sequence
                             (action request-approval :fn "tools.request_approval")
@@ -66,7 +66,7 @@
                         (if (condition is-delegated?)
                           (sequence
                             (action announce :fn "oracle.announce")
-                            ;; Another tree: trees/librarian.lisp, with a blackboard of its own.
+                            ;; Runs another tree: trees/librarian.lisp, with its own blackboard.
                             (action delegate :fn "oracle.delegate"))
                           (sequence
                             (action execute-tool :fn "tools.execute")
@@ -76,17 +76,17 @@
                   (if (condition has-notices?)
                     (sequence
                       (action deliver-notices :fn "oracle.deliver_notices")
-                      (action take-told :fn "oracle.add_notices"))))
+                      (action add-delivered-notices :fn "oracle.add_notices"))))
                 (set :finished true))))))
 
-      ;; A limit ended it: say which. After an error this fails, and so does the run.
+      ;; After a limit, show which one. After an error this fails, and so does the run.
       (action explain-end :fn "oracle.explain_end"))
 
-    ;; What is left to tell is kept with the answer.
+    ;; Store the remaining notices with the answer.
     (if (condition has-notices?)
       (sequence
-        (action tell-last :fn "oracle.deliver_notices")
-        (action take-last :fn "oracle.add_notices")))
+        (action deliver-last-notices :fn "oracle.deliver_notices")
+        (action add-last-notices :fn "oracle.add_notices")))
 
     (if (blackboard :finished)
       (sequence
@@ -96,7 +96,7 @@
 
   :finally
     (sequence
-      ;; Whatever ended the run: what was said so far is kept.
+      ;; However the run ended, store the answer so far.
       (if (not (blackboard :saved))
         (action save-partial :fn "oracle.save_partial"))
       (action end-session :fn "oracle.end_session")))

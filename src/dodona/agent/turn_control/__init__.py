@@ -1,1 +1,1 @@
-"""Limits and settings of a turn, and the decision whether to go on."""
+"""Limits and settings of runs, and the decision whether to start another turn."""

@@ -1,4 +1,4 @@
-"""AgentConfig: how far one run may go."""
+"""AgentConfig: the limits of one run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """Limits of a run and when to warn of them. Out of bounds is refused, with the bounds."""
+    """Limits of a run, and the thresholds for warnings.
+
+    A value out of bounds raises `BadRequest`, which states the bounds.
+    """
 
     bounds: ClassVar[Mapping[str, tuple[int, int]]] = BOUNDS
 
@@ -34,18 +37,18 @@ class AgentConfig:
     max_parallel_tools: int = 3
 
     def __post_init__(self) -> None:
-        wrong = [
-            mistake
+        problems = [
+            problem
             for name, bounds in self.bounds.items()
-            if (mistake := check_bounds(name, getattr(self, name), bounds)) is not None
+            if (problem := check_bounds(name, getattr(self, name), bounds)) is not None
         ]
-        if wrong:
-            raise BadRequest.combine(wrong)
+        if problems:
+            raise BadRequest.combine(problems)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """The config in a mapping; what is missing takes its default."""
-        names = [known.name for known in fields(cls)]
+        """Read the config from a mapping; missing values take their default."""
+        names = [each.name for each in fields(cls)]
         unknown = [name for name in values if name not in names]
         if unknown:
             raise BadRequest.combine(
@@ -57,21 +60,22 @@ class AgentConfig:
         return cls(**values)
 
     def as_dict(self) -> dict[str, int]:
-        # Rules look at it at each of their moments; `asdict` takes five times as long.
-        return {known.name: getattr(self, known.name) for known in fields(self)}
+        # Rules read it for every event; `asdict` takes five times as long.
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @property
     def iteration_warning(self) -> int:
-        """The turn at which the user and the model are warned."""
+        """The turn at which the user and the model get a warning."""
         return self.max_iterations * self.soft_warning_percent // 100
 
     @property
     def token_warning(self) -> int:
+        """The number of tokens at which the user and the model get a warning."""
         return self.token_budget * self.token_warning_percent // 100
 
 
 def check_bounds(name: str, value: object, bounds: tuple[int, int]) -> BadRequest | None:
-    """What is wrong with a whole number that has bounds, if anything."""
+    """Return an error if a value is not an integer within its bounds, else None."""
     lowest, highest = bounds
     if type(value) is int and lowest <= value <= highest:
         return None

@@ -1,8 +1,8 @@
-"""DecisionTree: whether a run goes on, and what it is told on its own account.
+"""DecisionTree: decides before each turn whether a run continues, and adds warnings.
 
-That a limit is near is told by rules, from what the state says. The node
-`(decorator turn-control …)` of a tree asks it before each turn. Others than the default one
-register under a name, which whoever embeds Dodona gives to `running(decisions=…)`:
+The node `(decorator turn-control …)` of a tree calls it. Warnings that a limit is near come from
+rules instead. Register another decision tree under a name, and select it by that name when you
+embed Dodona:
 
     @decision_tree("deep-researcher")
     class DeepResearcherTree(DefaultDecisionTree): ...
@@ -23,7 +23,10 @@ from dodona.core.errors import BadRequest, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class TurnWarning:
-    """`system_type` is limit_warning, limit_reached, no_progress or error_limit."""
+    """A warning for the user and the model.
+
+    `system_type` is limit_warning, limit_reached, no_progress or error_limit.
+    """
 
     system_type: str
     text: str
@@ -38,11 +41,12 @@ class TurnWarning:
 
     @property
     def topic(self) -> str:
-        """What it is about: each is told once in a run."""
+        """The subject of the warning. A run shows at most one warning per topic."""
         return f"{self.system_type}:{self.metadata.get('limit', '')}"
 
 
 def limit_reached_warning(limit_name: str, value: int, limit: int, advice: str) -> TurnWarning:
+    """Return the warning that a limit has ended the run."""
     return TurnWarning(
         "limit_reached",
         f"Stopped at the limit of {limit:,} {limit_name}. {advice}",
@@ -63,23 +67,25 @@ DEFAULT_DECISION_TREE: Final = "default"
 
 
 class DecisionTree(Protocol):
+    """Decides before each turn whether a run continues."""
+
     def should_continue(self, state: AgentState) -> tuple[bool, str]:
-        """May another turn begin? If not, for what reason."""
+        """Whether another turn may start; if not, the reason."""
         ...
 
     def on_turn_start(self, state: AgentState) -> AgentState:
-        """The state of the turn that begins; what it should be told is among its `notices`."""
+        """Return the state of the next turn; its `notices` extension holds pending warnings."""
         ...
 
     def on_tool_result(self, state: AgentState, result: Mapping[str, Any]) -> AgentState:
-        """The state after a call: {"name", "arguments", "result", "failed"}."""
+        """Return the state after a tool call: {"name", "arguments", "result", "failed"}."""
         ...
 
     def get_config(self) -> AgentConfig: ...
 
 
 class DefaultDecisionTree:
-    """Ends a run when it is cancelled or finished, at a limit, or when it gets nowhere."""
+    """Ends a run that is cancelled or finished, has reached a limit, or makes no progress."""
 
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
@@ -88,8 +94,8 @@ class DefaultDecisionTree:
         return self._config
 
     def should_continue(self, state: AgentState) -> tuple[bool, str]:
-        for reason, has_come in _STOP_CONDITIONS:
-            if has_come(state):
+        for reason, is_met in _STOP_CONDITIONS:
+            if is_met(state):
                 return False, reason
         return True, ""
 
@@ -110,36 +116,37 @@ class DefaultDecisionTree:
         notice = TurnWarning(
             "no_progress",
             f"No progress: {result['name']} was called {MAX_RECENT_ACTIONS} times in a row with "
-            "the same result. Try something else, or answer with what is known.",
+            "the same result. Try another approach, or answer with the information you have.",
         )
-        # The model is told, and has one turn to do something about it.
+        # The model gets this warning and one more turn.
         return with_warning(state.with_extensions(stuck_since=state.turn), notice)
 
 
 def pending_warnings(state: AgentState) -> tuple[TurnWarning, ...]:
-    """What the user and the model have not been told yet."""
-    return tuple(TurnWarning(**kept) for kept in state.extensions.get("notices", ()))
+    """Return the warnings that have not been shown yet."""
+    return tuple(TurnWarning(**record) for record in state.extensions.get("notices", ()))
 
 
 def without_warnings(state: AgentState) -> AgentState:
+    """Return the state without pending warnings."""
     return state.with_extensions(notices=[])
 
 
 def with_warning(state: AgentState, warning: TurnWarning) -> AgentState:
-    """Tell it, once in a run. As JSON: what a run knows of itself survives it in its journal."""
+    """Add a pending warning, once per topic; as JSON, since the state is journalled."""
     topics: list[str] = state.extensions.get("told", [])
     if warning.topic in topics:
         return state
-    waiting: list[Any] = state.extensions.get("notices", [])
+    pending: list[Any] = state.extensions.get("notices", [])
     return state.with_extensions(
-        told=[*topics, warning.topic], notices=[*waiting, warning.as_json()]
+        told=[*topics, warning.topic], notices=[*pending, warning.as_json()]
     )
 
 
 def _signature(result: Mapping[str, Any]) -> str:
-    """An action and what came of it, in short."""
-    said = json.dumps([result.get("arguments"), result.get("result")], sort_keys=True, default=str)
-    digest = hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    """A short fingerprint of a call and its result."""
+    text = json.dumps([result.get("arguments"), result.get("result")], sort_keys=True, default=str)
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
     return f"{result['name']}:{digest}"
 
 
@@ -169,7 +176,7 @@ _registered: dict[str, DecisionTreeFactory] = {DEFAULT_DECISION_TREE: DefaultDec
 
 
 def decision_tree(name: str) -> Callable[[FactoryT], FactoryT]:
-    """Register a decision tree: a class, or whatever makes one from a config."""
+    """Register a decision tree: a class, or any function that builds one from a config."""
 
     def register(make: FactoryT) -> FactoryT:
         if name in _registered:
@@ -181,11 +188,12 @@ def decision_tree(name: str) -> Callable[[FactoryT], FactoryT]:
 
 
 def make_decision_tree(name: str, config: AgentConfig) -> DecisionTree:
+    """Build the decision tree that is registered under a name."""
     make = _registered.get(name)
     if make is None:
         near = did_you_mean(name, _registered)
         raise BadRequest(
             f"there is no decision tree '{name}'.",
-            hint=near or f"There are: {', '.join(sorted(_registered))}.",
+            hint=near or f"Available: {', '.join(sorted(_registered))}.",
         )
     return make(config)

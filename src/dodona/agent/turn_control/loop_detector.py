@@ -1,4 +1,4 @@
-"""Going in circles: the same calls again and again, seen by names and key arguments."""
+"""Loop detection: repeated tool calls, compared by tool name and key arguments."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ THRESHOLD: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class LoopDetector:
-    """The last rounds of calls; a loop is told once in a run."""
+    """The last rounds of tool calls. A run gets at most one loop warning."""
 
     patterns: tuple[str, ...] = ()
     has_warned: bool = False
 
     def observe(self, calls: Sequence[ToolCall]) -> tuple[LoopDetector, str]:
-        """What is remembered after a round, and its pattern if that makes a loop; else nothing."""
+        """Return the detector after a round of calls, and the pattern of a loop, else ""."""
         pattern = pattern_of(calls)
         recent = (*self.patterns, pattern)[-WINDOW:]
         is_loop = not self.has_warned and recent.count(pattern) >= THRESHOLD
@@ -37,7 +37,7 @@ class LoopDetector:
 
 
 def pattern_of(calls: Sequence[ToolCall]) -> str:
-    """A round of calls in short, whatever their order: `vault_read(path=a.md)|vault_search(…)`."""
+    """Return a round of calls as text, sorted: `vault_read(path=a.md)|vault_search(…)`."""
     return "|".join(sorted(_signature(call) for call in calls))
 
 
@@ -46,7 +46,7 @@ def _signature(call: ToolCall) -> str:
         parsed: object = json.loads(call.arguments)
     except (ValueError, RecursionError):
         return f"{call.name}({call.arguments[:80]})"
-    given = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
-    told = ",".join(f"{name}={given[name]}" for name in KEY_ARGUMENTS if name in given)
-    # Without key arguments nothing is left out: else different calls would look alike.
-    return f"{call.name}({told or call.arguments[:200]})"
+    arguments = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+    text = ",".join(f"{name}={arguments[name]}" for name in KEY_ARGUMENTS if name in arguments)
+    # Without key arguments, compare all arguments: otherwise different calls would look the same.
+    return f"{call.name}({text or call.arguments[:200]})"

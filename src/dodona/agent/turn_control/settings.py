@@ -1,4 +1,4 @@
-"""ModelSettings: what a user has chosen, kept as one flat map."""
+"""ModelSettings: a user's settings, stored as one flat map."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "librarian_timeout": (10, 7200),
     "max_context_nodes": (1, 1000),
 }
-_LIMIT_NAMES = tuple(known.name for known in fields(AgentConfig))
+_LIMIT_NAMES = tuple(each.name for each in fields(AgentConfig))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """Which models answer, and within which limits. An empty model is the configured one."""
+    """The models that answer, and their limits. An empty name selects the configured model."""
 
     oracle_model: str = ""
     subagent_model: str = ""
@@ -28,50 +28,51 @@ class ModelSettings:
     limits: AgentConfig = field(default_factory=AgentConfig)
 
     def __post_init__(self) -> None:
-        wrong = [
-            mistake
+        problems = [
+            problem
             for name, bounds in _BOUNDS.items()
-            if (mistake := check_bounds(name, getattr(self, name), bounds)) is not None
+            if (problem := check_bounds(name, getattr(self, name), bounds)) is not None
         ]
-        wrong += [
+        problems += [
             BadRequest(f"{name} must be the name of a model.")
             for name in ("oracle_model", "subagent_model")
             if not isinstance(getattr(self, name), str)
         ]
         if type(self.thinking_enabled) is not bool:
-            wrong.append(BadRequest("thinking_enabled must be true or false."))
-        if wrong:
-            raise BadRequest.combine(wrong)
+            problems.append(BadRequest("thinking_enabled must be true or false."))
+        if problems:
+            raise BadRequest.combine(problems)
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> Self:
-        """From the flat map; what is missing takes its default, what is wrong is told at once."""
-        own = [known.name for known in fields(cls) if known.name != "limits"]
-        known = (*own, *_LIMIT_NAMES)
-        found: list[DodonaError] = [
-            BadRequest(f"there is no setting {name}.", hint=did_you_mean(name, known))
+        """Read the flat map; missing values take their default. Raise all problems at once."""
+        own_names = [each.name for each in fields(cls) if each.name != "limits"]
+        all_names = (*own_names, *_LIMIT_NAMES)
+        problems: list[DodonaError] = [
+            BadRequest(f"there is no setting {name}.", hint=did_you_mean(name, all_names))
             for name in values
-            if name not in known
+            if name not in all_names
         ]
-        limits, made = AgentConfig(), cls()
+        limits, settings = AgentConfig(), cls()
         try:
             limits = AgentConfig(**{name: values[name] for name in _LIMIT_NAMES if name in values})
-        except BadRequest as wrong:
-            found += wrong.problems()
+        except BadRequest as error:
+            problems += error.problems()
         try:
-            made = cls(limits=limits, **{name: values[name] for name in own if name in values})
-        except BadRequest as wrong:
-            found += wrong.problems()
-        if found:
-            raise BadRequest.combine(found)
-        return made
+            own_values = {name: values[name] for name in own_names if name in values}
+            settings = cls(limits=limits, **own_values)
+        except BadRequest as error:
+            problems += error.problems()
+        if problems:
+            raise BadRequest.combine(problems)
+        return settings
 
     def with_changes(self, values: Mapping[str, Any]) -> Self:
-        """With some of them changed."""
+        """Return a copy with some values changed."""
         return self.read({**self.as_dict(), **values})
 
     def as_dict(self) -> dict[str, Any]:
-        """The flat map, as it is kept and shown."""
-        whole = asdict(self)
-        limits = whole.pop("limits")
-        return {**whole, **limits}
+        """The flat map, as it is stored and shown."""
+        values = asdict(self)
+        limits = values.pop("limits")
+        return {**values, **limits}

@@ -1,4 +1,4 @@
-"""AgentState: where a run stands. It never changes; each turn makes a new one."""
+"""AgentState: the progress of a run. It is immutable; each turn creates a new state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_RECENT_ACTIONS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentState:
-    """`extensions` is for decision trees, which keep there what the rest need not know."""
+    """Progress of a run. `extensions` holds values that only decision trees use."""
 
     user_id: str
     project_id: str
@@ -35,7 +35,7 @@ class AgentState:
         if self.start_time > time():
             raise ValueError("start_time must not be in the future")
         if len(self.recent_actions) > MAX_RECENT_ACTIONS:
-            raise ValueError(f"at most {MAX_RECENT_ACTIONS} actions are remembered")
+            raise ValueError(f"recent_actions must have at most {MAX_RECENT_ACTIONS} entries")
         object.__setattr__(self, "extensions", MappingProxyType(dict(self.extensions)))
 
     @property
@@ -58,7 +58,7 @@ class AgentState:
     def read(
         cls, record: Mapping[str, Any], *, user_id: str, project_id: str, config: AgentConfig
     ) -> Self:
-        """What `as_json` made; of nothing, the state of a run that begins now."""
+        """Read the output of `as_json`; an empty record is a run that starts now."""
         return cls(
             user_id=user_id,
             project_id=project_id,
@@ -72,7 +72,7 @@ class AgentState:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All but whose it is and its limits, which the run knows anyway."""
+        """All fields except the user, the project and the limits, which come from the run."""
         return {
             "turn": self.turn,
             "tokens_used": self.tokens_used,
@@ -86,9 +86,9 @@ class AgentState:
         return replace(self, extensions={**self.extensions, **extensions})
 
     def with_pause(self, seconds: float) -> Self:
-        """The clock stood still for so long: while a person was asked, or nobody was there."""
+        """Exclude time from the timeout: while an approval was pending, or no process ran it."""
         return replace(self, start_time=min(self.start_time + seconds, time()))
 
     def terminated(self, reason: str) -> Self:
-        """Ended, for the first reason that is given."""
+        """Return the state as ended. The first reason counts."""
         return self if self.is_terminal else replace(self, termination_reason=reason)

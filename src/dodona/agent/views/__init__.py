@@ -1,4 +1,4 @@
-"""Views: what is kept, as people and programs read it, and what they may change of it."""
+"""Views: stored records as JSON for HTTP and the command line, and the changes users can make."""
 
 from dodona.agent.views.approvals import ApprovalViews
 from dodona.agent.views.contexts import ContextViews

@@ -1,4 +1,4 @@
-"""What a user talks about in a project: seed 000's OracleContext, read from the conversation."""
+"""Views of contexts: a user's conversation in a project, as seed 000's OracleContext."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
 
 RECENT_RUNS: Final = 10
-_ALL_RUNS: Final = 1_000  # the token budget ends the window before
+_ALL_RUNS: Final = 1_000  # the token budget limits the window earlier
 
 
 class ContextViews:
-    """The contexts of all users; every call says whose."""
+    """Contexts of all users; each call names the user."""
 
     def __init__(self, storage: Store) -> None:
         self._storage = storage
 
     async def show(self, user_id: str, project_id: str) -> dict[str, Any]:
+        """Return the context of a project."""
         context = await self._load_context(user_id, project_id)
         return _as_json(context, await self._load_window(context))
 
     async def close(self, user_id: str, project_id: str) -> dict[str, Any]:
-        """Let the next question begin anew. What is being answered is answered still."""
+        """Close a context: the next question starts a new one. Accepted questions are answered."""
         context = await self._load_context(user_id, project_id)
         if context.status is not ContextStatus.CLOSED:
             context = await self._close_context(context)
@@ -40,7 +41,7 @@ class ContextViews:
             return await self._storage.contexts.get(user_id, project_id)
         except NotFound as missing:
             raise NotFound(
-                f"project {project_id} has no context yet.", hint="The first question begins it."
+                f"project {project_id} has no context yet.", hint="The first question starts it."
             ) from missing
 
     async def _close_context(self, context: OracleContext) -> OracleContext:
@@ -48,11 +49,11 @@ class ContextViews:
         try:
             return await contexts.set_status(*key, ContextStatus.CLOSED)
         except BadRequest:
-            # Somebody else was faster, or it has been idle for too long: then it is closed.
-            found = await contexts.get(*key)
-            if found.status is not ContextStatus.CLOSED:
+            # It may have been closed by another request, or because it was idle for too long.
+            current = await contexts.get(*key)
+            if current.status is not ContextStatus.CLOSED:
                 raise
-            return found
+            return current
 
     async def _load_window(self, context: OracleContext) -> Window:
         if context.conversation_id is None:
@@ -71,7 +72,7 @@ def _as_json(context: OracleContext, window: Window) -> dict[str, Any]:
         "id": context.id,
         "user_id": context.user_id,
         "project_id": context.project_id,
-        # After a closed one nothing can be said.
+        # A closed context cannot be continued.
         "context_id": context_id(window.head_id) if window.head_id and is_open else None,
         "session_start": iso(context.session_start),
         "last_activity": iso(context.last_activity),
@@ -91,6 +92,6 @@ def _as_json(context: OracleContext, window: Window) -> dict[str, Any]:
 
 
 def _recent_messages(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
-    """Those of the newest runs, whole runs, the oldest first."""
+    """Messages of the newest runs, oldest first."""
     runs = list(dict.fromkeys(message.run_id for message in messages))[-RECENT_RUNS:]
     return [message for message in messages if message.run_id in runs]

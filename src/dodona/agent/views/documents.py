@@ -1,4 +1,4 @@
-"""Notes and moves as documents: the same over HTTP and on the command line."""
+"""JSON forms of notes, moves and audit entries, shared by HTTP and the command line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from dodona.core.domain.knowledge.notes import NoteMove, NoteSummary
 
 
 def iso(timestamp: float | None) -> str | None:
+    """Format a timestamp as ISO 8601 in UTC with milliseconds."""
     if timestamp is None:
         return None
     return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def duration_ms(start: float | None, end: float | None) -> int | None:
-    """How long it took, once it has ended; never negative, for clocks are put back."""
+    """Return a duration in milliseconds; None before the end, never negative if clocks go back."""
     return None if start is None or end is None else max(0, round((end - start) * 1000))
 
 
 def note_json(note: NoteSummary) -> dict[str, Any]:
+    """Return the JSON form of a note."""
     return {
         "path": note.path,
         "title": note.title,
@@ -32,10 +34,12 @@ def note_json(note: NoteSummary) -> dict[str, Any]:
 
 
 def moved_json(move: NoteMove) -> dict[str, Any]:
+    """Return the JSON form of a moved note."""
     return asdict(move) | {"moved_at": iso(move.moved_at)}
 
 
 def audit_json(entry: AuditEntry) -> dict[str, Any]:
+    """Return the JSON form of an audit entry."""
     return {
         "id": entry.id,
         "at": iso(entry.at),

@@ -1,4 +1,4 @@
-"""Exchanges and their calls of tools, as seed 000 has them: OracleExchange and ToolCall."""
+"""JSON forms of exchanges and tool calls, as seed 000 defines: OracleExchange and ToolCall."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dodona.core.domain.conversations.conversation import StoredMessage
 
 
 def exchange_json(message: StoredMessage) -> dict[str, Any]:
-    """One kept message; only an assistant's has calls."""
+    """Return the JSON form of a stored message; only assistant messages have tool calls."""
     calls = tool_calls_json(message.metadata) if message.role == "assistant" else None
     return {
         "id": str(message.id),
@@ -28,7 +28,7 @@ def exchange_json(message: StoredMessage) -> dict[str, Any]:
 
 
 def tool_calls_json(metadata: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """The calls of all turns that a message keeps, in their order."""
+    """Return the tool calls of all turns in a message's metadata, in order."""
     turns = (metadata or {}).get("turns", ())
     return [_tool_call_json(call) for turn in turns for call in turn.get("calls", ())]
 

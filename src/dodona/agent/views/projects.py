@@ -1,4 +1,4 @@
-"""Projects as a user names them: where the notes are, where the code is, and settings."""
+"""Views of projects (note folder, code folders, settings) and of a user's settings."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ MAX_PATHS: Final = 100
 
 
 class ProjectViews:
-    """The projects of all users; every call says whose. Another's is not found."""
+    """Projects of all users; each call names the user. Other users' projects are not found."""
 
     def __init__(self, storage: Store) -> None:
         self._projects = storage.projects
 
     async def list(self, user_id: str) -> list[dict[str, Any]]:
+        """List the user's projects."""
         return [_as_json(project) for project in await self._projects.list(user_id)]
 
     async def get(self, user_id: str, project_id: str) -> dict[str, Any]:
+        """Return one project."""
         return _as_json(await self._projects.get(user_id, project_id))
 
     async def create(self, user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Make one of `{id, vault_path?, code_paths?, settings?}`."""
-        read = await asyncio.to_thread(_parse_fields, values, _FIELD_PARSERS)
-        if "id" not in read:
+        """Create a project from `{id, vault_path?, code_paths?, settings?}`."""
+        fields = await asyncio.to_thread(_parse_fields, values, _FIELD_PARSERS)
+        if "id" not in fields:
             raise BadRequest("a project needs an id.", hint="Give it a name, such as 'garden'.")
-        return _as_json(await self._projects.create(Project(user_id, **read)))
+        return _as_json(await self._projects.create(Project(user_id, **fields)))
 
     async def change(
         self, user_id: str, project_id: str, values: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Put new values in the place of some; null takes a path away."""
-        await self._projects.get(user_id, project_id)  # whose it is comes before what is wrong
+        """Change some fields; null removes a path."""
+        await self._projects.get(user_id, project_id)  # check access before validation
         if values.get("id") == project_id:
             values = {name: value for name, value in values.items() if name != "id"}
-        changing = {name: take for name, take in _FIELD_PARSERS.items() if name != "id"}
-        read = await asyncio.to_thread(_parse_fields, values, changing)
-        changed = await self._projects.update(
-            user_id, project_id, lambda project: replace(project, **read)
+        parsers = {name: parser for name, parser in _FIELD_PARSERS.items() if name != "id"}
+        fields = await asyncio.to_thread(_parse_fields, values, parsers)
+        project = await self._projects.update(
+            user_id, project_id, lambda project: replace(project, **fields)
         )
-        return _as_json(changed)
+        return _as_json(project)
 
 
 def _as_json(project: Project) -> dict[str, Any]:
@@ -64,46 +66,46 @@ def _as_json(project: Project) -> dict[str, Any]:
 FieldParser = Callable[[str, Any], Any]
 
 
-def _parse_fields(values: Mapping[str, Any], fields: Mapping[str, FieldParser]) -> dict[str, Any]:
-    """The fields of a project; all that is wrong with them is told at once. It looks at folders."""
-    found: dict[str, Any] = {}
-    wrong: list[DodonaError] = []
+def _parse_fields(values: Mapping[str, Any], parsers: Mapping[str, FieldParser]) -> dict[str, Any]:
+    """Parse fields of a project; raise all problems at once. Checks folders on disk."""
+    fields: dict[str, Any] = {}
+    problems: list[DodonaError] = []
     for name, value in values.items():
         try:
-            found[name] = _find_parser(name, fields)(name, value)
-        except BadRequest as mistake:
-            wrong.append(mistake)
-    if wrong:
-        raise BadRequest.combine(wrong)
-    return found
+            fields[name] = _find_parser(name, parsers)(name, value)
+        except BadRequest as error:
+            problems.append(error)
+    if problems:
+        raise BadRequest.combine(problems)
+    return fields
 
 
-def _find_parser(name: str, fields: Mapping[str, FieldParser]) -> FieldParser:
-    if name in fields:
-        return fields[name]
+def _find_parser(name: str, parsers: Mapping[str, FieldParser]) -> FieldParser:
+    if name in parsers:
+        return parsers[name]
     if name == "id":
-        raise BadRequest("the id of a project stays.", hint="Create another one.")
-    raise BadRequest(f"a project has no field {name!r:.80}.", hint=did_you_mean(name, fields))
+        raise BadRequest("the id of a project cannot change.", hint="Create another project.")
+    raise BadRequest(f"a project has no field {name!r:.80}.", hint=did_you_mean(name, parsers))
 
 
 def _parse_id(_: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise BadRequest("id must be a text.")
+        raise BadRequest("id must be a non-empty string.")
     return value
 
 
 def _parse_folder(name: str, value: Any) -> str:
-    """An absolute path, without links followed: they may lead elsewhere tomorrow."""
+    """The absolute path of a folder. Symbolic links are kept, since their targets may change."""
     if not isinstance(value, str) or not value:
         raise BadRequest(f"{name} must be the path of a folder.")
     path = os.path.expanduser(value)
     if not os.path.isabs(path):
         raise BadRequest(
             f"{name} must be an absolute path (got {value!r:.200}).",
-            hint="Begin it with / or with ~ for your home.",
+            hint="Start it with / or, for your home directory, with ~.",
         )
     if not os.path.isdir(path):
-        raise BadRequest(f"{name} is no folder: {value!r:.200}.", hint="Make it first.")
+        raise BadRequest(f"{name} is not a folder: {value!r:.200}.", hint="Create it first.")
     return os.path.normpath(path)
 
 
@@ -114,8 +116,8 @@ def _parse_vault_path(name: str, value: Any) -> str | None:
 def _parse_code_paths(name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or len(cast("list[Any]", value)) > MAX_PATHS:
         raise BadRequest(f"{name} must be a list of at most {MAX_PATHS} folders.")
-    listed = cast("list[Any]", value)
-    return tuple(_parse_folder(f"{name}[{place}]", each) for place, each in enumerate(listed))
+    folders = cast("list[Any]", value)
+    return tuple(_parse_folder(f"{name}[{index}]", each) for index, each in enumerate(folders))
 
 
 def _parse_settings(name: str, value: Any) -> dict[str, Any]:
@@ -133,25 +135,25 @@ _FIELD_PARSERS: Final[Mapping[str, FieldParser]] = {
 
 
 class SettingsViews:
-    """The settings of all users; every call says whose."""
+    """Settings of all users; each call names the user."""
 
     def __init__(self, storage: Store) -> None:
         self._settings = storage.settings
 
     async def get(self, user_id: str) -> dict[str, Any]:
-        """The whole flat map."""
+        """Return all settings as a flat map."""
         return ModelSettings.read(await self._settings.get(user_id)).as_dict()
 
     async def change(self, user_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Change some of them, all or none; the whole map after that.
+        """Change some settings atomically, and return all settings.
 
-        Only what was chosen is kept, so that a better default reaches those who chose nothing.
+        Only changed values are stored, so a new default reaches users who did not set a value.
         """
-        ModelSettings.read(values)  # before anything is locked: mistakes are the likely thing
+        ModelSettings.read(values)  # validate before locking, since invalid values are likely
 
-        def change(kept: dict[str, Any]) -> dict[str, Any]:
-            chosen = {**kept, **values}
-            ModelSettings.read(chosen)
-            return chosen
+        def merge(stored: dict[str, Any]) -> dict[str, Any]:
+            merged = {**stored, **values}
+            ModelSettings.read(merged)
+            return merged
 
-        return ModelSettings.read(await self._settings.update(user_id, change)).as_dict()
+        return ModelSettings.read(await self._settings.update(user_id, merge)).as_dict()

@@ -1,4 +1,4 @@
-"""Rules for people: which there are, what a user made of them, and what they would do."""
+"""Views of rules: list, change for a user, and test with a sample event."""
 
 from __future__ import annotations
 
@@ -17,109 +17,115 @@ _CONTEXT_PARTS = ("turn", "history", "user", "project", "result")
 
 
 class RuleViews:
-    """The rules, as they are for each user."""
+    """Rules with the overrides of each user."""
 
     def __init__(self, rules: RuleEngine, overrides: OverridesCache) -> None:
         self._rules = rules
         self._overrides = overrides
 
     async def list(self, user_id: str) -> dict[str, Any]:
-        """All of them, and what is wrong with files that were not taken."""
-        choices = await self._overrides(user_id)
-        found = [_rule_json(each, choices) for each in self._rules.list()]
-        return {"rules": found, "problems": [*self._rules.problems()]}
+        """List all rules, and the problems of rejected rule files."""
+        overrides = await self._overrides(user_id)
+        rules = [_rule_json(each, overrides) for each in self._rules.list()]
+        return {"rules": rules, "problems": [*self._rules.problems()]}
 
     async def change(self, user_id: str, rule_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Turn a rule on or off (`enabled`), and set some of its `parameters`; at once."""
-        found = self._find(rule_id)
+        """Enable or disable a rule (`enabled`) and set some `parameters`. Takes effect at once."""
+        rule = self._find(rule_id)
         enabled, parameters = _parse_change(values)
-        if enabled is False and found["core"]:
+        if enabled is False and rule["core"]:
             raise BadRequest(
-                f"{rule_id} is a core rule, and cannot be turned off.",
-                hint="Its parameters can be set.",
+                f"{rule_id} is a core rule and cannot be disabled.",
+                hint="You can set its parameters.",
             )
-        given = {name: value for name, value in parameters.items() if value is not None}
-        self._rules.check_parameters(rule_id, given)
+        set_values = {name: value for name, value in parameters.items() if value is not None}
+        self._rules.check_parameters(rule_id, set_values)
         if parameters:
             await self._overrides.set_rule_parameters(user_id, rule_id, parameters)
         if enabled is not None:
             await self._overrides.set_rule_enabled(user_id, rule_id, is_enabled=enabled)
-        return _rule_json(found, await self._overrides(user_id))
+        return _rule_json(rule, await self._overrides(user_id))
 
     async def test(self, user_id: str, rule_id: str, sample: Mapping[str, Any]) -> dict[str, Any]:
-        """What a rule would do about an event; nothing is done. `sample` has event and context."""
+        """Evaluate a rule for a sample event and context, without executing its actions."""
         rule = self._find(rule_id)
-        choices = await self._overrides(user_id)
+        overrides = await self._overrides(user_id)
         event = _parse_sample_event(rule, sample.get("event"))
-        fired = self._rules.evaluate(
+        fired_actions = self._rules.evaluate(
             event,
             _merge_sample(
                 _default_context(user_id, event), _parse_sample_context(sample.get("context"))
             ),
-            overrides=RuleOverrides(frozenset({rule_id}), frozenset(), choices.rules.parameters),
-            state=choices.pack_state,
+            overrides=RuleOverrides(frozenset({rule_id}), frozenset(), overrides.rules.parameters),
+            state=overrides.pack_state,
         )
-        ours = [each.action for each in fired if each.rule == rule_id]
-        told = [{"kind": rule["action"]["kind"], **_action_json(asdict(action))} for action in ours]
-        return {"rule": rule_id, "event": event.type, "fires": bool(ours), "actions": told}
+        actions = [fired.action for fired in fired_actions if fired.rule == rule_id]
+        kind = rule["action"]["kind"]
+        documents = [{"kind": kind, **_action_json(asdict(action))} for action in actions]
+        return {
+            "rule": rule_id,
+            "event": event.type,
+            "fires": bool(actions),
+            "actions": documents,
+        }
 
     def _find(self, rule_id: str) -> Mapping[str, Any]:
-        known = {each["id"]: each for each in self._rules.list()}
-        if rule_id not in known:
-            near = did_you_mean(rule_id, known)
-            raise NotFound(f"there is no rule {rule_id!r:.80}.", hint=near)
-        return known[rule_id]
+        by_id = {each["id"]: each for each in self._rules.list()}
+        if rule_id not in by_id:
+            hint = did_you_mean(rule_id, by_id)
+            raise NotFound(f"there is no rule {rule_id!r:.80}.", hint=hint)
+        return by_id[rule_id]
 
 
 def _rule_json(rule: Mapping[str, Any], overrides: UserOverrides) -> dict[str, Any]:
-    """With what the user has decided in place of the defaults."""
-    decided, rule_id = overrides.rules, rule["id"]
-    is_on = rule["enabled"] or rule_id in decided.enabled
-    chosen = decided.parameters.get(rule_id, {})
+    """The JSON form of a rule, with the user's overrides instead of the defaults."""
+    rule_overrides, rule_id = overrides.rules, rule["id"]
+    is_enabled = rule["enabled"] or rule_id in rule_overrides.enabled
+    values = rule_overrides.parameters.get(rule_id, {})
     return {
         **rule,
-        "enabled": rule["core"] or (is_on and rule_id not in decided.disabled),
+        "enabled": rule["core"] or (is_enabled and rule_id not in rule_overrides.disabled),
         "parameters": {
-            name: {**known, "value": chosen.get(name, known["default"])}
-            for name, known in rule["parameters"].items()
+            name: {**parameter, "value": values.get(name, parameter["default"])}
+            for name, parameter in rule["parameters"].items()
         },
     }
 
 
 def _parse_change(values: Mapping[str, Any]) -> tuple[bool | None, Mapping[str, Any]]:
     unknown = [name for name in values if name not in ("enabled", "parameters")]
-    wrong = [BadRequest(f"there is no field {name!r:.80}.") for name in unknown]
+    problems = [BadRequest(f"there is no field {name!r:.80}.") for name in unknown]
     enabled, parameters = values.get("enabled"), values.get("parameters", {})
     if enabled is not None and not isinstance(enabled, bool):
-        wrong.append(BadRequest("enabled must be true or false."))
+        problems.append(BadRequest("enabled must be true or false."))
     if not isinstance(parameters, Mapping):
-        wrong.append(BadRequest("parameters must be an object."))
-    if wrong:
-        raise BadRequest.combine(wrong)
+        problems.append(BadRequest("parameters must be an object."))
+    if problems:
+        raise BadRequest.combine(problems)
     return enabled, cast("Mapping[str, Any]", parameters)
 
 
 def _parse_sample_event(rule: Mapping[str, Any], sample: object) -> Event:
-    """The sample, or a bare event that the rule waits for."""
+    """The event of a sample; without one, an event that triggers the rule, with defaults."""
     if sample is not None and not isinstance(sample, Mapping):
         raise BadRequest("event must be an object.")
-    given = cast("Mapping[str, Any]", sample or {})
-    if unknown := [name for name in given if name not in _EVENT_FIELDS]:
+    fields = cast("Mapping[str, Any]", sample or {})
+    if unknown := [name for name in fields if name not in _EVENT_FIELDS]:
         raise BadRequest(
-            f"there is no {unknown[0]!r:.80} in an event.",
+            f"an event has no field {unknown[0]!r:.80}.",
             hint=did_you_mean(unknown[0], _EVENT_FIELDS)
-            or f"There are: {', '.join(_EVENT_FIELDS)}.",
+            or f"Available: {', '.join(_EVENT_FIELDS)}.",
         )
     trigger: str = rule["trigger"]
-    kind = given.get("type", HOOKS.get(trigger, trigger))
+    kind = fields.get("type", HOOKS.get(trigger, trigger))
     try:
-        severity = Severity(given.get("severity", "info"))
+        severity = Severity(fields.get("severity", "info"))
     except ValueError:
-        known = ", ".join(each.value for each in Severity)
-        raise BadRequest("event.severity is no severity.", hint=f"There are: {known}.") from None
-    payload = given.get("payload", {})
+        values = ", ".join(each.value for each in Severity)
+        raise BadRequest("event.severity is not valid.", hint=f"Use one of: {values}.") from None
+    payload = fields.get("payload", {})
     if not isinstance(kind, str) or not isinstance(payload, Mapping):
-        raise BadRequest("event must have a type, a text, and a payload, an object.")
+        raise BadRequest("event.type must be a string, and event.payload an object.")
     return Event(kind, "sample", severity, cast("Mapping[str, Any]", payload))
 
 
@@ -128,26 +134,26 @@ def _parse_sample_context(sample: object) -> dict[str, Any]:
         return {}
     if not isinstance(sample, Mapping):
         raise BadRequest("context must be an object.")
-    given = cast("Mapping[str, Any]", sample)
-    if unknown := [name for name in given if name not in _CONTEXT_PARTS]:
+    parts = cast("Mapping[str, Any]", sample)
+    if unknown := [name for name in parts if name not in _CONTEXT_PARTS]:
         raise BadRequest(
-            f"there is no {unknown[0]!r:.80} in a context.",
+            f"a context has no field {unknown[0]!r:.80}.",
             hint=did_you_mean(unknown[0], _CONTEXT_PARTS)
-            or f"There are: {', '.join(_CONTEXT_PARTS)}.",
+            or f"Available: {', '.join(_CONTEXT_PARTS)}.",
         )
-    return dict(given)
+    return dict(parts)
 
 
 def _merge_sample(sample: dict[str, Any], provided: Mapping[str, Any]) -> dict[str, Any]:
-    """The sample with what was given of each part in its place."""
+    """Override parts of the sample with provided values."""
     for name, value in provided.items():
-        known = sample[name]
-        sample[name] = {**known, **value} if isinstance(value, Mapping) else value
+        default = sample[name]
+        sample[name] = {**default, **value} if isinstance(value, Mapping) else value
     return sample
 
 
 def _default_context(user_id: str, event: Event) -> dict[str, Any]:
-    """A run that has just begun."""
+    """The context of a run that has just started."""
     limits = AgentConfig()
     return {
         "turn": {
@@ -174,7 +180,7 @@ def _default_context(user_id: str, event: Event) -> dict[str, Any]:
 
 
 def _action_json(action: dict[str, Any]) -> dict[str, Any]:
-    """As JSON, without what was only handed through."""
+    """The JSON form of an action, without internal fields."""
     return {
         name: value.value if isinstance(value, Severity) else value
         for name, value in action.items()

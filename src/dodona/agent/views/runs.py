@@ -1,4 +1,4 @@
-"""Runs for people and programs: what was asked, what came of it, and step by step how."""
+"""Views of runs: question, answer, status and steps."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dodona.core.domain.conversations.conversation import (
 from dodona.core.errors import BadRequest, NotFound
 from dodona.store import Store
 
-MAX_RUNS: Final = 200  # on a page
+MAX_RUNS: Final = 200  # per page
 
 
 class RunViews:
-    """The runs of all users; every call says whose."""
+    """Runs of all users; each call names the user."""
 
     def __init__(self, storage: Store) -> None:
         self._storage = storage
@@ -36,57 +36,59 @@ class RunViews:
         before: int | None = None,
         limit: int = 50,
     ) -> list[dict[str, Any]]:
-        """A page of the user's runs, the newest first; `before` is the last id of the one before.
+        """List a page of the user's runs, newest first; `before` is the last ID of the last page.
 
-        Long questions are cut short.
+        Long questions are truncated.
         """
         if not 1 <= limit <= MAX_RUNS:
             raise BadRequest(f"limit must be a whole number from 1 to {MAX_RUNS} (got {limit}).")
         if before is not None and before < 1:
-            raise BadRequest(f"before must be the id of a run (got {before}).")
+            raise BadRequest(f"before must be a run ID (got {before}).")
         if project_id is not None:
             await self._storage.projects.get(user_id, project_id)
-        found = await self._storage.runs.list(
+        overviews = await self._storage.runs.list(
             user_id, project_id=project_id, before=before, limit=limit
         )
-        waiting = await self._awaiting_approval(user_id, found)
-        return [_overview_json(each, waiting) for each in found]
+        waiting = await self._awaiting_approval(user_id, overviews)
+        return [_overview_json(each, waiting) for each in overviews]
 
     async def token_records(self, user_id: str, run_id: int) -> Sequence[TokenRecord]:
-        """What its calls of models were billed as."""
+        """Billing records of the run's model calls."""
         return await self._storage.records.list_for_run(user_id, run_id)
 
     async def open_count(self, user_id: str) -> int:
-        """How many of the user's runs wait or go on."""
+        """Number of the user's runs that are queued or running."""
         return await self._storage.runs.count_unfinished(user_id)
 
     async def show(self, user_id: str, run_id: int) -> dict[str, Any]:
-        """All of one run: also its answer, its messages and its steps."""
+        """Return a run with its answer, messages and steps."""
         overview = await self._find_run(user_id, run_id)
         messages = await self._storage.runs.messages(user_id, run_id)
         steps = await self._storage.journals.steps(user_id, run_id)
-        asked = next((each.content for each in messages if each.role == "user"), overview.question)
+        question = next(
+            (each.content for each in messages if each.role == "user"), overview.question
+        )
         return {
             **_overview_json(overview, await self._awaiting_approval(user_id, [overview])),
-            "question": asked,
+            "question": question,
             **_answer_json(messages),
             "messages": [exchange_json(message) for message in messages],
             "steps": [_step_json(step) for step in steps],
         }
 
     async def _awaiting_approval(self, user_id: str, overviews: Sequence[RunOverview]) -> set[int]:
-        """Those that wait for a person; to whoever drives them they are running."""
+        """IDs of runs that wait for an approval; the store lists them as running."""
         if not any(each.run.status is RunStatus.RUNNING for each in overviews):
             return set()
         return {each.run_id for each in await self._storage.approvals.pending(user_id)}
 
     async def _find_run(self, user_id: str, run_id: int) -> RunOverview:
-        """It is the first on the page that begins with it, if it is the user's."""
+        """Find a run as the first entry of the page that starts with it."""
         if 1 <= run_id < 2**63 - 1:
             page = await self._storage.runs.list(user_id, before=run_id + 1, limit=1)
             if page and page[0].run.id == run_id:
                 return page[0]
-        raise NotFound(f"there is no run {run_id}.", hint="Look for it in the list of your runs.")
+        raise NotFound(f"there is no run {run_id}.", hint="Find it in the list of your runs.")
 
 
 def _overview_json(overview: RunOverview, awaiting_approval: set[int]) -> dict[str, Any]:
@@ -111,27 +113,27 @@ def _overview_json(overview: RunOverview, awaiting_approval: set[int]) -> dict[s
 
 
 def _error_json(run: RunNode) -> Mapping[str, Any] | None:
-    """Its code, message and hint, with or without the envelope that errors travel in."""
+    """Code, message and hint of the error; it may be stored with or without an envelope."""
     return None if run.error is None else run.error.get("error", run.error)
 
 
 def _answer_json(messages: Sequence[StoredMessage]) -> dict[str, Any]:
-    """What the assistant said last; None until it has."""
-    said = [message for message in messages if message.role == "assistant"]
-    if not said:
+    """The last assistant message; the values are None until there is one."""
+    answers = [message for message in messages if message.role == "assistant"]
+    if not answers:
         return {"answer": None, "model": None, "sources": []}
-    kept = said[-1].metadata or {}
+    metadata = answers[-1].metadata or {}
     return {
-        "answer": said[-1].content,
-        "model": kept.get("model"),
-        "sources": list(kept.get("sources", ())),
+        "answer": answers[-1].content,
+        "model": metadata.get("model"),
+        "sources": list(metadata.get("sources", ())),
     }
 
 
 def _step_json(step: StepRow) -> dict[str, Any]:
-    """`tokens` and `error` are read from what the step left, as long as that is kept."""
-    left: Mapping[str, Any] = step.output or {}
-    writes: Mapping[str, Any] = left.get("writes") or {}
+    """The JSON form of a step. `tokens` and `error` need its output, while that is stored."""
+    output: Mapping[str, Any] = step.output or {}
+    writes: Mapping[str, Any] = output.get("writes") or {}
     return {
         "key": step.key,
         "leaf": step.leaf,
@@ -143,14 +145,14 @@ def _step_json(step: StepRow) -> dict[str, Any]:
         "ended_at": iso(step.ended_at),
         "ms": duration_ms(step.started_at, step.ended_at),
         "tokens": _answer_tokens(writes),
-        "error": left.get("error") or writes.get("failure"),
+        "error": output.get("error") or writes.get("failure"),
     }
 
 
 def _answer_tokens(writes: Mapping[str, Any]) -> int | None:
-    """What a model's answer used, if the step wrote one."""
+    """Tokens of a model call, if the step made one."""
     answer = writes.get("answer")
     if not isinstance(answer, Mapping):
         return None
-    used = cast("Mapping[str, Any]", answer)
-    return used.get("input_tokens", 0) + used.get("output_tokens", 0)
+    usage = cast("Mapping[str, Any]", answer)
+    return usage.get("input_tokens", 0) + usage.get("output_tokens", 0)

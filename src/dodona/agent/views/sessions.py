@@ -1,4 +1,4 @@
-"""Sessions, and what was said in them."""
+"""Views of sessions and their messages."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dodona.agent.views.exchanges import exchange_json
 from dodona.core.domain.conversations.sessions import Session
 from dodona.store import Store
 
-_NO_TOKEN_LIMIT: Final = 2**31 - 1  # tokens: how many runs are shown is what counts here
+_NO_TOKEN_LIMIT: Final = 2**31 - 1  # the number of runs is limited instead
 
 
 class SessionViews:
-    """The sessions of all users; every call says whose."""
+    """Sessions of all users; each call names the user."""
 
     def __init__(self, storage: Store) -> None:
         self._storage = storage
 
     async def list(self, user_id: str, *, limit: int = 50, skip: int = 0) -> list[dict[str, Any]]:
-        """The latest first."""
-        found = await self._storage.sessions.list(user_id, limit=limit, skip=skip)
-        return [_as_json(each) for each in found]
+        """List sessions, the most recent first."""
+        sessions = await self._storage.sessions.list(user_id, limit=limit, skip=skip)
+        return [_as_json(session) for session in sessions]
 
     async def history(self, user_id: str, key: str, *, limit: int = 50) -> list[dict[str, Any]]:
-        """What was said in the last runs of a session's conversation, the oldest first."""
+        """Messages of the last runs of a session's conversation, oldest first."""
         session = await self._storage.sessions.get(user_id, key)
         if session.conversation_id is None:
             return []
@@ -34,7 +34,7 @@ class SessionViews:
         return [exchange_json(message) for message in window.messages]
 
     async def clear(self, user_id: str, key: str) -> dict[str, Any]:
-        """Let the next message begin a new conversation. What was said before stays kept."""
+        """Start a new conversation with the next message. Earlier messages stay stored."""
         return _as_json(await self._storage.sessions.clear(user_id, key))
 
 

@@ -1,4 +1,4 @@
-"""Spending: what calls came to, and what is left of the budgets."""
+"""Views of model usage, cost and remaining budgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dodona.core.domain.budgets import Budget, BudgetLimit, LimitSource, kind_of
 from dodona.core.domain.usage import GroupBy, UsageQuery, UsageTotals
 from dodona.store import Store
 
-# What the parts of a name are called.
+# The JSON fields of a group's name.
 _GROUP_FIELDS: Final[Mapping[GroupBy, tuple[str, ...]]] = {
     GroupBy.DAY: ("day",),
     GroupBy.AGENT: ("agent_id",),
@@ -21,7 +21,7 @@ _GROUP_FIELDS: Final[Mapping[GroupBy, tuple[str, ...]]] = {
 
 
 class SpendingViews:
-    """For one user, or (None) for all of them: whoever asks must be allowed to."""
+    """Usage of one user, or of all users (None). The caller checks the permission."""
 
     def __init__(self, storage: Store, limits: LimitSource) -> None:
         self._usage = storage.usage
@@ -29,24 +29,24 @@ class SpendingViews:
         self._limits = limits
 
     async def usage(self, period: UsageQuery, by: GroupBy, *, max_rows: int) -> dict[str, Any]:
-        """All of it, and by what it is put together."""
-        grouped = await self._usage.totals_by(period, by, limit=max_rows)
+        """Return the total usage, and the usage per group."""
+        groups = await self._usage.totals_by(period, by, limit=max_rows)
         return {
             "by": by.value,
             "total": _totals_json(await self._usage.total(period)),
             "usage": [
                 {**dict(zip(_GROUP_FIELDS[by], each.name, strict=True)), **_totals_json(each)}
-                for each in grouped
+                for each in groups
             ],
         }
 
     async def budgets(self, user_id: str | None, *, max_rows: int) -> list[dict[str, Any]]:
-        """Those that a user's calls fall under. A day, a month and an agent are everybody's."""
-        found: list[dict[str, Any]] = []
+        """List the budgets that apply to a user. Day, month and agent budgets are global."""
+        documents: list[dict[str, Any]] = []
         for limit in self._limits.limits(time()):
-            standing = await self._budgets.status(limit, user_id=user_id, max_rows=max_rows)
-            found += [_budget_json(budget, limit) for budget in standing]
-        return found
+            budgets = await self._budgets.status(limit, user_id=user_id, max_rows=max_rows)
+            documents += [_budget_json(budget, limit) for budget in budgets]
+        return documents
 
 
 def _totals_json(totals: UsageTotals) -> dict[str, Any]:
@@ -64,17 +64,17 @@ def _totals_json(totals: UsageTotals) -> dict[str, Any]:
 
 
 def _budget_json(budget: Budget, limit: BudgetLimit) -> dict[str, Any]:
-    """The ceiling is the one that is set now, not the one at the last call."""
+    """The JSON form of a budget, with the configured ceiling, not that of the last call."""
     number = limit.unit.to_number
-    again = resets_at(limit.period)
+    reset = resets_at(limit.period)
     return {
         "kind": kind_of(budget.scope),
         "scope": budget.scope,
-        "period": limit.period if again else None,
+        "period": limit.period if reset else None,
         "unit": limit.unit.value,
         "ceiling": number(limit.ceiling),
         "used": number(budget.used),
         "held": number(budget.reserved),
         "left": number(max(0, limit.ceiling - budget.used - budget.reserved)),
-        "resets_at": again.strftime("%Y-%m-%dT%H:%M:%SZ") if again else None,
+        "resets_at": reset.strftime("%Y-%m-%dT%H:%M:%SZ") if reset else None,
     }

@@ -82,12 +82,12 @@ def test_a_question_from_standard_input(tmp_path: Path, scripted: Callable[[str]
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (("",), 2, "question must be a text of 1 to 10,000 characters"),
+        (("",), 2, "question must be a string of 1 to 10,000 characters"),
         (("x", "--project", "nobody"), 2, "there is no project 'nobody'"),
         (("x", "--context", "node-99"), 2, "there is no"),
-        (("x", "--sources", "vault,moon"), 2, "sources must be a list of"),
+        (("x", "--sources", "vault,moon"), 2, "sources must be a list with any of"),
         (("x", "--max-tokens", "0"), 2, "max_tokens must be a whole number"),
-        (("--jsno",), 2, "there is no option --jsno."),
+        (("--jsno",), 2, "unknown option --jsno."),
         (("x", "y"), 2, "See: dodona ask --help"),
     ],
 )

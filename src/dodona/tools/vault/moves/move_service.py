@@ -1,8 +1,8 @@
-"""Moves of notes, with every link to them; taken back; finished after a crash.
+"""Moves notes together with the links to them; undoes moves; recovers after a crash.
 
-A move is written down, then the file gets its new path, then the notes that link to it are written
-one by one, then it is marked as done. What was begun and not done is finished by whoever uses the
-vault next, and taken back when it cannot be finished. All of it blocks and needs the vault's lock.
+A move is logged, the file is renamed, the notes that link to it are rewritten one by one, and then
+the move is marked as done. The next user of the vault finishes an unfinished move, or rolls it back
+if that fails. All methods block and need the vault's lock.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from dodona.tools.vault.notes.files import (
     version_of,
 )
 
-WRITER_THREADS: Final = 8  # threads that write the notes of a move
-MAX_ATTEMPTS: Final = 10  # to change a note that somebody else keeps changing
+WRITER_THREADS: Final = 8  # threads that rewrite notes
+MAX_ATTEMPTS: Final = 10  # for a note that another program keeps changing
 
 _log = logging.getLogger(__name__)
 
@@ -52,94 +52,98 @@ class Mover:
         self._move_log = move_log
 
     def move(self, path: str, to: str) -> Move | None:
-        """Move a note; what was done, if this very move was made before. None: no such note."""
+        """Move a note. If this move was already done, return it; None if there is no such note."""
         if find_inode(self._root, _parts(path)) is None:
-            is_there = find_inode(self._root, _parts(to)) is not None
-            return self._move_log.find_done(path, to) if is_there else None
+            target_exists = find_inode(self._root, _parts(to)) is not None
+            return self._move_log.find_done(path, to) if target_exists else None
         if path == to:
-            raise ToolRetry(f"'{path}' is where the note is already.")
+            raise ToolRetry(f"'{path}' is already the path of the note.")
         return self._start_move(path, to)
 
     def undo(self, number: int | None) -> Move:
-        """Take a move back, with the links as they were written before it."""
+        """Undo a move and restore its links as they were."""
         move = self._move_log.latest_undoable() if number is None else self._move_log.get(number)
         if move is None:
-            said = "there is no move to undo." if number is None else f"there is no move {number}."
-            raise NotFound(said)
+            message = (
+                "there is no move to undo." if number is None else f"there is no move {number}."
+            )
+            raise NotFound(message)
         if move.undone_by is not None:
-            raise Conflict(f"move {move.id} was undone already, by move {move.undone_by}.")
+            raise Conflict(f"move {move.id} was already undone by move {move.undone_by}.")
         if find_inode(self._root, _parts(move.to)) is None:
             raise Conflict(
-                f"'{move.to}' is gone: it was moved on or deleted since.",
+                f"'{move.to}' is gone: it was moved again or deleted.",
                 hint="Undo the later moves first." if number is not None else "",
             )
         return self._start_move(move.to, move.path, undoing=move)
 
     def recover(self) -> None:
-        """Finish what somebody began and did not end, or else take it back."""
+        """Finish a move that was interrupted, or roll it back."""
         move = self._move_log.find_unfinished()
         if move is not None:
-            _log.warning("the move of %r to %r was cut, and is finished", move.path, move.to)
+            _log.warning("finishing the interrupted move of %r to %r", move.path, move.to)
             self._execute(move, self._build_rename(move.path, move.to), is_recovery=True)
 
     def _start_move(self, path: str, to: str, *, undoing: Move | None = None) -> Move:
         self._reject_existing_target(path, to)
-        self._index.refresh()  # a link that was just written counts too
-        renaming = self._build_rename(path, to)
+        self._index.refresh()  # include links written a moment ago
+        rename = self._build_rename(path, to)
         move = Move(
             path=path,
             to=to,
             inode=find_inode(self._root, _parts(path)) or 0,
-            relinked=tuple(self._plan_relinks(renaming, undoing)),
+            relinked=tuple(self._plan_relinks(rename, undoing)),
             undoes=undoing.id if undoing else None,
             is_revert=not undoing.is_revert if undoing else False,
         )
-        return self._execute(self._move_log.record_start(move), renaming)
+        return self._execute(self._move_log.record_start(move), rename)
 
     def _reject_existing_target(self, path: str, to: str) -> None:
         reject_name_collision(self._root, _parts(to), ignoring=_parts(path))
         if find_inode(self._root, _parts(to)) is not None:
-            raise ToolRetry(f"there is a note '{to}' already.", hint="Choose another path.")
+            raise ToolRetry(f"there is already a note '{to}' ", hint="Choose another path.")
 
     def _build_rename(self, path: str, to: str) -> NoteRename:
         return NoteRename.from_paths([note.path for note in self._index.notes()], path, to)
 
-    def _plan_relinks(self, renaming: NoteRename, undoing: Move | None) -> Iterable[RelinkedNote]:
-        """The notes to write, each with its edits; nothing is written yet."""
-        known = {each.note: each for each in undoing.relinked} if undoing else {}
-        for note in sorted(self._affected_notes(renaming) | known.keys()):
-            after = renaming.to if note == renaming.path else note
+    def _plan_relinks(self, rename: NoteRename, undoing: Move | None) -> Iterable[RelinkedNote]:
+        """Yield the notes to rewrite with their edits; nothing is written yet."""
+        undone_notes = {relinked.note: relinked for relinked in undoing.relinked} if undoing else {}
+        for note in sorted(self._affected_notes(rename) | undone_notes.keys()):
+            new_path = rename.to if note == rename.path else note
             try:
                 data = read_full_file(self._root, _parts(note))
             except FileNotFoundError:
                 continue
             version = version_of(data)
-            edits = renaming.find_edits(_decode(data), after, _hints(known.get(note), version))
+            edits = rename.find_edits(
+                _decode(data), new_path, _hints(undone_notes.get(note), version)
+            )
             if edits:
                 reject_read_only(self._root, _parts(note))
                 new = version_of(_encode(apply_edits(_decode(data), edits)))
-                yield RelinkedNote(after, version, new, tuple(edits))
+                yield RelinkedNote(new_path, version, new, tuple(edits))
 
-    def _affected_notes(self, renaming: NoteRename) -> set[str]:
-        """The note itself, those that link to it, and those that link to a namesake of it.
+    def _affected_notes(self, rename: NoteRename) -> set[str]:
+        """Return the note, the notes that link to it, and those that link to a namesake.
 
-        Under its new name it may be nearer to these than the one they mean.
+        Under its new path, the note may be a nearer match for the links to a namesake.
         """
-        found = {renaming.path, *self._index.notes_linking_to(renaming.path)}
-        for namesake in renaming.after.namesakes(renaming.to):
-            if namesake != renaming.to:
-                found |= {*self._index.notes_linking_to(namesake)}
-        return found
+        affected = {rename.path, *self._index.notes_linking_to(rename.path)}
+        for namesake in rename.after.namesakes(rename.to):
+            if namesake != rename.to:
+                affected |= {*self._index.notes_linking_to(namesake)}
+        return affected
 
-    def _execute(self, move: Move, renaming: NoteRename, *, is_recovery: bool = False) -> Move:
+    def _execute(self, move: Move, rename: NoteRename, *, is_recovery: bool = False) -> Move:
         try:
             self._rename(move)
-            relinked = self._relink_all(move, renaming, is_recovery=is_recovery)
-            sync_folders(self._root, {_parts(each.note)[:-1] for each in relinked})
+            relinked = self._relink_all(move, rename, is_recovery=is_recovery)
+            sync_folders(self._root, {_parts(note.note)[:-1] for note in relinked})
         except (OSError, DodonaError) as error:
             self._roll_back(move)
             if isinstance(error, FileExistsError):
-                raise ToolRetry(f"there is a note '{move.to}' already.") from error
+                raise ToolRetry(f"there is already a note '{move.to}'.") from error
             raise
         remove_empty_folders(self._root, _parts(move.path)[:-1])
         done = self._move_log.record_finish(move, relinked)
@@ -147,92 +151,92 @@ class Mover:
         return done
 
     def _rename(self, move: Move) -> None:
-        here = find_inode(self._root, _parts(move.path))
-        there = find_inode(self._root, _parts(move.to))
-        # After a crash, a note at the old path that is another file came there since.
-        if there is None or here == move.inode:
+        source_inode = find_inode(self._root, _parts(move.path))
+        target_inode = find_inode(self._root, _parts(move.to))
+        # After a crash, a different file at the old path is a new note.
+        if target_inode is None or source_inode == move.inode:
             rename_file(self._root, _parts(move.path), _parts(move.to))
 
     def _relink_all(
-        self, move: Move, renaming: NoteRename, *, is_recovery: bool
+        self, move: Move, rename: NoteRename, *, is_recovery: bool
     ) -> list[RelinkedNote]:
-        """Several at a time: a disk takes about as long to make one write safe as to make ten."""
+        """Rewrite notes in parallel: syncing ten writes takes a disk about as long as one."""
 
-        def relink(each: RelinkedNote) -> RelinkedNote:
-            return self._relink(each, renaming, is_recovery=is_recovery)
+        def relink(note: RelinkedNote) -> RelinkedNote:
+            return self._relink(note, rename, is_recovery=is_recovery)
 
         with ThreadPoolExecutor(WRITER_THREADS, "dodona-move") as pool:
-            return [each for each in pool.map(relink, move.relinked) if each.edits]
+            return [note for note in pool.map(relink, move.relinked) if note.edits]
 
-    def _relink(
-        self, each: RelinkedNote, renaming: NoteRename, *, is_recovery: bool
-    ) -> RelinkedNote:
-        """Write the links of a note; if somebody changed it meanwhile, in what it is now."""
-        parts = _parts(each.note)
+    def _relink(self, note: RelinkedNote, rename: NoteRename, *, is_recovery: bool) -> RelinkedNote:
+        """Rewrite the links of a note; if it has changed meanwhile, in its current text."""
+        parts = _parts(note.note)
         for _ in range(MAX_ATTEMPTS):
             try:
                 data = read_full_file(self._root, parts)
             except FileNotFoundError:
-                return replace(each, edits=())
+                return replace(note, edits=())
             text, version = _decode(data), version_of(data)
-            if version == each.new_version:
-                return each
-            if version == each.old_version:
-                edits = each.edits
+            if version == note.new_version:
+                return note
+            if version == note.old_version:
+                edits = note.edits
             elif is_recovery:
-                edits = rebase_edits(text, each.edits)
+                edits = rebase_edits(text, note.edits)
             else:
-                edits = renaming.find_edits(text, each.note, LinkHints())
+                edits = rename.find_edits(text, note.note, LinkHints())
             new = _encode(apply_edits(text, edits))
             if not edits or replace_file(self._root, parts, data=new, expected=data):
-                # What was edited after a crash may have had its links changed before it.
-                if is_recovery and version != each.old_version:
+                # A note edited after a crash may have been relinked before it.
+                if is_recovery and version != note.old_version:
                     return (
-                        each
-                        if has_edited_link(_decode(new), each.edits)
-                        else replace(each, edits=())
+                        note
+                        if has_edited_link(_decode(new), note.edits)
+                        else replace(note, edits=())
                     )
-                return RelinkedNote(each.note, version, version_of(new), tuple(edits))
-        raise ToolFailed(f"'{each.note}' is being changed by somebody else all the time.")
+                return RelinkedNote(note.note, version, version_of(new), tuple(edits))
+        raise ToolFailed(f"'{note.note}' keeps being changed by another program.")
 
     def _roll_back(self, move: Move) -> None:
-        """Leave things as they were; what fails is left to whoever uses the vault next."""
+        """Restore the previous state; failures are left to the next user of the vault."""
         path, to = _parts(move.path), _parts(move.to)
-        here, there = find_inode(self._root, path), find_inode(self._root, to)
+        source_inode, target_inode = find_inode(self._root, path), find_inode(self._root, to)
         try:
-            if there is not None and (here != move.inode or here == there):
-                for each in move.relinked:
-                    self._undo_relink(each)
+            if target_inode is not None and (
+                source_inode != move.inode or source_inode == target_inode
+            ):
+                for note in move.relinked:
+                    self._undo_relink(note)
                 rename_file(self._root, to, path)
             remove_empty_folders(self._root, to[:-1])
             self._move_log.delete(move)
         except (OSError, DodonaError):
-            _log.exception("the move of %r to %r cannot be taken back yet", move.path, move.to)
+            _log.exception("cannot roll back the move of %r to %r yet", move.path, move.to)
         self._update_index(move)
 
-    def _undo_relink(self, each: RelinkedNote) -> None:
+    def _undo_relink(self, note: RelinkedNote) -> None:
         for _ in range(MAX_ATTEMPTS):
             try:
-                data = read_full_file(self._root, _parts(each.note))
+                data = read_full_file(self._root, _parts(note.note))
             except FileNotFoundError:
                 return  # not moved yet, or deleted
             version = version_of(data)
-            if version == each.old_version:
+            if version == note.old_version:
                 return
-            edits = reverse_edits(each.edits)
-            if version != each.new_version:
+            edits = reverse_edits(note.edits)
+            if version != note.new_version:
                 edits = rebase_edits(_decode(data), edits)
             new = _encode(apply_edits(_decode(data), edits))
-            if replace_file(self._root, _parts(each.note), data=new, expected=data):
+            if replace_file(self._root, _parts(note.note), data=new, expected=data):
                 return
-        raise ToolFailed(f"'{each.note}' is being changed by somebody else all the time.")
+        raise ToolFailed(f"'{note.note}' keeps being changed by another program.")
 
     def _update_index(self, move: Move) -> None:
-        """The notes are right whether or not the index can be."""
+        """Update the index. A failure does not affect the move."""
         try:
-            self._index.reindex([move.path, move.to, *(each.note for each in move.relinked)])
+            self._index.reindex([move.path, move.to, *(note.note for note in move.relinked)])
         except (OSError, DodonaError) as error:
-            _log.warning("the index does not know of a move yet: %s", error)
+            _log.warning("cannot index a move yet: %s", error)
 
 
 def _hints(previous: RelinkedNote | None, version: str) -> LinkHints:
@@ -248,7 +252,7 @@ def _parts(path: str) -> Sequence[str]:
 
 
 def _decode(data: bytes) -> str:
-    """Every byte has its character, whatever the encoding: unchanged text is unchanged bytes."""
+    """Decode losslessly: unchanged text encodes to unchanged bytes."""
     return data.decode("utf-8", "surrogateescape")
 
 
